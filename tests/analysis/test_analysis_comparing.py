@@ -1,6 +1,7 @@
 """What `judge` promises, simulated: few false claims however often one asks, enough true ones."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,15 +46,14 @@ def test_luck_establishes_nothing_about_the_winner_of_planned_seeds() -> None:
     assert wrong / STUDIES <= MOST
 
 
-@pytest.mark.xfail(reason="90 of 1000: the uneven leave at 4 % each, and Dunnett comes on top")
 def test_no_pair_that_one_may_pick_is_luck() -> None:
-    # The extremes of all means, and of their differences to the baseline.
+    # Finds a noise that is too small because the widest of equal configurations left it.
     rng, wrong = np.random.default_rng(5), 0
     for _ in range(STUDIES):
         of = family(noise(rng, 6, 3))
         order = [of.blocks.names[row] for row in of.blocks.table.mean(axis=1).argsort()]
-        pairs = {(order[-1], order[0]), (order[-1], "c0"), ("c0", order[0])}
-        found = [compared(of, *pair) for pair in pairs if pair[0] != pair[1]]
+        found = [compared(replace(of, control=None), order[-1], order[0])]
+        found += [compared(of, order[-1], "c0")] if order[-1] != "c0" else []
         wrong += any(one.verdict != "UNDECIDED" for one in found)
     assert wrong / STUDIES <= MOST
 

@@ -439,7 +439,7 @@ def test_few_seeds_ask_for_as_many_fresh_ones_as_suffice(tmp_path: Path, seeds: 
     more = asked.seeds_needed
     assert more is not None and asked.next_step.endswith(f"--confirm {more}")
     trials = [*lambdas(seeds), *lambdas(more, 1000, 50, origin="confirm")]
-    after = judge(planned(tmp_path / "b", trials, seeds, fresh=more), "lambda3", "lambda5")
+    after = judge_winner(planned(tmp_path / "b", trials, seeds, fresh=more))[0]
     assert (after.verdict, after.source, after.next_step) == ("ESTABLISHED", "fresh", "")
     found, needed = after.found, planned_critical(more, 3, 0.04, with_control=True)
     assert found is not None

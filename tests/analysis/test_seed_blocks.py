@@ -75,7 +75,7 @@ def test_blocks_are_least_squares_with_a_dummy_each() -> None:
         scores, blocks = scores_of(table), SeedBlocks(scores_of(table))
         names = [name for name in blocks.names if name not in blocks.apart]
         for pair in pairwise(names):
-            expected = by_dummies({name: scores[name] for name in names}, *pair)
+            expected = by_dummies({name: scores[name] for name in blocks.pool}, *pair)
             found = blocks.contrast(*pair)
             if expected is None or not expected[2]:
                 assert found is None or not found.pooled

@@ -54,7 +54,7 @@ class Comparison:
         high: Its upper end.
         t: The difference divided by its standard error.
         level: The probability with which all intervals of the family hold.
-        sd: The standard deviation of the noise of one score; NaN for unequal spreads.
+        error: The standard error of the difference.
         df: The degrees of freedom of the error.
         n: The number of seeds.
         configurations: How many are compared together.
@@ -69,12 +69,17 @@ class Comparison:
     high: float
     t: float
     level: float
-    sd: float
+    error: float
     df: float
     n: float
     configurations: int
     number: int = 1
     pooled: bool = True
+
+    @property
+    def noise(self) -> float:
+        """The sd of one score, such that a difference has the error noise * sqrt(2 / n)."""
+        return self.error * math.sqrt(self.n / 2)
 
     @cached_property
     def p(self) -> float:
@@ -149,9 +154,11 @@ class Family:
         found = self._contrast(first, second)
         if found is None:
             return None
-        t = math.inf if abs(found.difference) > TOLERANCE else 0.0
         if found.error:
             t = found.difference / found.error
+        else:
+            t = math.inf if abs(found.difference) > TOLERANCE else 0.0
+            smallest = max(smallest, TOLERANCE)
         procedure, number, needed = self._procedure(found, self.control in (first, second))
         reach = needed * found.error if found.error or math.isinf(needed) else 0.0
         low, high = found.difference - reach, found.difference + reach
@@ -163,7 +170,7 @@ class Family:
             high=high,
             t=t,
             level=1 - self.alpha,
-            sd=found.error / math.sqrt(2 / found.n) if found.pooled else math.nan,
+            error=found.error,
             df=found.df,
             n=found.n,
             configurations=self.count,

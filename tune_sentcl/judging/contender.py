@@ -76,6 +76,11 @@ class Contender:
         return self.lost if self.constant_score is None else {}
 
     @property
+    def chosen_lost(self) -> list[int]:
+        """The lost seeds that would have taken part in the choice."""
+        return [seed for seed in self.informative_lost if seed not in self.fresh]
+
+    @property
     def rank_key(self) -> tuple[bool, bool, float, int, float, str]:
         """See `tune_sentcl.history.rank_key`."""
         values = list(self.ranking_scores.values())

@@ -1,7 +1,7 @@
 """The scores of a study that may support a claim, and the comparisons that they allow."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -29,18 +29,32 @@ class Evidence:
     contenders: Contenders
     rules: ComparisonRules
 
-    def compare(self, a: Contender, b: Contender) -> tuple[Source, Comparison] | str:
-        """Compare two configurations, or say why nothing can be claimed of them."""
+    def compare(
+        self, a: Contender, b: Contender, *, named: bool = False
+    ) -> tuple[Source | None, Comparison] | str:
+        """Compare two configurations, or say why nothing can be claimed of them.
+
+        Args:
+            a: The configuration that is claimed to score higher.
+            b: The one that it is compared with.
+            named: Whether both were named, maybe after their scores had been seen. Such a pair is
+                one of all pairs, even if it holds the baseline.
+        """
+        if a.constant_score is not None and b.constant_score is not None:
+            family = self._family({}, len(self._tried), fixed=True)
+            found_exact = family.compare(a.name, b.name, self.rules.smallest)
+            return (None, found_exact) if found_exact else "no score"
         families = list(self._fresh)
         names = {a.name, b.name}
         if not any(names <= family.names for _, family in families):
             if self.selected:
                 return self.selected
             for one in (a, b):
-                if chosen := [seed for seed in one.informative_lost if seed not in one.fresh]:
-                    title, several = self.contenders.title(one), len(chosen) > 1
-                    return f"{title} lost {len(chosen)} {'seeds' if several else 'seed'}"
+                if count := len(one.chosen_lost):
+                    return f"{self.contenders.title(one)} lost {count} seed{'s'[: count - 1]}"
             families = list(self._chosen)
+        if named:
+            families = [(source, replace(family, control=None)) for source, family in families]
         found = [
             (source, comparison)
             for source, family in families
@@ -70,12 +84,11 @@ class Evidence:
         """The standard deviation of one score, from all configurations; NaN if it is unknown."""
         return self._all[1].sd
 
-    def has_third(self, pair: tuple[Contender, Contender]) -> bool:
-        """Whether fresh seeds would compare a third configuration that draws."""
-        return any(
-            one not in pair and one.constant_score is None
-            for one in (*self.contenders.scored()[:2], *self.contenders.baselines()[:1])
-        )
+    @cached_property
+    def confirmed(self) -> set[str]:
+        """The configurations that fresh seeds would compare."""
+        found = (*self.contenders.scored()[:2], *self.contenders.baselines()[:1])
+        return {one.name for one in found}
 
     @cached_property
     def selected(self) -> str:
@@ -88,7 +101,7 @@ class Evidence:
         running = plan is not None and plan.configurations and len(found) <= plan.configurations
         for one in found:
             lacks = wanted - one.chosen_scores.keys() if wanted else len(one.chosen_scores) < most
-            if one.is_sampled and not running and lacks and not one.informative_lost:
+            if one.is_sampled and not running and lacks and not one.chosen_lost:
                 return "the search gave further seeds to the best configurations alone"
         return ""
 
@@ -130,10 +143,10 @@ class Evidence:
         """The families of the seeds that took part in the choice."""
         families: list[tuple[Source, Family]] = []
         plan, tried = self.contenders.plan, self._tried
-        whole = self._scores([one for one in tried if not one.informative_lost])
+        whole = self._scores([one for one in tried if not one.chosen_lost])
         if plan and plan.configurations and len(tried) >= plan.configurations:
             first = sorted(tried, key=lambda one: (one.started, one.name))[: plan.configurations]
-            drawn = [c for c in first if c.constant_score is None and not c.informative_lost]
+            drawn = [c for c in first if c.constant_score is None and not c.chosen_lost]
             if drawn and all(c.chosen_scores.keys() >= set(plan.seeds) for c in drawn):
                 scores = {c.name: {s: c.scores[s] for s in plan.seeds} for c in drawn}
                 plain = self.contenders.baselines()

@@ -15,13 +15,14 @@ from tune_sentcl.judging.contender import Contender
 from tune_sentcl.judging.contenders import Contenders, Named
 from tune_sentcl.judging.evidence import Evidence, Source
 from tune_sentcl.judging.statistics import (
+    critical_t,
     mean,
     planned_critical,
     sd,
     seeds_that_show,
     sequential_critical,
 )
-from tune_sentcl.judging.wording import next_step, notes, sentence
+from tune_sentcl.judging.wording import Seeds, next_step, notes, sentence
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.reading.study import Study
 
@@ -44,9 +45,10 @@ class Judgement:
         source: The seeds on which the verdict rests; None if nothing can be claimed.
         found: The comparison; None if nothing can be claimed.
         sentence: The result in one sentence.
-        seeds_needed: The smallest number of fresh seeds of each that decides with probability
-            0.8; None if the verdict is decided, or if `max_seeds` do not suffice.
-        next_step: The command that runs them; empty without one.
+        seeds_needed: The smallest number of seeds of each that decides with probability 0.8: fresh
+            ones of winner, baseline and runner-up, and all of other configurations. None if the
+            verdict is decided, or if `max_seeds` do not suffice.
+        next_step: The command that runs fresh seeds; empty without one.
         notes: Further remarks.
     """
 
@@ -75,7 +77,7 @@ class Judgement:
         of `Comparison`.
         """
         found = self.found
-        names = ("procedure", "difference", "low", "high", "p", "level", "sd", "df", "n")
+        names = ("procedure", "difference", "low", "high", "p", "level", "error", "df", "n")
         row = {
             "asked": self.asked,
             "a": self.a.name,
@@ -206,7 +208,7 @@ def _judged(
 ) -> Judgement:
     contenders = evidence.contenders
     a, b = (contenders.title(one) for one in pair)
-    answer = evidence.compare(*pair)
+    answer = evidence.compare(*pair, named=asked == "named")
     source, found = (None, None) if isinstance(answer, str) else answer
     objective = str(contenders.objective)
     if found is None:
@@ -214,7 +216,7 @@ def _judged(
     else:
         text = sentence((a, b), objective, found, source, evidence.rules)
     undecided = found is None or found.verdict == "UNDECIDED"
-    needed = _seeds_needed(evidence, pair, found) if undecided else None
+    needed = _seeds_needed(evidence, pair, found) if undecided else Seeds()
     return Judgement(
         asked=asked,
         a=pair[0],
@@ -224,43 +226,45 @@ def _judged(
         source=source,
         found=found,
         sentence=text,
-        seeds_needed=needed,
-        next_step=next_step(contenders.command, needed) if needed else "",
+        seeds_needed=needed.number,
+        next_step=next_step(contenders.command, needed),
         notes=tuple(notes(evidence, pair, found, needed)),
     )
 
 
 def _seeds_needed(
     evidence: Evidence, pair: tuple[Contender, Contender], found: Comparison | None
-) -> int | None:
-    """The fresh seeds that decide, if the difference seen is the true one."""
+) -> Seeds:
+    """The seeds that decide, if the difference seen is the true one."""
     rules, plan = evidence.rules, evidence.contenders.plan
     drawn = [one for one in pair if one.constant_score is None]
-    if not drawn:
-        return None
-    before = max((len(one.fresh) for one in drawn), default=0)
-    rivals = 3 if evidence.has_third(pair) else 2
+    is_confirmed = {one.name for one in pair} <= evidence.confirmed
+    before = max(
+        (len(one.fresh if is_confirmed else one.chosen_scores) for one in drawn), default=0
+    )
+    count = len(evidence.confirmed) if is_confirmed else len(evidence.contenders.found)
+    planned = is_confirmed and not before
+    share = PLANNED_SHARE if planned else 1 - PLANNED_SHARE if plan else 1.0
+    alpha = share * rules.alpha
 
-    def planned(seeds: int) -> tuple[float, float]:
-        alpha = PLANNED_SHARE * rules.alpha
-        critical = planned_critical(seeds, rivals, alpha, with_control=True)
-        return critical, (seeds - 1) * (rivals - 1)
+    def critical_of(seeds: int) -> tuple[float, float]:
+        # A pair with a constant, and one of two named ones, is judged by its own differences.
+        df = (seeds - 1) * (count - 1 if is_confirmed and len(drawn) == len(pair) else 1)
+        if not planned:
+            needed = sequential_critical(df, seeds, alpha / (count * (count - 1) / 2))
+            return (needed if seeds > before else math.inf), df
+        if len(drawn) < len(pair):
+            return critical_t(df, 2, alpha / max(1, count - 1), with_control=True), df
+        return planned_critical(seeds, count, alpha, with_control=True), df
 
-    def later(seeds: int) -> tuple[float, float]:
-        share = 1 - PLANNED_SHARE if plan and plan.fresh else 1.0
-        df = (seeds - 1) * (rivals - 1)
-        alpha = share * rules.alpha / (rivals * (rivals - 1) / 2)
-        return (sequential_critical(df, seeds, alpha) if seeds > before else math.inf), df
-
-    effect, margin = _PLANNED_EFFECT, 0.0
-    noise = evidence.noise
-    if noise > 0:
-        seen = [mean(list(one.chosen_scores.values())) for one in pair]
-        difference = found.difference if found is not None else seen[0] - seen[1]
-        if not math.isnan(difference):
-            effect = min(abs(difference) / noise, _PLANNED_EFFECT)
-        margin = rules.smallest / noise
-    return seeds_that_show(effect, margin, later if before else planned, rules.max_seeds)
+    noise = found.noise if found is not None else evidence.noise
+    means = [mean(list(one.chosen_scores.values())) for one in pair]
+    seen = found.difference if found is not None else means[0] - means[1]
+    effect, margin, is_seen = _PLANNED_EFFECT, 0.0, noise > 0 and not math.isnan(seen)
+    if is_seen:
+        effect, margin = min(abs(seen) / noise, _PLANNED_EFFECT), rules.smallest / noise
+    number = seeds_that_show(effect, margin, critical_of, rules.max_seeds) if drawn else None
+    return Seeds(number, is_fresh=is_confirmed, is_seen=is_seen)
 
 
 def _over_seeds(name: str, values: Sequence[float]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Scores of configurations with seeds as blocks: differences, their noise, and collapsed seeds."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -19,9 +20,7 @@ Table = Float64[np.ndarray, "k n"]
 _FALL = 6.0
 """A collapsed seed lies at least this many standard deviations of the noise below the others."""
 _SURE = 0.01  # the probability of naming a collapsed seed where none collapsed, for normal noise
-_UNEVEN = (
-    0.04  # the probability of setting a configuration apart whose spread is that of the others
-)
+_UNEVEN = 0.04  # the probability of setting apart a configuration that is like the others
 _NORMAL_MAD = 1.4826  # the sd of normal values, in median absolute deviations
 
 
@@ -95,12 +94,14 @@ class SeedFit:
 class SeedBlocks:
     """The scores of several configurations whose noise is estimated together.
 
-    A configuration with a collapsed seed, or with a spread unlike the others', leaves the common
-    estimate. Its differences are judged by their own deviation.
+    A configuration with a collapsed seed, or with a greater spread than the others, is compared by
+    the deviation of its own differences. With a collapse or by far the greatest spread it leaves
+    the common estimate. Others stay in it, because without the widest of equal ones it is too low.
 
     Attributes:
         names: The configurations.
         collapsed: By configuration, its collapsed seeds.
+        pool: The configurations that estimate the common noise.
         apart: The configurations with a collapsed seed, or with a spread greater than the others'.
         sd: The standard deviation of the noise of one score; NaN if it cannot be estimated.
         df: Its degrees of freedom.
@@ -125,11 +126,11 @@ class SeedBlocks:
             for name, row in zip(self.names, fallen, strict=True)
             if row.any()
         }
-        even, self._fit = _without_uneven(self.table, fallen.sum(axis=1) == 0)
-        rows_even = np.flatnonzero(even).tolist()
-        self._places: dict[int, int] = {row: place for place, row in enumerate(rows_even)}
-        apart = {self.names[row] for row in np.flatnonzero(~even)}
-        self.apart = frozenset(apart)
+        pool, self._fit = _pool(self.table, np.flatnonzero(~fallen.any(axis=1)).tolist())
+        self.pool = [self.names[row] for row in pool]
+        uneven = _uneven(self.table, pool, self._fit)
+        self._places = {row: place for place, row in enumerate(pool) if row not in uneven}
+        self.apart = frozenset(self.names) - {self.names[row] for row in self._places}
         self.sd = self._fit.sd if self._fit else math.nan
         self.df = self._fit.df if self._fit else 0
 
@@ -175,7 +176,8 @@ def _collapsed(table: Table) -> Bool[np.ndarray, "k n"]:
     none = np.zeros(table.shape, bool)
     if min(table.shape) < 2 or (~np.isnan(table)).sum(axis=1).min() < 1:
         return none
-    rest = table - _median(table, 1)[:, None]
+    rest = table - _median(table, 0) if len(table) > 2 else table
+    rest = rest - _median(rest, 1)[:, None]
     with np.errstate(invalid="ignore"):
         if len(table) > 2:
             seeds = _median(rest, 0)
@@ -208,28 +210,32 @@ def _median(table: Table, axis: int) -> Float64[np.ndarray, " rest"]:
     return found
 
 
-def _without_uneven(
-    table: Table, even: Bool[np.ndarray, " k"]
-) -> tuple[Bool[np.ndarray, " k"], SeedFit | None]:
-    """Take out configurations of greater spread, one by one; the rest and its fit.
-
-    The F test compares the noise of one configuration with that of all others.
-    """
-    while True:
-        rows = np.flatnonzero(even)
-        if len(rows) < 2:
-            return even, None
+def _pool(table: Table, rows: list[int]) -> tuple[list[int], SeedFit | None]:
+    """Take configurations of by far the greatest spread out of some rows; the rest and its fit."""
+    while len(rows) > 1:
         fit = SeedFit(table[rows])
-        if len(rows) < 3 or fit.df < 1:
-            return even, fit
-        counts = (~np.isnan(table[rows])).sum(axis=1)
-        spread = np.nansum(fit.residuals**2, axis=1) / np.maximum(counts - 1, 1)
-        widest = int(spread.argmax())
-        others = SeedFit(np.delete(table[rows], widest, axis=0))
+        widest, p = next(_spreads(table, rows, fit), (0, 1.0))
+        if p * len(rows) >= _UNEVEN:
+            return rows, fit
+        rows = [row for row in rows if row != widest]
+    return rows, None
+
+
+def _uneven(table: Table, pool: list[int], fit: SeedFit | None) -> set[int]:
+    """The rows of a pool whose spread is greater than that of the others."""
+    if fit is None:
+        return set()
+    return {row for row, _ in takewhile(lambda one: one[1] < _UNEVEN, _spreads(table, pool, fit))}
+
+
+def _spreads(table: Table, rows: list[int], fit: SeedFit) -> Iterator[tuple[int, float]]:
+    """The rows, the widest first, each with the p-value of the F test against all others."""
+    counts = (~np.isnan(table[rows])).sum(axis=1)
+    spread = np.nansum(fit.residuals**2, axis=1) / np.maximum(counts - 1, 1)
+    for place in np.argsort(-spread, kind="stable").tolist() if len(rows) > 2 else []:
+        others = SeedFit(np.delete(table[rows], place, axis=0))
         df = fit.df - others.df
         if df < 1 or others.df < 1 or others.squares <= 0:
-            return even, fit
+            return
         ratio = (fit.squares - others.squares) / df / (others.squares / others.df)
-        if fdtrc(df, others.df, ratio) >= _UNEVEN:
-            return even, fit
-        even[rows[widest]] = False
+        yield rows[place], float(fdtrc(df, others.df, ratio))

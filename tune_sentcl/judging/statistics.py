@@ -4,6 +4,7 @@ All functions accept scores in any unit; a standard deviation divides by n - 1.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -87,7 +88,8 @@ def dunnett_p(t: float, others: int, df: float) -> float:
     errors, control = np.sqrt(chdtri(df, 1 - _MIDDLES) / df)[:, None], _NORMALS[None, :]
     reach = math.sqrt(2) * abs(t) * errors
     inside = (ndtr(reach + control) - ndtr(control - reach)) ** others
-    return max(0.0, 1 - float(inside @ _WEIGHTS @ _MIDDLE_WEIGHTS))
+    # Below the quadrature's precision the p-value of one comparison is a bound.
+    return max(two_sided_p(t, df), 1 - float(inside @ _WEIGHTS @ _MIDDLE_WEIGHTS))
 
 
 _NORMALS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
@@ -196,13 +198,16 @@ def seeds_that_show(
     Returns:
         The number; None if `most` seeds are too few.
     """
-    for seeds in range(2, most + 1):
+
+    def decides(seeds: int) -> bool:
         needed, df = critical_of(seeds)
         if math.isinf(needed):
-            continue
+            return False
         scale = math.sqrt(2 / seeds)
-        shows = effect > margin and nct.sf(needed, df, effect / scale) >= POWER
         reach = (needed + float(stdtrit(df, (1 + POWER) / 2))) * scale
-        if shows or effect + reach <= margin:
-            return seeds
-    return None
+        shows = effect > margin and nct.sf(needed, df, effect / scale) >= POWER
+        return bool(shows) or effect + reach <= margin
+
+    numbers = range(2, most + 1)
+    place = bisect_left(numbers, True, key=decides)  # more seeds decide more
+    return numbers[place] if place < len(numbers) else None

@@ -1,7 +1,9 @@
 """The words of a verdict: its sentence, its remarks and the next command."""
 
+import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tune_sentcl.judging.comparing import Comparison, ComparisonRules
 from tune_sentcl.judging.contender import Contender
@@ -10,6 +12,21 @@ from tune_sentcl.judging.statistics import POWER, mean, sd
 
 _RARE = 0.1  # the part of the seeds whose collapse a few seeds are likely to miss
 _MISSED = 0.1  # the probability above which that is said
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seeds that decide an undecided verdict.
+
+    Attributes:
+        number: Of each configuration; None if no number is known.
+        is_fresh: Whether they are fresh seeds.
+        is_seen: Whether the number rests on a difference that was seen.
+    """
+
+    number: int | None = None
+    is_fresh: bool = True
+    is_seen: bool = True
 
 
 def sentence(
@@ -21,15 +38,18 @@ def sentence(
 ) -> str:
     """State the result with its procedure, as a paper would."""
     a, b = titles
-    # Small differences get more digits, so that no end that excludes 0 is printed as 0.
-    nearest = min(map(abs, (found.difference, found.low, found.high)))
-    digits = 2 if nearest >= 0.01 or found.verdict == "UNDECIDED" else 4
+    # Small numbers get more digits, so that no end that excludes 0 is printed as 0.
+    sizes = map(abs, (found.difference, found.low, found.high))
+    nearest = min((size for size in sizes if size), default=1.0)
+    is_small = nearest < 0.01 and found.verdict != "UNDECIDED"
+    digits = min(9, 1 - math.floor(math.log10(nearest))) if is_small else 2
     if found.procedure == "exact":
         basis = "no seed changes either score"
     else:
         sign = -1 if found.verdict == "REVERSED" else 1
         low, high = sorted((sign * found.low, sign * found.high))
-        interval = f"{found.level:.0%} interval {low:.{digits}f} to {high:.{digits}f}"
+        ends = f"{low:.{digits}f} to {high:.{digits}f}" if math.isfinite(high) else "unbounded"
+        interval = f"{found.level:.0%} interval {ends}"
         basis = f"{interval}, p = {found.p:.2g}; {_procedure(found, source)}"
     points = f"{abs(found.difference):.{digits}f} points"
     if found.verdict in ("ESTABLISHED", "REVERSED"):
@@ -55,21 +75,23 @@ def _procedure(found: Comparison, source: Source | None) -> str:
     }[found.procedure]
 
 
-def next_step(command: str, seeds: int) -> str:
-    """The last search with these fresh seeds."""
+def next_step(command: str, seeds: Seeds) -> str:
+    """The last search with fresh seeds; empty if they do not decide."""
+    if not seeds.number or not seeds.is_fresh:
+        return ""
     if not command:
-        return f"repeat the search with --confirm {seeds}"
+        return f"repeat the search with --confirm {seeds.number}"
     command = re.sub(r"^\S*tune-sentcl", "tune-sentcl", command)
-    return f"{re.sub(r' --confirm[ =]+[0-9]+', '', command)} --confirm {seeds}"
+    return f"{re.sub(r' --confirm[ =]+[0-9]+', '', command)} --confirm {seeds.number}"
 
 
 def notes(
     evidence: Evidence,
     pair: tuple[Contender, Contender],
     found: Comparison | None,
-    needed: int | None,
+    needed: Seeds,
 ) -> Iterator[str]:
-    """Remarks on a verdict; `needed` is the number of fresh seeds that decide."""
+    """Remarks on a verdict; `needed` decides it."""
     if found is None or found.verdict == "UNDECIDED":
         yield from _wanted(evidence, pair, needed)
     for one in pair:
@@ -81,16 +103,14 @@ def notes(
             yield f"{n} seeds miss a collapse of a tenth of the seeds in {missed:.0%} of cases."
 
 
-def _wanted(
-    evidence: Evidence, pair: tuple[Contender, Contender], needed: int | None
-) -> Iterator[str]:
-    if needed:
-        yield (
-            f"{needed} fresh seeds of each decide it with probability {POWER:g}, if the "
-            "difference is as large as it seems."
-        )
+def _wanted(evidence: Evidence, pair: tuple[Contender, Contender], needed: Seeds) -> Iterator[str]:
+    kind = "fresh seeds" if needed.is_fresh else "seeds"
+    if needed.number:
+        size = "is as large as it seems" if needed.is_seen else "is 2 sds of a seed"
+        verb = f"decide it with probability {POWER:g}, if the difference {size}"
+        yield f"{needed.number} {kind} of each {verb}."
     elif any(one.constant_score is None for one in pair):
-        yield f"{evidence.rules.max_seeds} fresh seeds of each would probably not decide it."
+        yield f"{evidence.rules.max_seeds} {kind} of each would probably not decide it."
 
 
 def _seeds(evidence: Evidence, one: Contender) -> Iterator[str]:
