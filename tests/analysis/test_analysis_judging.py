@@ -534,3 +534,25 @@ def test_an_incomplete_plan_is_judged_at_any_time_at_a_fifth_of_the_level(tmp_pa
     row = judge(planned(tmp_path, trials, 12), "lambda3", "lambda5").row()
     assert (row["seeds"], row["procedure"]) == ("sequential", "sequential t")
     assert row["level"] == pytest.approx(0.99)
+
+
+def test_a_lost_fresh_seed_leaves_the_planned_verdict(tmp_path: Path) -> None:
+    # Finds a configuration whose lost fresh seed takes its chosen ones out too.
+    fresh = lambdas(3, 1000, 50, origin="confirm")
+    fresh[-1] = replace(fresh[-1], scores=[], status="failed")
+    found = judge(planned(tmp_path, [*lambdas(6), *fresh], 6), "lambda3", "lambda5")
+    assert (found.verdict, found.source) == ("ESTABLISHED", "planned")
+
+
+def test_two_constants_are_exact_behind_a_ladder_too(tmp_path: Path) -> None:
+    stopped = losing([60.0], {0: "pruned"}, 0.7)
+    trials = [*plain([47.0] * 2), *plain([20.0] * 2, "cls"), *stopped]
+    found = judge(write_study(tmp_path, trials, ["STS-B:spearman"]), "mean", "cls")
+    assert (found.verdict, found.source) == ("ESTABLISHED", None)
+
+
+def test_a_pair_that_confirmation_does_not_run_has_no_such_command(tmp_path: Path) -> None:
+    # Finds `--confirm` where neither winner, baseline nor runner-up is asked about.
+    others = [t for number in (0.7, 0.8) for t in seeded(number, drawn(3, 60.0 + number, 7))]
+    found = judge(planned(tmp_path, [*lambdas(3), *others], 3), "lambda8", "lambda7")
+    assert (found.verdict, found.next_step) == ("UNDECIDED", "")
