@@ -71,17 +71,21 @@ class Cell:
         """The study each time that the verdict is asked for."""
         n = self.seeds
         if self.procedure != "confirm":
-            scores, plan = self._scores(rng, n), SeedPlan(tuple(range(n)), self.configurations)
+            scores, plan = self._scores(rng, n), self._plan(n)
             for seeds in range(2 if self.procedure == "sequential" else n, n + 1):
                 yield _study(scores[:, :seeds], plan)
             return
-        plan = SeedPlan(tuple(range(_FIRST)), self.configurations)
+        plan = self._plan(_FIRST)
         scores = self._scores(rng, _FIRST + n)
         chosen = _study(scores[:, :_FIRST], plan)
         winner, runner_up = chosen.scored()[:2]
         names = tuple(dict.fromkeys((winner.name, "0", runner_up.name)))
         plan = replace(plan, fresh_seeds=tuple(range(_FIRST, _FIRST + n)), fresh=names)
         yield _study(scores, plan, set(names))
+
+    def _plan(self, seeds: int) -> SeedPlan:
+        grid = tuple(map(str, range(self.configurations)))
+        return SeedPlan(tuple(range(seeds)), self.configurations, grid)
 
     def _scores(self, rng: np.random.Generator, seeds: int) -> np.ndarray:
         shape = (self.configurations, seeds)

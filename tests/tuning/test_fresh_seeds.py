@@ -14,7 +14,6 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import Space
-from tune_sentcl.store.manifest import SeedPlan
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -106,7 +105,8 @@ def test_trap_they_put_no_weights_out_and_leave_the_search_as_it_was_asked(tmp_p
     assert first and second and second.seed_plan and first.seed_plan
     plan = replace(second.seed_plan, fresh=(), fresh_seeds=())
     assert first == replace(second, seed_plan=plan), "nothing but the fresh seeds is added"
-    assert first.seed_plan == SeedPlan((0, 1), None), "scores decide how many get all seeds"
+    assert first.seed_plan.seeds == (0, 1) and len(first.seed_plan.grid) == 2
+    assert first.seed_plan.configurations is None, "scores decide how many get all seeds"
     assert second.seed_plan.fresh_seeds == (1000, 1001, 1002, 1003)
     assert set(second.seed_plan.fresh) == {row["configuration"] for row in fresh(study)}
     assert len(mirrored(study)) == len(mirrored(plain)) == 5

@@ -60,6 +60,7 @@ class Comparison:
         configurations: How many are compared together.
         number: How many comparisons Bonferroni's correction counts.
         pooled: Whether the noise is that of all configurations together.
+        fallen: Whether a collapsed seed of the higher one alone left the claim undecided.
     """
 
     verdict: Verdict
@@ -75,6 +76,7 @@ class Comparison:
     configurations: int
     number: int = 1
     pooled: bool = True
+    fallen: bool = False
 
     @property
     def noise(self) -> float:
@@ -162,8 +164,10 @@ class Family:
         procedure, number, needed = self._procedure(found, self.control in (first, second))
         reach = needed * found.error if found.error or math.isinf(needed) else 0.0
         low, high = found.difference - reach, found.difference + reach
+        verdict = _verdict(low, high, smallest)
+        fallen = self._only_better_fell(verdict, first, second)
         return Comparison(
-            verdict=self._unless_fallen(_verdict(low, high, smallest), first, second),
+            verdict="UNDECIDED" if fallen else verdict,
             procedure=procedure,
             difference=found.difference,
             low=low,
@@ -176,14 +180,15 @@ class Family:
             configurations=self.count,
             number=number,
             pooled=found.pooled,
+            fallen=fallen,
         )
 
-    def _unless_fallen(self, verdict: Verdict, first: str, second: str) -> Verdict:
-        """No configuration with a collapsed seed is better than one without."""
-        better = {"ESTABLISHED": first, "REVERSED": second}.get(verdict)
+    def _only_better_fell(self, verdict: Verdict, first: str, second: str) -> bool:
+        """Whether the better one has a collapsed seed and the other has none."""
+        better, worse = (first, second) if verdict == "ESTABLISHED" else (second, first)
         fallen = self.blocks.collapsed.keys() | self.fallen
-        both = {first, second}
-        return "UNDECIDED" if better in fallen and not both <= fallen else verdict
+        decided = verdict in ("ESTABLISHED", "REVERSED")
+        return decided and better in fallen and worse not in fallen
 
     def _procedure(self, found: Contrast, is_control: bool) -> tuple[Procedure, int, float]:
         """The procedure, the comparisons that it corrects for, and the critical |t|."""

@@ -9,6 +9,7 @@ from tune_sentcl.judging.comparing import PLANNED_SHARE, Comparison, ComparisonR
 from tune_sentcl.judging.contender import Contender
 from tune_sentcl.judging.contenders import Contenders
 from tune_sentcl.judging.seed_blocks import SeedBlocks
+from tune_sentcl.store.manifest import SeedPlan
 
 Source = Literal["fresh", "planned", "sequential"]
 """Seeds that no choice saw; seeds planned before any score; any number of seeds."""
@@ -40,19 +41,15 @@ class Evidence:
             named: Whether both were named, maybe after their scores had been seen. Such a pair is
                 one of all pairs, even if it holds the baseline.
         """
-        if a.constant_score is not None and b.constant_score is not None:
-            family = self._family({}, len(self._tried), fixed=True)
-            found_exact = family.compare(a.name, b.name, self.rules.smallest)
-            return (None, found_exact) if found_exact else "no score"
-        families = list(self._fresh)
         names = {a.name, b.name}
-        if not any(names <= family.names for _, family in families):
-            if self.selected:
-                return self.selected
-            for one in (a, b):
-                if count := len(one.chosen_lost):
-                    return f"{self.contenders.title(one)} lost {count} seed{'s'[: count - 1]}"
-            families = list(self._chosen)
+        if a.constant_score is not None and b.constant_score is not None:
+            families: list[tuple[Source | None, Family]] = [
+                (None, self._family({}, 0, fixed=True))
+            ]
+        else:
+            families = [*self._fresh] if self._rests_on_fresh(a, b) else [*self._chosen]
+            if reason := self._refused(a, b):
+                return reason
         if named:
             families = [(source, replace(family, control=None)) for source, family in families]
         found = [
@@ -62,10 +59,28 @@ class Evidence:
             and (comparison := family.compare(a.name, b.name, self.rules.smallest))
         ]
         decided = [one for one in found if one[1].verdict != "UNDECIDED"]
-        if decided or found:
+        if found:
             return (decided or found)[0]
         common = a.scores.keys() & b.scores.keys()
         return "one seed shows no noise" if common else "they have no seeds in common"
+
+    def _rests_on_fresh(self, a: Contender, b: Contender) -> bool:
+        """Whether fresh seeds were run of both, or of one beside a constant."""
+        return all(one.fresh or one.constant_score is not None for one in (a, b))
+
+    def _refused(self, a: Contender, b: Contender) -> str:
+        """Why the seeds are not those that chance alone has left; empty if they are."""
+        is_fresh = self._rests_on_fresh(a, b)
+        if self.selected and not is_fresh:
+            return self.selected
+        for one in (a, b):
+            lost = one.informative_lost.keys() & one.fresh if is_fresh else one.chosen_lost
+            if lost:
+                kind = "fresh seed" if is_fresh else "seed"
+                return (
+                    f"{self.contenders.title(one)} lost {len(lost)} {kind}{'s'[: len(lost) - 1]}"
+                )
+        return ""
 
     @cached_property
     def _all(self) -> tuple[dict[str, dict[int, float]], SeedBlocks]:
@@ -98,7 +113,7 @@ class Evidence:
             return "the search stopped configurations by their scores"
         most = max((len(one.chosen_scores) for one in found), default=0)
         wanted = set(plan.seeds) if plan else set()
-        running = plan is not None and plan.configurations and len(found) <= plan.configurations
+        running = plan is not None and not plan.raced and len(found) <= (plan.configurations or 0)
         for one in found:
             lacks = wanted - one.chosen_scores.keys() if wanted else len(one.chosen_scores) < most
             if one.is_sampled and not running and lacks and not one.chosen_lost:
@@ -145,9 +160,16 @@ class Evidence:
         plan, tried = self.contenders.plan, self._tried
         whole = self._scores([one for one in tried if not one.chosen_lost])
         if plan and plan.configurations and len(tried) >= plan.configurations:
-            first = sorted(tried, key=lambda one: (one.started, one.name))[: plan.configurations]
+            first = self._planned(plan)
             drawn = [c for c in first if c.constant_score is None and not c.chosen_lost]
-            if drawn and all(c.chosen_scores.keys() >= set(plan.seeds) for c in drawn):
+            complete = len(first) == plan.configurations and set(plan.grid) <= {
+                one.name for one in first
+            }
+            if (
+                drawn
+                and complete
+                and all(c.chosen_scores.keys() >= set(plan.seeds) for c in drawn)
+            ):
                 scores = {c.name: {s: c.scores[s] for s in plan.seeds} for c in drawn}
                 plain = self.contenders.baselines()
                 control = plain[0].name if len(plain) == 1 and plain[0] in first else None
@@ -157,6 +179,15 @@ class Evidence:
                     return families
         later = self._family(whole, len(tried), fixed=False, has_plan=plan is not None)
         return [*families, ("sequential", later)]
+
+    def _planned(self, plan: SeedPlan) -> list[Contender]:
+        """The planned configurations: the grid, and as many sampled ones, the first ones first."""
+        grid = [one for one in self._tried if one.name in plan.grid]
+        if len(grid) < len(plan.grid):
+            return []
+        sampled = [one for one in self._tried if one.is_sampled and one not in grid]
+        sampled.sort(key=lambda one: (one.started, one.name))
+        return [*grid, *sampled][: plan.configurations]
 
     def _family(
         self,

@@ -17,7 +17,6 @@ from tune_sentcl.judging.evidence import Evidence, Source
 from tune_sentcl.judging.statistics import (
     critical_t,
     mean,
-    planned_critical,
     sd,
     seeds_that_show,
     sequential_critical,
@@ -215,7 +214,7 @@ def _judged(
         text = f"Whether {a} scores higher than {b} on {objective} is undecided: {answer}."
     else:
         text = sentence((a, b), objective, found, source, evidence.rules)
-    undecided = found is None or found.verdict == "UNDECIDED"
+    undecided = found is None or (found.verdict == "UNDECIDED" and not found.fallen)
     needed = _seeds_needed(evidence, pair, found) if undecided else Seeds()
     return Judgement(
         asked=asked,
@@ -243,19 +242,21 @@ def _seeds_needed(
         (len(one.fresh if is_confirmed else one.chosen_scores) for one in drawn), default=0
     )
     count = len(evidence.confirmed) if is_confirmed else len(evidence.contenders.found)
+    found_all = evidence.contenders.found
+    num_drawn = sum(found_all[name].constant_score is None for name in evidence.confirmed)
     planned = is_confirmed and not before
     share = PLANNED_SHARE if planned else 1 - PLANNED_SHARE if plan else 1.0
     alpha = share * rules.alpha
 
     def critical_of(seeds: int) -> tuple[float, float]:
         # A pair with a constant, and one of two named ones, is judged by its own differences.
-        df = (seeds - 1) * (count - 1 if is_confirmed and len(drawn) == len(pair) else 1)
+        df = (seeds - 1) * (num_drawn - 1 if is_confirmed and len(drawn) == len(pair) else 1)
         if not planned:
             needed = sequential_critical(df, seeds, alpha / (count * (count - 1) / 2))
             return (needed if seeds > before else math.inf), df
         if len(drawn) < len(pair):
             return critical_t(df, 2, alpha / max(1, count - 1), with_control=True), df
-        return planned_critical(seeds, count, alpha, with_control=True), df
+        return critical_t(df, count, alpha, with_control=True), df
 
     noise = found.noise if found is not None else evidence.noise
     means = [mean(list(one.chosen_scores.values())) for one in pair]

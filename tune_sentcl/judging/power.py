@@ -7,7 +7,7 @@ from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.judging.comparing import PLANNED_SHARE, ComparisonRules
 from tune_sentcl.judging.contenders import Contenders
 from tune_sentcl.judging.seed_blocks import SeedBlocks
-from tune_sentcl.judging.statistics import POWER, smallest_shown
+from tune_sentcl.judging.statistics import smallest_shown
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.manifest import SeedPlan
 from tune_sentcl.store.reading.study import Study
@@ -43,7 +43,9 @@ def _line(seeds: int, kind: str, configurations: int, noise: tuple[float, int]) 
     sd, older = noise
     if not sd > 0:
         size = f"{least:.1f} times the sd of a seed"
-        return f"{seeds} {kind} can show differences of {size} or more (probability {POWER:g})"
+        return (
+            f"{seeds} {kind} can show differences of {size} or more between trained configurations"
+        )
     points = f"{least * sd:.2g} points"
     known = f"sd of a seed {sd:.2g}, from {older} older configurations"
     return f"{seeds} {kind} can show differences of {points} or more ({known})"

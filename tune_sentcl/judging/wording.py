@@ -11,6 +11,7 @@ from tune_sentcl.judging.evidence import Evidence, Source
 from tune_sentcl.judging.statistics import POWER, mean, sd
 
 _RARE = 0.1  # the part of the seeds whose collapse a few seeds are likely to miss
+_LEAST_P = 1e-4
 _MISSED = 0.1  # the probability above which that is said
 
 
@@ -49,8 +50,9 @@ def sentence(
         sign = -1 if found.verdict == "REVERSED" else 1
         low, high = sorted((sign * found.low, sign * found.high))
         ends = f"{low:.{digits}f} to {high:.{digits}f}" if math.isfinite(high) else "unbounded"
-        interval = f"{found.level:.0%} interval {ends}"
-        basis = f"{interval}, p = {found.p:.2g}; {_procedure(found, source)}"
+        interval = f"{100 * found.level:.4g}% interval {ends}"
+        p = f"p = {found.p:.2g}" if found.p >= _LEAST_P else f"p < {_LEAST_P:g}"
+        basis = f"{interval}, {p}; {_procedure(found, source)}"
     points = f"{abs(found.difference):.{digits}f} points"
     if found.verdict in ("ESTABLISHED", "REVERSED"):
         higher, lower = (a, b) if found.verdict == "ESTABLISHED" else (b, a)
@@ -59,6 +61,9 @@ def sentence(
         most = f"{rules.smallest:g} points"
         return f"{a} and {b} differ by at most {most} on {objective} ({basis})."
     seen = f"difference {found.difference:+.2f}, {basis}"
+    if found.fallen:
+        better, worse = (a, b) if found.difference > 0 else (b, a)
+        seen = f"{seen}; a seed of {better} collapsed, none of {worse} did"
     return f"Whether {a} scores higher than {b} on {objective} is undecided ({seen})."
 
 
@@ -92,7 +97,7 @@ def notes(
     needed: Seeds,
 ) -> Iterator[str]:
     """Remarks on a verdict; `needed` decides it."""
-    if found is None or found.verdict == "UNDECIDED":
+    if found is None or (found.verdict == "UNDECIDED" and not found.fallen):
         yield from _wanted(evidence, pair, needed)
     for one in pair:
         yield from _seeds(evidence, one)

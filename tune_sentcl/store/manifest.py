@@ -24,23 +24,31 @@ class SeedPlan:
     Attributes:
         seeds: Of every configuration.
         configurations: How many configurations were to run; None if their scores decided that.
+        grid: Those of them that the grid holds.
+        raced: Whether a later search gave further seeds to the best configurations alone.
         fresh_seeds: The seeds of the first confirmation; empty without one.
         fresh: The configurations that it compares, the winner first.
     """
 
     seeds: tuple[int, ...]
     configurations: int | None
+    grid: tuple[str, ...] = ()
+    raced: bool = False
     fresh_seeds: tuple[int, ...] = ()
     fresh: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """Parse the entry of `study.json`; KeyError, TypeError or ValueError if it is damaged."""
-        count, fresh = document["configurations"], document["fresh"]
-        if not (_is_texts(fresh) and (count is None or _is_number(count))):
+        count, raced = document["configurations"], document["raced"]
+        seeds, fresh_seeds = document["seeds"], document["fresh_seeds"]
+        grid, fresh = document["grid"], document["fresh"]
+        is_count = count is None or (_is_number(count) and bool(seeds))
+        if not (_is_texts(fresh) and _is_texts(grid) and is_count and isinstance(raced, bool)):
             raise TypeError
-        seeds, fresh_seeds = (tuple(map(int, document[k])) for k in ("seeds", "fresh_seeds"))
-        return cls(seeds, count, fresh_seeds, tuple(fresh))
+        if not (_is_seeds(seeds) and _is_seeds(fresh_seeds)):
+            raise TypeError
+        return cls(tuple(seeds), count, tuple(grid), raced, tuple(fresh_seeds), tuple(fresh))
 
 
 @dataclass(frozen=True)
@@ -204,12 +212,12 @@ class Manifest:
         return Manifest(
             schema=SCHEMA_VERSION,
             space=self.space,
-            space_texts=tuple(dict.fromkeys(map(mask_text, [*self.space_texts, space.text]))),
+            space_texts=_with_last(self.space_texts, mask_text(space.text)),
             created=self.created,
             updated=now(),
             versions=dict(library_versions()),
             git_commit=git_commit(),
-            commands=tuple(dict.fromkeys([*self.commands, mask_command(command)])),
+            commands=_with_last(self.commands, mask_command(command)),
             search=self.search,
             plan=self.plan,
             epoch=max(self.epoch + 1, least),
@@ -227,8 +235,17 @@ class Manifest:
         files.write_json(MANIFEST, dataclasses.asdict(self), new=new)
 
 
+def _with_last(texts: Sequence[str], last: str) -> tuple[str, ...]:
+    return (*(text for text in texts if text != last), last)
+
+
 def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_seeds(value: Any) -> bool:
+    whole = isinstance(value, list) and all(type(item) is int for item in value)
+    return whole and len(set(value)) == len(value)
 
 
 def _is_text(value: Any) -> bool:

@@ -87,8 +87,13 @@ class PreparedSearch:
             sampler=self.options.sampler,
             sampler_seed=self.options.sampler_seed,
             learned_from=self.options.learn_from,
-            seed_plan=SeedPlan(self.proposals.sampling.seeds, self._num_planned()),
+            seed_plan=self._seed_plan(),
         )
+
+    def _seed_plan(self) -> SeedPlan:
+        groups = self.proposals.groups.items()
+        grid = tuple(name for name, group in groups if group.origin == "grid")
+        return SeedPlan(self.proposals.sampling.seeds, self.num_planned(len(grid)), grid)
 
     def shown(self, study: Study | None, recorded: SeedPlan | None = None) -> str:
         """Say which differences the seeds of the search can show; see `judging.power`.
@@ -99,13 +104,13 @@ class PreparedSearch:
         """
         older = [Study.read(study_path(one)) for one in self.options.learn_from]
         noise = older_noise([*older, *([study] if study else [])], self.objectives[0])
-        plan = recorded or SeedPlan(self.proposals.sampling.seeds, self._num_planned())
+        own = self._seed_plan()
+        plan = own if recorded is None or own.configurations is None else recorded
         return shown(plan, self.options.confirm, noise)
 
-    def _num_planned(self) -> int | None:
+    def num_planned(self, grid: int = 0) -> int | None:
         """How many configurations run with all seeds; None if their scores decide that."""
         sampling = self.proposals.sampling
-        grid = sum(group.origin == "grid" for _, group in self.proposals.groups.items())
         if sampling.sampler == "grid" or not sampling.sampled:
             return grid
         if sampling.reduction is not None or math.isinf(sampling.sampled):

@@ -174,7 +174,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             rungs=search_record.rungs,
             failed_again=search_record.failed_again,
             first_rung=prepared.found_first_rung(search_record),
-            seed_plan=search_record.seed_plan if len(history) else prepared.record().seed_plan,
+            seed_plan=_seed_plan(search_record, prepared, history),
         )
         if prepared.settings.origin == CONFIRM_ORIGIN:
             record = _with_fresh_seeds(search_record, prepared, history)
@@ -200,6 +200,16 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
                 mirror,
                 StoppingRules(rungs, budget, prepared.options.retries),
             )
+
+
+def _seed_plan(
+    recorded: SearchRecord, prepared: PreparedSearch, history: History
+) -> SeedPlan | None:
+    """The plan of the first search; single trials make none."""
+    if not len(history):
+        return prepared.record().seed_plan if prepared.settings.origin is None else None
+    plan, is_race = recorded.seed_plan, prepared.num_planned() is None
+    return replace(plan, raced=True) if plan and is_race else plan
 
 
 def _with_fresh_seeds(

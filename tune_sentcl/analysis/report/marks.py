@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from tune_sentcl.analysis.report.table import Estimate, Value
-from tune_sentcl.judging.comparing import Family
+from tune_sentcl.judging.comparing import PLANNED_SHARE, ComparisonRules, Family
 from tune_sentcl.judging.statistics import mean
 from tune_sentcl.store.reading.union import TOLERANCE
 
@@ -39,7 +39,8 @@ def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> s
         elif own:
             drawn[name] = values
     equal = len({frozenset(values) for values in drawn.values()}) == 1
-    family = Family(drawn, constants, fixed=equal)
+    alpha = ComparisonRules().alpha * (PLANNED_SHARE if equal else 1.0)
+    family = Family(drawn, constants, alpha=alpha, fixed=equal)
     found = set()
     for name in family.names - {best}:
         comparison = family.compare(best, name)
