@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,10 @@ def test_a_search_learns_from_another(place: Path) -> None:
     ids = [{row["trial_id"] for row in trials(study)} for study in ("first", "second")]
     assert ids[0] == ids[1] and len(ids[0]) == 3
     record = Study.read("second").manifest.search
-    assert record == SearchRecord(("STS-B:spearman:dev",), "random", 0, (url,))
+    assert record is not None and record.seed_plan is not None
+    plan, expected = record.seed_plan, SearchRecord(("STS-B:spearman:dev",), "random", 0, (url,))
+    assert replace(record, seed_plan=None) == expected
+    assert (plan.seeds, plan.configurations, len(plan.grid)) == ((0,), None, 2)
 
 
 def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> None:

@@ -182,9 +182,8 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         if rungs is not None and rungs.spacing.is_known and prepared.options.grace is None:
             record = replace(record, first_rung=rungs.spacing.grace)
         driver.record(record)
-        if prepared.settings.origin is None and (
-            text := prepared.shown(driver.study, record.seed_plan)
-        ):
+        is_search = prepared.settings.origin is None and not prepared.proposals.finished
+        if is_search and (text := prepared.shown(driver.study, record.seed_plan)):
             prepared.watcher.say(text)
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
