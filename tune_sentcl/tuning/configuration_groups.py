@@ -194,9 +194,14 @@ class Groups:
         """The name of a trial's configuration."""
         return self._configuration_of[trial_id]
 
+    def known(self) -> Iterator[str]:
+        """The names of the configurations, and then of others that the study held at first."""
+        yield from self._groups
+        yield from (name for name in self._stored if name not in self._groups)
+
     def all_trials(self, name: str) -> tuple[str, ...]:
         """A configuration's trials, and then those of other seeds that the study held at first."""
-        own = self._groups[name].trial_ids
+        own = self._groups[name].trial_ids if name in self._groups else ()
         return (
             *own,
             *(trial_id for trial_id in self._stored.get(name, ()) if trial_id not in own),

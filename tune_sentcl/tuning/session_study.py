@@ -1,5 +1,6 @@
 """The study of a running session: its rows, checkpoints, saved states and manifest."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
@@ -116,8 +117,8 @@ class SessionStudy:
     def _leaders(self, weights: set[str]) -> list[tuple[str, ...]]:
         """The trials of the best configurations; none if other commands have made some weights."""
         groups = self._proposals.groups
-        own = (trial_id for name in groups for trial_id in groups.all_trials(name))
-        keys = rank_keys(groups, self._history) if weights.issubset(own) else {}
+        known = (trial_id for name in groups.known() for trial_id in groups.all_trials(name))
+        keys = rank_keys(groups, self._history) if weights.issubset(known) else {}
         best = nsmallest(CONTENDERS, keys, keys.__getitem__)
         return [groups.all_trials(name) for name in best]
 
@@ -255,18 +256,22 @@ def with_all_costs(training: Mapping[str, Any], measuring: Mapping[str, Any]) ->
 def rank_keys(groups: Groups, history: History) -> dict[str, RankKey]:
     """The sort key of each configuration that lost no seed; the smallest is the best.
 
-    All seeds of the study count, those of earlier commands too, as in the tables of the study.
+    All configurations and seeds of the study count, those of earlier commands too, as in the
+    tables of the study.
     """
     scores: dict[str, list[float]] = {}
-    for name, group in groups.items():
-        if not (group.ended and group.outcome()[1]):
-            continue
-        others = groups.all_trials(name)[len(group.trial_ids) :]
-        values = [history.values(trial_id, groups.data(group))[0] for trial_id in others]
-        found = [value for value in values if value is not None]
-        if len(found) == len(values):
-            scores[name] = group.first_objective() + found
-    grid = (name for name in scores if groups[name].origin == "grid")
+    for name in groups.known():
+        own: tuple[str, ...] = ()
+        values: list[float] = []
+        if name in groups:
+            if not (groups[name].ended and groups[name].outcome()[1]):
+                continue
+            own, values = groups[name].trial_ids, groups[name].first_objective()
+        others = groups.all_trials(name)[len(own) :]
+        values = [*values, *map(history.checkpoint_score, others)]
+        if min(values, default=-math.inf) > -math.inf:
+            scores[name] = values
+    grid = (name for name in scores if name in groups and groups[name].origin == "grid")
     constant = {n for n in grid if constant_score(scores[n], groups.values(n)) is not None}
     found_estimates = estimates(scores, constant)
     return {name: rank_key(found_estimates[name], own, 0, name) for name, own in scores.items()}
