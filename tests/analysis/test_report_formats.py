@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_the_verdicts_are_those_of_judge(tmp_path: Path, together: bool) -> None
             [one["low"], one["high"]], abs=0.005
         )
         assert float(cells[7]) == pytest.approx(one["p"], rel=0.05)
-        assert one["sentence"] in board.replace("\\", "")
+        assert one["sentence"] in unescape(board.replace("\\", ""))
 
 
 def test_the_winner_is_chosen_by_what_was_searched(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_changed_text_extends_the_study(tmp_path: Path) -> None:
     opened(tmp_path, space=space(text="more"), command=["b"]).close()
     opened(tmp_path, command=["b"]).close()
     manifest = Study.read(tmp_path).manifest
-    assert manifest.space_texts == (space().text, "more")
+    assert manifest.space_texts == ("more", space().text), "the last search's text is the last"
     assert manifest.commands == ("a --token HIDDEN", "b")
     assert manifest.created == created
     assert manifest.versions["python"]

@@ -135,12 +135,13 @@ class Manifest:
     Attributes:
         schema: The schema version of the tables.
         space: Name of the space.
-        space_texts: The distinct contents of the space's file, oldest first, secrets hidden.
+        space_texts: The distinct contents of the space's file, the last used one last, secrets
+            hidden.
         created: Creation time, in ISO format, UTC.
         updated: When it was last opened for writing, in ISO format, UTC.
         versions: Versions by library, of the last driver.
         git_commit: Of the last driver's working directory; None outside a checkout.
-        commands: The distinct command lines of its drivers, oldest first, secrets hidden.
+        commands: The distinct command lines of its drivers, the last one last, secrets hidden.
         search: The last search; None before the first.
         plan: The last estimated search; None without one.
         epoch: The number of the last driver, which is part of its file names.
