@@ -1,21 +1,19 @@
 """The command `judge`: whether one configuration scores higher than another."""
 
 import math
-import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.options import SCORE, JsonOption, parse_value
-from tune_sentcl.cli.terminal_tables import line, print_json, print_table
+from tune_sentcl.cli.terminal_tables import line, print_json, print_table, wrapped
 from tune_sentcl.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
-    from tune_sentcl.judging.comparing import Verdict
+    from tune_sentcl.judging.comparing import ComparisonRules, Verdict
 
 UNDECIDED = 3
-_WIDTH = 80
 
 _NAME = "The id of a configuration or trial, or its first digits, or KNOB=VALUE,KNOB=VALUE."
 _SHOWN = ("asked", "verdict", "difference", "low", "high", "p", "n", "procedure")
@@ -76,12 +74,9 @@ def judge(
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.reading.study import Study
 
-    _check(a, b, baseline, alpha, most_seeds)
-    if not 0 <= smallest < math.inf:
-        rule = "must be a number of points, 0 or more"
-        raise ConfigError(Fault("--smallest", "", f"{smallest:g}", rule, "Write --smallest 0.1."))
-    chosen = parse_objectives([objective], allow_test=True)[0] if objective else None
     rules = ComparisonRules(alpha, smallest, most_seeds)
+    _check(a, b, baseline, rules)
+    chosen = parse_objectives([objective], allow_test=True)[0] if objective else None
     kept = Study.read(study)
     if a is not None and b is not None:
         found = [judge_two(kept, _named(a), _named(b), chosen, rules)]
@@ -93,7 +88,7 @@ def judge(
         print_json(rows)
     else:
         for one in found:
-            _wrapped(f"{one.verdict}: {one.sentence}")
+            wrapped(f"{one.verdict}: {one.sentence}")
             if one.next_step:
                 line(f"  next: {one.next_step}")
         if table or len(rows) > 1:
@@ -111,25 +106,22 @@ def _exit_with(verdict: "Verdict", *, expect_equal: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def _wrapped(text: str) -> None:
-    for part in textwrap.wrap(text, _WIDTH, break_on_hyphens=False):
-        line(part)
-
-
-def _check(
-    a: str | None, b: str | None, baseline: str | None, alpha: float, most_seeds: int
-) -> None:
+def _check(a: str | None, b: str | None, baseline: str | None, rules: "ComparisonRules") -> None:
     faults = []
     if a is not None and b is None:
         faults.append(Fault("judge", "", a, "must be compared with another", "Name B too."))
     if a is not None and baseline is not None:
         rule = "cannot be combined with A and B"
         faults.append(Fault("--baseline", "", baseline, rule, "Drop it."))
-    if not 0 < alpha < 1:
+    if not 0 < rules.alpha < 1:
         rule = "must lie between 0 and 1"
-        faults.append(Fault("--alpha", "", f"{alpha:g}", rule, "Write --alpha 0.05."))
-    if most_seeds < 3:
-        faults.append(Fault("--most-seeds", "", str(most_seeds), "must be 3 or more", "Raise it."))
+        faults.append(Fault("--alpha", "", f"{rules.alpha:g}", rule, "Write --alpha 0.05."))
+    if not 0 <= rules.smallest < math.inf:
+        rule, given = "must be a number of points, 0 or more", f"{rules.smallest:g}"
+        faults.append(Fault("--smallest", "", given, rule, "Write --smallest 0.1."))
+    if rules.max_seeds < 3:
+        given = str(rules.max_seeds)
+        faults.append(Fault("--most-seeds", "", given, "must be 3 or more", "Raise it."))
     if faults:
         raise ConfigError(faults)
 

@@ -23,6 +23,7 @@ Row = Mapping[str, Any]
 _RULED = Box("    \n    \n ─  \n" + "    \n" * 5)  # one rule below the header
 _ENDLESS = 100_000  # width in a pipe
 _GAP = 2
+_PROSE = 80  # columns of sentences
 _ID = re.compile(r"[0-9a-f]{16}")
 _DIGITS = 8  # least digits of an id in a table
 _WORD = 24  # characters; longer words may be shortened
@@ -207,6 +208,12 @@ def shortened(word: str, width: int) -> str:
         return word
     end = chop_cells(word[::-1], width // 2)[0][::-1]
     return chop_cells(word, width - 1 - cell_len(end))[0] + "…" + end
+
+
+def wrapped(text: str, indent: str = "") -> None:
+    """Print a sentence in lines of at most 80 columns, all but the first indented."""
+    for part in textwrap.wrap(text, _PROSE, subsequent_indent=indent, break_on_hyphens=False):
+        line(part)
 
 
 def _wrapped(texts: Sequence[str], width: int) -> list[str]:

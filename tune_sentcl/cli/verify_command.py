@@ -1,6 +1,5 @@
 """The command `verify`: compares a study with the printed numbers of a paper."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -10,12 +9,11 @@ import typer
 
 from tune_sentcl.cli.options import JsonOption
 from tune_sentcl.cli.study_tables import say_trials_read
-from tune_sentcl.cli.terminal_tables import line, print_json
+from tune_sentcl.cli.terminal_tables import line, print_json, wrapped
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis.papers.verification import Verification, VerifiedCell
 
-_WIDTH = 80
 _MEANINGS = {
     "MATCH": "equal after rounding",
     "WITHIN SEED NOISE": "inside the 95 % prediction interval of our seeds",
@@ -77,10 +75,10 @@ def _print_cells(paper: str, found: "Verification") -> None:
             for one in row:
                 line(_cell_line(one, [_number(notes, text) for text in _footnotes(one)]))
         for text, number in notes.items():
-            _wrapped(f"[{number}] {text}")
+            wrapped(f"[{number}] {text}", indent="    ")
         line("")
     for text in found.errata:
-        _wrapped(f"erratum: {text}")
+        wrapped(f"erratum: {text}", indent="    ")
 
 
 def _cell_line(one: "VerifiedCell", marks: Sequence[str]) -> str:
@@ -110,8 +108,3 @@ def _print_legend(found: "Verification") -> None:
     for verdict, meaning in _MEANINGS.items():
         if verdict in counts:
             line(f"{counts[verdict]:4} {verdict:17} {meaning}")
-
-
-def _wrapped(text: str) -> None:
-    for part in textwrap.wrap(text, _WIDTH, subsequent_indent="    ", break_on_hyphens=False):
-        line(part)

@@ -164,6 +164,11 @@ class Contenders:
         there = [one for one in self.found.values() if one.ranking_scores and one.scores]
         return sorted(there, key=lambda one: one.rank_key)
 
+    def drawn_scores(self) -> dict[str, dict[int, float]]:
+        """All judged scores by configuration and seed, without those that no seed changes."""
+        found = self.found.values()
+        return {one.name: one.scores for one in found if one.constant_score is None}
+
     def baseline(self) -> Contender:
         """The configuration that others are compared with; the best of `baselines`.
 

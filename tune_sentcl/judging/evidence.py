@@ -85,8 +85,7 @@ class Evidence:
     @cached_property
     def _all(self) -> tuple[dict[str, dict[int, float]], SeedBlocks]:
         """All scores that depend on the seed, and their noise."""
-        found = self.contenders.found.values()
-        scores = {one.name: one.scores for one in found if one.constant_score is None}
+        scores = self.contenders.drawn_scores()
         return scores, SeedBlocks(scores)
 
     @property
@@ -159,17 +158,11 @@ class Evidence:
         families: list[tuple[Source, Family]] = []
         plan, tried = self.contenders.plan, self._tried
         whole = self._scores([one for one in tried if not one.chosen_lost])
-        if plan and plan.configurations and len(tried) >= plan.configurations:
+        if plan and plan.configurations:
             first = self._planned(plan)
             drawn = [c for c in first if c.constant_score is None and not c.chosen_lost]
-            complete = len(first) == plan.configurations and set(plan.grid) <= {
-                one.name for one in first
-            }
-            if (
-                drawn
-                and complete
-                and all(c.chosen_scores.keys() >= set(plan.seeds) for c in drawn)
-            ):
+            ran_all = all(c.chosen_scores.keys() >= set(plan.seeds) for c in drawn)
+            if drawn and ran_all and len(first) == plan.configurations:
                 scores = {c.name: {s: c.scores[s] for s in plan.seeds} for c in drawn}
                 plain = self.contenders.baselines()
                 control = plain[0].name if len(plain) == 1 and plain[0] in first else None

@@ -215,7 +215,7 @@ def _judged(
     else:
         text = sentence((a, b), objective, found, source, evidence.rules)
     undecided = found is None or (found.verdict == "UNDECIDED" and not found.fallen)
-    needed = _seeds_needed(evidence, pair, found) if undecided else Seeds()
+    needed = _seeds_needed(evidence, pair, found) if undecided else None
     return Judgement(
         asked=asked,
         a=pair[0],
@@ -225,8 +225,8 @@ def _judged(
         source=source,
         found=found,
         sentence=text,
-        seeds_needed=needed.number,
-        next_step=next_step(contenders.command, needed),
+        seeds_needed=needed.number if needed else None,
+        next_step=next_step(contenders.command, needed) if needed else "",
         notes=tuple(notes(evidence, pair, found, needed)),
     )
 

@@ -61,10 +61,10 @@ def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, 
     squares, df, count = 0.0, 0, 0
     for study in studies:
         try:
-            found = Contenders.read(study, objective).found.values()
+            found = Contenders.read(study, objective)
         except TuneSentclError:
             continue  # the search itself reports what it cannot read
-        blocks = SeedBlocks({one.name: one.scores for one in found if one.constant_score is None})
+        blocks = SeedBlocks(found.drawn_scores())
         if blocks.df > 0:
             squares += blocks.df * blocks.sd**2
             df += blocks.df

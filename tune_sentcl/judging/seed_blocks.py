@@ -113,16 +113,14 @@ class SeedBlocks:
         Args:
             scores: Of configurations that draw; those without a score are left out.
         """
-        self._scores = {name: found for name, found in scores.items() if found}
-        self.names = list(self._scores)
-        self._seeds = sorted({seed for found in self._scores.values() for seed in found})
-        missing = math.nan
-        self.table = np.array(
-            [[found.get(seed, missing) for seed in self._seeds] for found in self._scores.values()]
-        ).reshape(len(self.names), len(self._seeds))
+        there = {name: found for name, found in scores.items() if found}
+        self.names = list(there)
+        seeds = sorted({seed for found in there.values() for seed in found})
+        rows = [[found.get(seed, math.nan) for seed in seeds] for found in there.values()]
+        self.table = np.array(rows).reshape(len(rows), len(seeds))
         fallen = _collapsed(self.table)
         self.collapsed = {
-            name: [self._seeds[column] for column in np.flatnonzero(row)]
+            name: [seeds[column] for column in np.flatnonzero(row)]
             for name, row in zip(self.names, fallen, strict=True)
             if row.any()
         }

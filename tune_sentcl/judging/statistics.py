@@ -140,7 +140,6 @@ def sequential_critical(df: float, n: float, alpha: float) -> float:
     return math.sqrt(df * ratio)
 
 
-@lru_cache(maxsize=1024)
 def planned_critical(
     seeds: int, configurations: int, alpha: float, *, with_control: bool
 ) -> float:

@@ -11,8 +11,8 @@ from tune_sentcl.judging.evidence import Evidence, Source
 from tune_sentcl.judging.statistics import POWER, mean, sd
 
 _RARE = 0.1  # the part of the seeds whose collapse a few seeds are likely to miss
-_LEAST_P = 1e-4
 _MISSED = 0.1  # the probability above which that is said
+_LEAST_P = 1e-4
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Seeds:
         is_seen: Whether the number rests on a difference that was seen.
     """
 
-    number: int | None = None
-    is_fresh: bool = True
-    is_seen: bool = True
+    number: int | None
+    is_fresh: bool
+    is_seen: bool
 
 
 def sentence(
@@ -94,10 +94,10 @@ def notes(
     evidence: Evidence,
     pair: tuple[Contender, Contender],
     found: Comparison | None,
-    needed: Seeds,
+    needed: Seeds | None,
 ) -> Iterator[str]:
-    """Remarks on a verdict; `needed` decides it."""
-    if found is None or (found.verdict == "UNDECIDED" and not found.fallen):
+    """Remarks on a verdict; `needed` are the seeds that decide it, if seeds can."""
+    if needed is not None:
         yield from _wanted(evidence, pair, needed)
     for one in pair:
         yield from _seeds(evidence, one)

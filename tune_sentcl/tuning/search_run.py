@@ -159,11 +159,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             points=prepared.rung_spacing is not None,
             early_stopping_objective=prepared.loader.early_stopping_objective,
         )
-        search_record = driver.study.manifest.search
-        if search_record is None:
-            # Scores of single trials may have been seen before the seeds were planned.
-            plan = None if len(history) else prepared.record().seed_plan
-            search_record = replace(prepared.record(), seed_plan=plan)
+        search_record = driver.study.manifest.search or replace(prepared.record(), seed_plan=None)
         prepared.resume_from(
             history, search_record.failed_again, interrupted_trials(driver.study, history)
         )
@@ -204,7 +200,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
 def _seed_plan(
     recorded: SearchRecord, prepared: PreparedSearch, history: History
 ) -> SeedPlan | None:
-    """The plan of the first search; single trials make none."""
+    """The plan of the study's first search, if no scores of single trials were seen before."""
     if not len(history):
         return prepared.record().seed_plan if prepared.settings.origin is None else None
     plan, is_race = recorded.seed_plan, prepared.num_planned() is None

@@ -21,7 +21,7 @@ from tune_sentcl.analysis.report.leaderboard import DATA
 from tune_sentcl.analysis.report.marks import indistinguishable
 from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
-from tune_sentcl.errors import ObjectiveError, StudyError
+from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.judging.contender import Contender
 from tune_sentcl.judging.contenders import Contenders
 from tune_sentcl.judging.judgement import Judgement, judge_first
@@ -59,11 +59,7 @@ class Answer:
         """The winner against the baseline, if there is one, and against the runner-up."""
         if len(self.contenders.scored()) < 2:
             return ()
-        try:
-            baseline = self.contenders.baseline()
-        except StudyError:  # the study has no baseline
-            baseline = None
-        return judge_first(self.contenders, baseline)
+        return judge_first(self.contenders, next(iter(self.contenders.baselines()), None))
 
     @property
     def question(self) -> str:
@@ -83,9 +79,8 @@ class Answer:
     def scores(self) -> Iterator[tuple[str, Estimate]]:
         """The winner's scores on seeds that no choice saw, if any, and on those that chose it."""
         for one in self.contenders.scored()[:1]:
-            for kind in (_FRESH, _CHOSEN):
-                own = [v for s, v in one.scores.items() if (s in one.fresh) == (kind == _FRESH)]
-                if own:
+            for kind, found in ((_FRESH, one.fresh_scores), (_CHOSEN, one.chosen_scores)):
+                if own := list(found.values()):
                     yield kind, Estimate(mean(own), sd(own), len(own))
 
     @property
