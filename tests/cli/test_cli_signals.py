@@ -159,13 +159,13 @@ def test_a_whole_group_that_is_told_twice_ends_as_one_process(
 @pytest.mark.long
 def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str]) -> None:
     study, code = tmp_path / "study", tmp_path / "code"
-    # Two lines come before Ray starts. The third says that a trial has ended.
-    line = f"{{ {shlex.join(searching(study))}; echo $? > {code}; }} 2>&1 | head -3"
+    # Three lines come before Ray starts. The fourth says that a trial has ended.
+    line = f"{{ {shlex.join(searching(study))}; echo $? > {code}; }} 2>&1 | head -4"
     with started(["sh", "-c", line], own) as process:
         wait_until(lambda: has("ray::")(descendants(process.pid)), "Ray's workers")
         family = descendants(process.pid)
         out, err = process.communicate(timeout=300)
-    assert out.startswith("80 of 80 trials to run") and err == ""
+    assert "\n80 of 80 trials to run" in out and err == ""
     assert code.read_text() == "141\n"
     gone(family)
     assert 1 <= len(trials(study)) < 80

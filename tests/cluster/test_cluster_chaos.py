@@ -38,7 +38,8 @@ from sweeps import (
     written_space,
 )
 
-pytestmark = [pytest.mark.ray, pytest.mark.long]
+# On two cores three rounds take ten minutes; some waits are longer than other tests may take.
+pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(2400)]
 
 ROUNDS = int(os.environ.get("TUNE_SENTCL_CHAOS_ROUNDS", "3"))
 TRIALS = 30
