@@ -211,8 +211,8 @@ def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
     study = write_study(tmp_path, trials, text=text)
     first, *_ = judge_winner(study)
     assert (first.a.name, first.b.name) == ("lambda3", "lambda5"), "the grid's first point"
-    assert "method=scl, lambda=0.3 (lambda3) scores higher than" in first.sentence
-    assert "than method=scl, lambda=0.5 (lambda5) on" in first.sentence
+    assert "Whether lambda=0.3 (lambda3) scores higher than" in first.sentence
+    assert "than lambda=0.5 (lambda5) on" in first.sentence
     shaped = seeded(0.1, [71.0], evaluation={"every": 5, "select": "best"})
     found = judge_winner(write_study(tmp_path / "more", [*trials, *shaped], text=text))
     assert any("every=5, select=best" in one.sentence for one in found), "which do more"
@@ -237,7 +237,7 @@ def test_seeds_that_a_failure_has_chosen_establish_nothing(tmp_path: Path, first
     for a, b in (("lambda3", "lambda5"), ("lambda5", "lambda3")):
         found = judge(study, a, b)
         assert (found.verdict, found.source, found.found) == ("UNDECIDED", None, None)
-        assert "is undecided: method=scl, lambda=0.3 (lambda3) lost 4 seeds." in found.sentence
+        assert "is undecided: lambda=0.3 (lambda3) lost 4 seeds." in found.sentence
         assert any("lost 4 of 12 seeds: 0,4,6,8 failed" in note for note in found.notes)
         assert found.seeds_needed
     code, _, err = run("judge", tmp_path, "lambda3", "lambda5")
@@ -424,7 +424,7 @@ def test_the_printed_interval_is_that_of_the_printed_claim(
     # Finds an interval of A - B beside "B scores higher".
     found = judge(many, a, b)
     assert found.verdict == ("ESTABLISHED" if sign > 0 else "REVERSED")
-    assert found.sentence.startswith("method=scl, lambda=0.3 (lambda3) scores 1.83 points higher")
+    assert found.sentence.startswith("lambda=0.3 (lambda3) scores 1.83 points higher")
     row, printed = found.row(), re.search(r"96% interval (\S+) to (\S+),", found.sentence)
     assert printed is not None
     ends = sorted((sign * row["low"], sign * row["high"]))
@@ -474,6 +474,9 @@ def test_a_collapsed_seed_is_named_and_no_better(tmp_path: Path) -> None:
         assert found.verdict == "UNDECIDED"
         assert any("lambda3): 1 of 12 seeds collapsed (5)." in note for note in found.notes)
     assert judge(study, "lambda1", "lambda5").row()["df"] == 11, "the others lose nothing"
+    found = judge_winner(study, "lambda5")  # which is not about lambda 0.3, if 0.1 is the best
+    (note,) = (note for one in found for note in one.notes if "collapsed" in note)
+    assert "lambda3): 1 of 12 seeds collapsed (5)." in note
 
 
 def test_fresh_seeds_of_both_decide_alone(tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ class Contenders:
         for name, estimate in estimates(ranked, apart).items():
             found[name].estimate = estimate
         differ = list(filter(affects_weights, varied([one.knobs for one in found.values()])))
+        if len({one.knobs["method.name"] for one in found.values()}) == 1:
+            differ = [key for key in differ if key != "method.name"] or differ
         return cls(where, space_texts, objectives[1], data, found, differ)
 
     def named(self, name: Named) -> Contender:

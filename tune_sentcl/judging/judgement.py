@@ -21,7 +21,7 @@ from tune_sentcl.judging.statistics import (
     seeds_that_show,
     sequential_critical,
 )
-from tune_sentcl.judging.wording import Seeds, next_step, notes, sentence
+from tune_sentcl.judging.wording import Seeds, next_step, notes, other_collapses, sentence
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.reading.study import Study
 
@@ -175,7 +175,8 @@ def judge_first(
     """
     evidence, scored = Evidence(contenders, rules or ComparisonRules()), contenders.scored()
     best, second, *_ = scored
-    passed = tuple(_ranking_notes(contenders, scored))
+    known = {best.name, second.name, *([baseline.name] if baseline else ())}
+    passed = (*_ranking_notes(contenders, scored), *other_collapses(evidence, known))
     if baseline is best:
         found = _judged(evidence, "baseline", (second, best))
         return [_noted(found, "B is the baseline and the winner; A is the best other.", *passed)]

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tune_sentcl.errors import first_names
 from tune_sentcl.judging.comparing import Comparison, ComparisonRules
 from tune_sentcl.judging.contender import Contender
 from tune_sentcl.judging.evidence import Evidence, Source
@@ -123,13 +124,25 @@ def _seeds(evidence: Evidence, one: Contender) -> Iterator[str]:
     if one.informative_lost:
         count = len({*one.lost, *one.scores})
         yield f"{title} lost {len(one.lost)} of {count} seeds: {_lost(one)}."
-    if fallen := evidence.collapsed.get(one.name):
-        seeds = ",".join(map(str, fallen))
-        yield f"{title}: {len(fallen)} of {len(one.scores)} seeds collapsed ({seeds})."
+    if one.name in evidence.collapsed:
+        yield f"{_collapse(evidence, one)}."
     if one.constant_score is not None:
         yield f"{title} scores the same with every seed and counts as one number."
     elif one.fresh_scores:
         yield f"{title} scores {_quoted(one)}."
+
+
+def _collapse(evidence: Evidence, one: Contender) -> str:
+    fallen = evidence.collapsed[one.name]
+    seeds = f"{len(fallen)} of {len(one.scores)} seeds collapsed ({','.join(map(str, fallen))})"
+    return f"{evidence.contenders.title(one)}: {seeds}"
+
+
+def other_collapses(evidence: Evidence, known: set[str]) -> Iterator[str]:
+    """A remark on the collapsed seeds of configurations that no verdict is about."""
+    others = [one for name, one in evidence.contenders.found.items() if name not in known]
+    if fallen := [_collapse(evidence, one) for one in others if one.name in evidence.collapsed]:
+        yield f"{first_names(fallen)}."
 
 
 def _quoted(one: Contender) -> str:

@@ -27,6 +27,7 @@ from tune_sentcl.config import knobs
 
 _LEAST = 8
 _MOST = 1000
+_LEAST_TENTH = 50  # of fewer configurations the best tenth is too small to say anything
 _TREES, _DEPTH = 32, 6
 """The cost of fANOVA grows with rows and leaves much faster than its accuracy: 64 full trees over
 300 rows take 7 s; these over 3,000 rows take less than 1 s. Their shares differ by about 0.03."""
@@ -76,7 +77,7 @@ def _importances(points: Points, group: _Group, target: str) -> pd.DataFrame:
     kept = np.unique(np.linspace(0, len(group.rows) - 1, min(_MOST, len(group.rows))).astype(int))
     study = _study(points, group, group.rows.iloc[kept], points.target(target))
     found = []
-    for name, evaluator in _evaluators():
+    for name, evaluator in _evaluators(len(kept)):
         shares = get_param_importances(study, evaluator=evaluator)
         labels = points.subject.labels
         found += [{"place": labels[k], "kind": name, "share": s} for k, s in shares.items()]
@@ -85,11 +86,12 @@ def _importances(points: Points, group: _Group, target: str) -> pd.DataFrame:
     return frame if np.isfinite(frame["share"].to_numpy(float)).all() else frame.iloc[:0]
 
 
-def _evaluators() -> Iterator[tuple[str, BaseImportanceEvaluator]]:
+def _evaluators(count: int) -> Iterator[tuple[str, BaseImportanceEvaluator]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield "fANOVA", FanovaImportanceEvaluator(n_trees=_TREES, max_depth=_DEPTH, seed=0)
-        yield "PED-ANOVA", PedAnovaImportanceEvaluator()
+        if count >= _LEAST_TENTH:
+            yield "PED-ANOVA", PedAnovaImportanceEvaluator()
 
 
 def _study(points: Points, group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
@@ -128,10 +130,12 @@ def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDis
 def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
     of = f" of {group.name}" if group.name else ""
     taken = f", evenly by rank {_MOST:,} of them" if len(group.rows) > _MOST else ""
+    tenth = "; PED-ANOVA: share of what separates the best tenth"
     caption = (
         f"Share of the variance of {target}, over {len(group.rows):,} configurations{of}{taken}. "
-        f"fANOVA ({_TREES} trees of depth {_DEPTH}): share of all variance; PED-ANOVA: share of "
-        "what separates the best tenth. Knobs that some configurations lack are left out."
+        f"fANOVA ({_TREES} trees of depth {_DEPTH}): share of all variance"
+        f"{tenth if len(group.rows) >= _LEAST_TENTH else ''}. "
+        "Knobs that some configurations lack are left out."
     )
     name = f"importance-{group.name}" if group.name else "importance"
     x = quantitative("share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0})

@@ -50,7 +50,7 @@ def _figure(points: Points, key: str, column: str) -> Figure:
     return Figure(
         name=f"knob-{key.replace('.', '-')}",
         title=subject.labels[key],
-        caption=_caption(there, points.line(key)),
+        caption=_caption(there, points.line(key), spread=strips and crowded),
         spec={"params": [CHOSEN], "layer": _layers(points, key, where, len(there))},
         shared=("id", "n", "jitter", "best", column, points.line(key), *_method(points)),
         by_target=True,
@@ -167,9 +167,10 @@ def _colour(points: Points, shown: str) -> Spec:
     return {"color": nominal(column, "method", scale={"domain": names}, legend=legend)}
 
 
-def _caption(there: pd.DataFrame, line: str) -> str:
+def _caption(there: pd.DataFrame, line: str, *, spread: bool) -> str:
     joined = " Lines join configurations that differ in this knob alone." * bool(
         there[line].notna().any()
     )
     bars = " Bars: ± one sd over seeds." * bool((there["n"] > 1).any())
-    return f"{len(there):,} configurations; ring: the best.{joined}{bars}"
+    beside = " Points of one value stand side by side." * spread
+    return f"{len(there):,} configurations; ring: the best.{joined}{bars}{beside}"

@@ -24,6 +24,8 @@ def caption(of: str, seeds: "pd.Series[int]", averages: str) -> str:
 def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> set[str]:
     """The configurations that the seeds do not tell from the best one.
 
+    One with a collapsed seed is told from a best one without by that seed.
+
     The comparisons hold for all pairs together. They are those of fixed seeds where every
     configuration has the same ones, and else those that hold at any number of seeds.
 
@@ -41,8 +43,8 @@ def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> s
     equal = len({frozenset(values) for values in drawn.values()}) == 1
     alpha = ComparisonRules().alpha * (PLANNED_SHARE if equal else 1.0)
     family = Family(drawn, constants, alpha=alpha, fixed=equal)
-    found = set()
-    for name in family.names - {best}:
+    found, fallen = set(), family.blocks.collapsed
+    for name in family.names - {best} - ({*fallen} if best not in fallen else set()):
         comparison = family.compare(best, name)
         if comparison is None or comparison.verdict != "ESTABLISHED":
             found.add(name)

@@ -58,13 +58,16 @@ def failures(subject: Subject, most: int) -> Iterator[Table]:
     trials = subject.trials
     failed = trials[trials["status"] == "failed"]
     if len(failed):
-        rows, more = _grouped(failed, ["error_type", "error_text"], most)
+        seeds = " seed " + failed["seed"].astype(str)
+        named = failed.assign(which=failed["configuration"].map(subject.brief) + seeds)
+        rows, more = _grouped(named, ["error_type", "error_text"], most)
         columns: tuple[str, ...] = ("error", "reason", "trials", "which")
         yield Table("failed-trials", "Failed trials", columns, rows, more=more)
     scores = subject.frames.scores
     unmeasured = scores[scores["value"].isna()]
     if len(unmeasured):
-        rows, more = _grouped(unmeasured, ["task", "protocol", "reason"], most)
+        named = unmeasured.assign(which=unmeasured["trial_id"].str.slice(0, 12))
+        rows, more = _grouped(named, ["task", "protocol", "reason"], most)
         columns = ("task", "protocol", "reason", "trials", "which")
         yield Table("failed-scores", "Scores that could not be measured", columns, rows, more=more)
     if subject.frames.faults:
@@ -84,13 +87,12 @@ def _grouped(
     frame: pd.DataFrame, keys: list[str], most: int
 ) -> tuple[tuple[tuple[Value, ...], ...], int]:
     shown = frame.assign(**{key: frame[key].fillna("").map(_first_line) for key in keys})
-    groups = shown.groupby(keys, sort=False)["trial_id"].unique()
+    groups = shown.groupby(keys, sort=False)["which"].unique()
     order = groups.map(len).sort_values(ascending=False, kind="stable").index
     rows = []
     for key in order[: most or None]:
         names = groups[key]
-        listed = first_names([name[:12] for name in names], _NAMED)
-        rows.append((*key, len(names), listed))
+        rows.append((*key, len(names), first_names(list(names), _NAMED)))
     return tuple(rows), max(0, len(order) - len(rows))
 
 

@@ -96,6 +96,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield from (f"# {_escaped(report.title)}", "", _escaped(report.answer.lead), "")
     for one in report.answer.judgements:
         yield from (_escaped(f"{one.verdict} against the {one.asked}. {one.sentence}"), "")
+    yield from (_escaped(" ".join(report.answer.notes)), "") if report.answer.notes else ()
     yield from ("```", *report.answer.steps, "```", "")
     yield (
         "; ".join(f"{name}: {value} ({words})" for name, value, words in report.key_figures) + "."

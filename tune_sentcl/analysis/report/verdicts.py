@@ -97,6 +97,11 @@ class Answer:
         return f"Best of {len(self.contenders.found):,}: {title} {', '.join(found)}{who}."
 
     @property
+    def notes(self) -> Sequence[str]:
+        """Remarks on the verdicts, each once."""
+        return list(dict.fromkeys(note for one in self.judgements for note in one.notes))
+
+    @property
     def steps(self) -> Sequence[str]:
         """The commands to run next."""
         asked = [one.next_step for one in self.judgements]
@@ -121,18 +126,16 @@ class Answer:
         if not found:
             return
         target, chosen = self.subject.objectives[0], _chosen_by(self.subject)
-        notes = dict.fromkeys(note for one in found for note in one.notes)
         by = f"on {title_of(target)}"
         if chosen != target:
             by += f", the winner by {title_of(chosen)}"
-        sentences = " ".join([*(one.sentence for one in found), *notes])
         yield Table(
             name="verdicts",
             title="Verdicts",
             columns=("A", "B", "verdict", "A - B", "low", "high", "seeds", "p", "procedure"),
             rows=tuple(_row(self.contenders, one) for one in found),
             note=f"Verdicts of tune-sentcl judge {by}. Low to high: interval that holds "
-            f"for all comparisons together; p: corrected for them. {sentences}",
+            "for all comparisons together; p: corrected for them.",
         )
 
 
