@@ -92,7 +92,7 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
     if part["lost", ""].any():
         ranked += " Configurations that lost a seed to a failure or a rung come last."
     single = int((part["n", ""] == 1).sum())
-    ranked += f"{subject.averaged(subject.targets)} {LEGEND}."
+    ranked += f" Time: without start-up.{subject.averaged(subject.targets)} {LEGEND}."
     if single == len(part):
         return f"{ranked} Each configuration has one seed: small differences may be luck."
     return f"{ranked} {single} of {len(part)} have one seed." if single else ranked
