@@ -474,8 +474,8 @@ def test_a_collapsed_seed_is_named_and_no_better(tmp_path: Path) -> None:
         assert found.verdict == "UNDECIDED"
         assert any("lambda3): 1 of 12 seeds collapsed (5)." in note for note in found.notes)
     assert judge(study, "lambda1", "lambda5").row()["df"] == 11, "the others lose nothing"
-    found = judge_winner(study, "lambda5")  # which is not about lambda 0.3, if 0.1 is the best
-    (note,) = (note for one in found for note in one.notes if "collapsed" in note)
+    (best,) = judge_winner(study, "lambda5")
+    (note,) = (note for note in best.notes if "collapsed" in note)
     assert "lambda3): 1 of 12 seeds collapsed (5)." in note
 
 

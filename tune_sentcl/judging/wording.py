@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tune_sentcl.errors import first_names
 from tune_sentcl.judging.comparing import Comparison, ComparisonRules
 from tune_sentcl.judging.contender import Contender
 from tune_sentcl.judging.evidence import Evidence, Source
@@ -14,6 +13,7 @@ from tune_sentcl.judging.statistics import POWER, mean, sd
 _RARE = 0.1  # the part of the seeds whose collapse a few seeds are likely to miss
 _MISSED = 0.1  # the probability above which that is said
 _LEAST_P = 1e-4
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,12 @@ def _collapse(evidence: Evidence, one: Contender) -> str:
 
 
 def other_collapses(evidence: Evidence, known: set[str]) -> Iterator[str]:
-    """A remark on the collapsed seeds of configurations that no verdict is about."""
+    """Remarks on the collapsed seeds of the first configurations that no verdict is about."""
     others = [one for name, one in evidence.contenders.found.items() if name not in known]
-    if fallen := [_collapse(evidence, one) for one in others if one.name in evidence.collapsed]:
-        yield f"{first_names(fallen)}."
+    fallen = [one for one in others if one.name in evidence.collapsed]
+    yield from (f"{_collapse(evidence, one)}." for one in fallen[:_NAMED])
+    if len(fallen) > _NAMED:
+        yield f"Seeds of {len(fallen) - _NAMED} more configurations collapsed."
 
 
 def _quoted(one: Contender) -> str:

@@ -22,9 +22,10 @@ def caption(of: str, seeds: "pd.Series[int]", averages: str) -> str:
 
 
 def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> set[str]:
-    """The configurations that the seeds do not tell from the best one.
+    """The best configurations that the seeds do not tell from the first.
 
-    One with a collapsed seed is told from a best one without by that seed.
+    They end at the first mean that is told from it: a worse one with a wide spread is not among
+    them, though its own seeds tell nothing.
 
     The comparisons hold for all pairs together. They are those of fixed seeds where every
     configuration has the same ones, and else those that hold at any number of seeds.
@@ -43,11 +44,12 @@ def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> s
     equal = len({frozenset(values) for values in drawn.values()}) == 1
     alpha = ComparisonRules().alpha * (PLANNED_SHARE if equal else 1.0)
     family = Family(drawn, constants, alpha=alpha, fixed=equal)
-    found, fallen = set(), family.blocks.collapsed
-    for name in family.names - {best} - ({*fallen} if best not in fallen else set()):
+    found: set[str] = set()
+    for name in sorted(family.names - {best}, key=lambda one: -mean([*scores[one].values()])):
         comparison = family.compare(best, name)
-        if comparison is None or comparison.verdict != "ESTABLISHED":
-            found.add(name)
+        if comparison is not None and comparison.verdict == "ESTABLISHED":
+            break
+        found.add(name)
     return found
 
 
