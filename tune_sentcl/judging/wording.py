@@ -13,7 +13,7 @@ from tune_sentcl.judging.statistics import POWER, mean, sd
 _RARE = 0.1  # the part of the seeds whose collapse a few seeds are likely to miss
 _MISSED = 0.1  # the probability above which that is said
 _LEAST_P = 1e-4
-_NAMED = 3
+_NAMED = 3  # configurations whose collapsed seeds are told, beside those of a verdict
 
 
 @dataclass(frozen=True)

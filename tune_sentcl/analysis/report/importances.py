@@ -27,6 +27,7 @@ from tune_sentcl.config import knobs
 
 _LEAST = 8
 _MOST = 1000
+_PED_ANOVA = "PED-ANOVA"
 _LEAST_TENTH = 50  # of fewer configurations the best tenth is too small to say anything
 _TREES, _DEPTH = 32, 6
 """The cost of fANOVA grows with rows and leaves much faster than its accuracy: 64 full trees over
@@ -91,7 +92,7 @@ def _evaluators(count: int) -> Iterator[tuple[str, BaseImportanceEvaluator]]:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield "fANOVA", FanovaImportanceEvaluator(n_trees=_TREES, max_depth=_DEPTH, seed=0)
         if count >= _LEAST_TENTH:
-            yield "PED-ANOVA", PedAnovaImportanceEvaluator()
+            yield _PED_ANOVA, PedAnovaImportanceEvaluator()
 
 
 def _study(points: Points, group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
@@ -130,12 +131,12 @@ def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDis
 def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
     of = f" of {group.name}" if group.name else ""
     taken = f", evenly by rank {_MOST:,} of them" if len(group.rows) > _MOST else ""
-    tenth = "; PED-ANOVA: share of what separates the best tenth"
+    has_tenth = bool((frame["kind"] == _PED_ANOVA).any())
+    tenth = f"; {_PED_ANOVA}: share of what separates the best tenth" * has_tenth
     caption = (
         f"Share of the variance of {target}, over {len(group.rows):,} configurations{of}{taken}. "
         f"fANOVA ({_TREES} trees of depth {_DEPTH}): share of all variance"
-        f"{tenth if len(group.rows) >= _LEAST_TENTH else ''}. "
-        "Knobs that some configurations lack are left out."
+        f"{tenth}. Knobs that some configurations lack are left out."
     )
     name = f"importance-{group.name}" if group.name else "importance"
     x = quantitative("share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0})
