@@ -12,7 +12,7 @@ DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --max-concurrent 1 
 	--set encoder.share_duplicates=true --set data.source=toy --set data.limit=256 \
 	--set evaluation.protocols=cosine
 
-.PHONY: demo test test-all check format bench bench-all clean
+.PHONY: demo test test-all test-gpu check format bench bench-all clean
 
 demo: $(VENV)/.core
 	$(BIN)/tune-sentcl search $(DEMO)
@@ -22,6 +22,12 @@ test: $(VENV)/.installed
 
 test-all: $(VENV)/.installed
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+
+# For whoever has an NVIDIA GPU: the tests that need one, and what it trains a second. Under ten minutes.
+test-gpu: $(VENV)/.installed
+	@if $(BIN)/python -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; then \
+		$(BIN)/pytest -n 0 -m gpu && $(BIN)/python benchmarks/gpu.py --quick; \
+	else echo "torch finds no CUDA device here, so nothing was tested."; fi
 
 # One table on stdout: our number, another library's, their ratio, our share of the machine's limit. The
 # machine should run nothing else. `bench` takes under a quarter of an hour on two cores, `bench-all` hours.

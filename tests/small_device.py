@@ -17,6 +17,7 @@ from tune_sentcl.trial import InputLoader, TrialInputs
 
 TOLD = "CUDA out of memory (a stand-in)"
 CPU_TOLD = "[enforce fail] DefaultCPUAllocator: can't allocate memory"
+CUBLAS_TOLD = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
 
 
 class SmallDevice:
@@ -25,15 +26,15 @@ class SmallDevice:
     Attributes:
         most: How many.
         training: Whether that is so in training, or in evaluation.
-        cpu: Whether the error is a CPU's, which has no class of its own.
+        told: The text of an error that torch has no class for; None: of the class that it has.
         refused: How often there were more.
         left: Whether what a refused pass had computed was still there when the next one began.
     """
 
     def __init__(
-        self, most: int, last: int | None = None, *, training: bool = True, cpu: bool = False
+        self, most: int, last: int | None = None, *, training: bool = True, told: str | None = None
     ) -> None:
-        self.most, self._last, self.training, self.cpu = most, last, training, cpu
+        self.most, self._last, self.training, self.told = most, last, training, told
         self.refused = 0
         self.left = False
         self._computed: list[weakref.ref[Tensor]] = []
@@ -49,12 +50,12 @@ class SmallDevice:
         if output.shape[0] > self.most and self._last in (None, module.out_features):
             self.refused += 1
             self._fresh = True
-            raise RuntimeError(CPU_TOLD) if self.cpu else torch.OutOfMemoryError(TOLD)
+            raise RuntimeError(self.told) if self.told else torch.OutOfMemoryError(TOLD)
 
 
 @contextmanager
 def small_device(
-    most: int, last: int | None = None, *, training: bool = True, cpu: bool = False
+    most: int, last: int | None = None, *, training: bool = True, told: str | None = None
 ) -> Iterator[SmallDevice]:
     """Run out of memory in this process.
 
@@ -62,9 +63,9 @@ def small_device(
         most: Rows that fit.
         last: Only a layer of this width runs out, such as the last one; None: any.
         training: Whether in training, or in evaluation.
-        cpu: Whether with a CPU's error.
+        told: The error's text, if torch has no class for it.
     """
-    device = SmallDevice(most, last, training=training, cpu=cpu)
+    device = SmallDevice(most, last, training=training, told=told)
     handle = register_module_forward_hook(device)
     try:
         with pytest.MonkeyPatch.context() as patch:

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from gpu_stand_in import attend_as_on_a_gpu
 from method_samples import toy_pairs
-from small_device import TOLD, small_device
+from small_device import CPU_TOLD, CUBLAS_TOLD, TOLD, small_device
 from torch import Tensor, nn
 
 from tune_sentcl.config import TrialConfig, parse_dotted
@@ -201,14 +202,21 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "parts", "cpu"),
-    [(8, 1, False), (4, 2, False), (4, 2, True), (3, 4, False), (1, 8, False)],
+    ("most", "parts", "told"),
+    [
+        (8, 1, None),
+        (4, 2, None),
+        (4, 2, CPU_TOLD),
+        (4, 2, CUBLAS_TOLD),
+        (3, 4, None),
+        (1, 8, None),
+    ],
 )
-def test_parts_grow_until_they_fit(most: int, parts: int, cpu: bool) -> None:
+def test_parts_grow_until_they_fit(most: int, parts: int, told: str | None) -> None:
     config = trial(UNCOUPLED["sbert"], **{"encoder.share_duplicates": False})
     corpus = load_nli("toy", 19, None)
     whole, _ = trained(config, corpus, 1)
-    with small_device(most, cpu=cpu) as device:
+    with small_device(most, told=told) as device:
         found, steps = trained(config, corpus, 1, accumulate=True)
     assert {step.parts for step in steps} == {parts}
     assert device.refused == {1: 0, 2: 1, 4: 2, 8: 3}[parts]  # asked once, not at every step
@@ -253,6 +261,51 @@ def test_what_fits_in_no_parts_fails_and_says_what_can_be_done(
     assert torch.equal(weights(method), before)
 
 
+@pytest.mark.parametrize("fails", ["step", "clip"])
+def test_moments_that_do_not_fit_are_told_apart(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first update makes them, behind the backward pass; no split of the batch helps."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError(TOLD)
+
+    config = trial(UNCOUPLED["sbert"], **{"optimizer.max_grad_norm": 1.0})
+    corpus = load_nli("toy", 19, None)
+    if fails == "step":
+        monkeypatch.setattr(torch.optim.AdamW, "step", full)
+    else:
+        monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", full)
+    with pytest.raises(OutOfMemoryError) as caught:
+        trained(config, corpus, 1, accumulate=True)
+    assert "the optimizer's moments of" in str(caught.value) and TOLD in str(caught.value)
+    assert "optimizer.name=sgd" in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_evaluation_takes_fewer_sentences_where_memory_ends() -> None:
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 32)
+    sentences = sorted(set(load_nli("toy", 60, None).texts("hypothesis")))
+    expected = encoder.encode(sentences)
+    with small_device(3, training=False, told=CUBLAS_TOLD) as device:
+        found = encoder.encode(sentences)
+    assert device.refused > 0 and len(sentences) > 6
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    with small_device(0, training=False), pytest.raises(torch.OutOfMemoryError):
+        encoder.encode(sentences)
+
+
+def test_chunks_are_recomputed_as_a_gpu_computes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recomputed pass makes its layout anew, which must not change what autograd has saved."""
+    attend_as_on_a_gpu(monkeypatch)
+    found = {}
+    for chunk in (None, 3):
+        config = trial({"method.name": "cosent", "method.chunk": chunk})
+        method = built(config, rows_of(config, 9))
+        found[chunk] = gradients(method, rows_of(config, 9), 1)
+    assert float((found[3] - found[None]).norm() / found[None].norm()) < 1e-9
+
+
 def test_a_short_batch_that_does_not_fit_divides_the_long_ones_too() -> None:
     """The longest sentences may stand in the last batch; 3 rows make 3 parts at most."""
     config = trial(
@@ -267,6 +320,26 @@ def test_a_short_batch_that_does_not_fit_divides_the_long_ones_too() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_a_gpu_recomputes_chunks_under_equal_masks(dropout: float) -> None:
+    config = trial({"method.name": "cosent", "method.chunk": 3})
+    corpus = rows_of(config, 9)
+    found = []
+    for keeps in (False, True):
+        method = built(config, corpus, dropout)
+        method.encoder.float().cuda()
+        with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng(devices=["cuda"]):
+            torch.cuda.manual_seed(4)
+            if keeps:
+                patch.setattr(
+                    "tune_sentcl.methods.embedding_losses.checkpoint",
+                    lambda run, *args, use_reentrant: run(*args),
+                )
+            found.append(gradients(method, corpus, 1))
+    assert float((found[0] - found[1]).norm() / found[1].norm()) < 1e-5
+
+
+@pytest.mark.gpu
 def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts() -> None:
     """CUDA's own error, where the process may have three fifths of what the step takes."""
     rows = {"optimizer.batch_size": 512, "encoder.share_duplicates": False}
@@ -274,8 +347,8 @@ def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts() -> None:
 
     def on_gpu(**options: Any) -> tuple[Tensor, int]:
         method = built(config, corpus)
-        method.encoder.cuda()
-        method.heads.cuda()
+        method.encoder.float().cuda()  # the kernels know no double precision
+        method.heads.float().cuda()
         *_, last = train(method, corpus, config, splitting=BatchSplitting(**options))
         return weights(method).cpu(), last.parts
 
@@ -294,7 +367,7 @@ def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts() -> None:
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert parts in (2, 4)
-    assert float((found - whole).abs().max()) < 1e-6
+    assert float((found - whole).abs().max()) < 1e-4
 
 
 def reserved() -> int:

@@ -7,14 +7,16 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+from gpu_stand_in import attention_by_bounds
 from model_samples import byte_level_tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.model import packing as packing_module
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.packing import Packing, attend_in_groups, attend_nested
+from tune_sentcl.model.packing import Packing, attend_by_bounds, attend_in_groups, packs_on
 from tune_sentcl.model.tokens import Tokens
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
@@ -68,7 +70,7 @@ def _both(
         torch.manual_seed(5)
         found = encoder(tokens, divisor)
         weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(11))
-        (found * weights).sum().backward()
+        (found * weights.to(found.device)).sum().backward()
         grads = [w.grad.clone() for w in encoder.parameters() if w.grad is not None]
         assert grads
         yield [found.detach(), *grads]
@@ -180,14 +182,22 @@ def test_attention_drops_as_the_padded_call_does(lengths: tuple[int, ...]) -> No
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")  # as on no GPU
-def test_the_nested_call_attends_as_the_groups_do() -> None:
+def test_a_gpus_call_attends_as_the_groups_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layout, the bounds and the scale of the call; the kernel itself needs a GPU."""
+    monkeypatch.setattr(packing_module, "_KERNEL", attention_by_bounds)
     packing = Packing(_tokens(LENGTHS), CPU)
     parts = _parts(LENGTHS)
-    found = [attend(parts, packing, 0.0, 0.5) for attend in (attend_in_groups, attend_nested)]
+    found = [attend(parts, packing, 0.0, 0.5) for attend in (attend_in_groups, attend_by_bounds)]
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
     left, right = (torch.autograd.grad(one.square().sum(), parts) for one in found)
     _assert_same(list(left), list(right))
+
+
+def test_torch_has_the_kernel_that_packing_calls_on_a_gpu() -> None:
+    """Its name is private; where a release of torch changes its arguments, a GPU pads."""
+    assert packs_on(torch.device("cuda"))
+    assert packs_on(CPU)
+    assert not packs_on(torch.device("mps"))
 
 
 def test_groups_hold_every_input_and_little_padding() -> None:
@@ -212,12 +222,12 @@ def test_parts_encoded_together_are_as_by_themselves(divisors: tuple[int | None,
 
 @contextmanager
 def _in_bf16(encoder: Encoder) -> Iterator[None]:
-    encoder.train().trains_in_bf16 = True
+    encoder.train().arithmetic = "bf16"
     for module in encoder.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
     yield
-    encoder.trains_in_bf16 = False
+    encoder.arithmetic = "fp32"
 
 
 def test_bf16_packs_too() -> None:

@@ -86,11 +86,11 @@ class StudyFrames:
         sampler | single | confirm), `status` (finished | pruned | failed), one column per knob
         under its dotted key (`method.lambda`, `seed`; null where the method has no such knob),
         `config` (all knobs as JSON), `steps`, `started_at` (UTC), `wall_seconds` and its parts,
-        `gpu_seconds`, `peak_memory_bytes`, `device`, `host`, `cpus`, `gpus`, `data_source`,
-        `data_fingerprint`, `checkpoint_fingerprint`, `git_commit`, `version_...` (one per
-        library), `objective` and `objective_name` (with several objectives also `objective_2`
-        and so on), `error_type`, `error_text`, `attempt`. For a list of studies, the first
-        column of each frame is `study`.
+        `gpu_seconds`, `peak_memory_bytes`, `device`, `precision_used`, `host`, `cpus`, `gpus`,
+        `data_source`, `data_fingerprint`, `checkpoint_fingerprint`, `git_commit`, `version_...`
+        (one per library), `objective` and `objective_name` (with several objectives also
+        `objective_2` and so on), `error_type`, `error_text`, `attempt`. For a list of studies, the
+        first column of each frame is `study`.
         """
         return frame_of(self.snapshot.trials())
 

@@ -186,6 +186,15 @@ AccumulateOption = Annotated[
         rich_help_panel=RESOURCES,
     ),
 ]
+DeterministicOption = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        help="Let torch use deterministic algorithms alone, so that a GPU repeats a trial to the "
+        "bit; slower.",
+        rich_help_panel=RESOURCES,
+    ),
+]
 KeepOption = Annotated[
     int,
     typer.Option(

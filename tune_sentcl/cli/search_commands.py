@@ -19,6 +19,7 @@ from tune_sentcl.cli.options import (
     ConcurrentOption,
     CpusOption,
     DataOption,
+    DeterministicOption,
     GpusOption,
     JsonOption,
     KeepOption,
@@ -71,6 +72,7 @@ def search(
     gpus_per_trial: GpusOption = None,
     memory_per_trial: MemoryOption = None,
     accumulate: AccumulateOption = False,
+    deterministic: DeterministicOption = False,
     save_every: Annotated[
         float,
         typer.Option(

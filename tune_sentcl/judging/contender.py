@@ -22,6 +22,7 @@ class Contender:
         scores: By seed, the score that is judged, of all finished trials.
         finished: By seed, the trial that has the score.
         fresh: The seeds that took no part in any choice, lost ones included.
+        precisions: By seed, what the training of a finished trial was computed in, if a row says.
         trials: All its trials.
         num_lost_ranking: How many of the seeds for ranking were lost, even if the score ignores
             the seed.
@@ -37,6 +38,7 @@ class Contender:
     scores: dict[int, float] = field(default_factory=dict)
     finished: dict[int, str] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
+    precisions: dict[int, str] = field(default_factory=dict)
     trials: list[str] = field(default_factory=list)
     num_lost_ranking: int = 0
     estimate: float = math.nan
@@ -96,6 +98,8 @@ class Contender:
             self.lost[seed] = loss
         if judged is not None:
             self.scores[seed], self.finished[seed] = judged, trial_id
+            if row["precision_used"] is not None:
+                self.precisions[seed] = row["precision_used"]
         if fresh:
             self.fresh.add(seed)
         else:

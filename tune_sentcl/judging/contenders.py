@@ -112,7 +112,8 @@ class Contenders:
         Raises:
             StudyError: A file is damaged or cannot be read.
         """
-        wanted = ("trial_id", "configuration", "origin", "started_at", *knobs())
+        run = ("trial_id", "configuration", "origin", "started_at", "precision_used")
+        wanted = (*run, *knobs())
         history = History.read(tables, objectives, wanted)
         rows = history.table.select(wanted).to_pylist()
         sets = [evaluation_data_of(row) for row in rows]

@@ -21,7 +21,14 @@ from tune_sentcl.judging.statistics import (
     seeds_that_show,
     sequential_critical,
 )
-from tune_sentcl.judging.wording import Seeds, next_step, notes, other_collapses, sentence
+from tune_sentcl.judging.wording import (
+    Seeds,
+    next_step,
+    notes,
+    other_collapses,
+    other_precisions,
+    sentence,
+)
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.reading.study import Study
 
@@ -176,7 +183,8 @@ def judge_first(
     evidence, scored = Evidence(contenders, rules or ComparisonRules()), contenders.scored()
     best, second, *_ = scored
     known = {best.name, second.name, *([baseline.name] if baseline else ())}
-    passed = (*_ranking_notes(contenders, scored), *other_collapses(evidence, known))
+    others_told = (*other_collapses(evidence, known), *other_precisions(evidence, known))
+    passed = (*_ranking_notes(contenders, scored), *others_told)
     if baseline is best:
         found = _judged(evidence, "baseline", (second, best))
         return [_noted(found, "B is the baseline and the winner; A is the best other.", *passed)]

@@ -102,6 +102,9 @@ def notes(
         yield from _wanted(evidence, pair, needed)
     for one in pair:
         yield from _seeds(evidence, one)
+    if len({precision for one in pair for precision in one.precisions.values()}) > 1:
+        both = "; ".join(f"{evidence.contenders.title(one)}: {_precisions(one)}" for one in pair)
+        yield f"Not all seeds were trained in one precision, which may be the difference. {both}."
     if found is not None and found.verdict == "ESTABLISHED" and found.procedure != "exact":
         missed = (1 - _RARE) ** found.n
         if missed > _MISSED and not evidence.collapsed:
@@ -145,6 +148,24 @@ def other_collapses(evidence: Evidence, known: set[str]) -> Iterator[str]:
     yield from (f"{_collapse(evidence, one)}." for one in fallen[:_NAMED])
     if len(fallen) > _NAMED:
         yield f"Seeds of {len(fallen) - _NAMED} more configurations collapsed."
+
+
+def other_precisions(evidence: Evidence, known: set[str]) -> Iterator[str]:
+    """A remark on the configurations that no verdict is about whose seeds differ in precision."""
+    found = [one for name, one in evidence.contenders.found.items() if name not in known]
+    mixed = [one for one in found if len(set(one.precisions.values())) > 1]
+    for one in mixed[:_NAMED]:
+        yield f"{evidence.contenders.title(one)}: {_precisions(one)}."
+    if len(mixed) > _NAMED:
+        yield f"Seeds of {len(mixed) - _NAMED} more configurations differ in precision."
+
+
+def _precisions(one: Contender) -> str:
+    """The seeds by the precision that they were trained in."""
+    found: dict[str, list[int]] = {}
+    for seed, precision in sorted(one.precisions.items()):
+        found.setdefault(precision, []).append(seed)
+    return ", ".join(f"{name} (seeds {','.join(map(str, of))})" for name, of in found.items())
 
 
 def _quoted(one: Contender) -> str:

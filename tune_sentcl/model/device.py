@@ -1,11 +1,31 @@
-"""Copies to a device, and TF32 for forward passes without gradient."""
+"""Copies to a device, the arithmetic of its matrix products, and its memory."""
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+
+Arithmetic = Literal["fp32", "tf32", "bf16"]
+"""What a training's matrix products compute in."""
+
+# torch raises no class of its own for these. cuBLAS and cuDNN allocate memory behind its back.
+_NO_MEMORY = (
+    "DefaultCPUAllocator",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDA error: out of memory",
+)
+
+
+PINNING = threading.RLock()
+"""Held while memory is pinned, which a capture of a CUDA graph in another thread forbids."""
+
+_CONTEXT = 2**29  # bytes that CUDA and its libraries take a process, outside of torch's account
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
@@ -20,13 +40,48 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
 def pinned(array: np.ndarray, device: torch.device) -> Tensor:
     """The first half of `to_device`, on the host alone: a tensor that is ready to be copied."""
     tensor = torch.from_numpy(array)
-    return tensor.pin_memory() if device.type == "cuda" else tensor
+    if device.type != "cuda":
+        return tensor
+    with PINNING:
+        return tensor.pin_memory()
 
 
 def wait_for(device: torch.device) -> None:
     """Wait until a GPU has done all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory has run out, a GPU's or this process's.
+
+    A system that overcommits memory ends the process instead.
+    """
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+    )
+
+
+@contextmanager
+def deterministic(*, wanted: bool) -> Iterator[None]:
+    """Have torch use deterministic algorithms alone, if wanted; else leave it as it is set."""
+    if not wanted:
+        yield
+        return
+    # cuBLAS reads it when the process first uses it; without it torch refuses matrix products.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def limit_memory(share: float) -> None:
+    """Let this process have no more than a share of its GPU's memory, its context included."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(max(share - _CONTEXT / total, share / 2))
 
 
 @contextmanager
@@ -38,7 +93,7 @@ def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
 
     Args:
         device: The device of the products; only NVIDIA GPUs have TF32.
-        allowed: Whether to allow it. Not in training, whose backward pass runs outside this block.
+        allowed: Whether to allow it. A backward pass must run inside this block, too.
     """
     if not allowed or device.type != "cuda":
         yield

@@ -49,6 +49,19 @@ class Group:
         return self.count * self.width if self.indices is None else len(self.indices)
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """Where the inputs of a packed sequence lie: all that a GPU's attention needs.
+
+    Attributes:
+        bounds: The start of each input, and the end of the last, in 32 bits.
+        longest: No input has more tokens.
+    """
+
+    bounds: Int[Tensor, " bounds"]
+    longest: int
+
+
 class Packing:
     """The layout of packed inputs.
 
@@ -103,19 +116,14 @@ class Packing:
         return list(self._grouped())
 
     @cached_property
-    def offsets(self) -> Int[Tensor, " bounds"]:
-        """The start of each input, and the end of the last."""
-        return to_device(self.tokens.offsets, self.device)
+    def bounds(self) -> Int[Tensor, " bounds"]:
+        """The start of each input, and the end of the last, in 32 bits."""
+        return to_device(self.tokens.offsets.astype(np.int32), self.device)
 
     @property
     def longest(self) -> int:
         """Tokens of the longest input."""
         return int(self._lengths[0])
-
-    @property
-    def shortest(self) -> int:
-        """Tokens of the shortest input."""
-        return int(self._lengths[-1])
 
     @cached_property
     def _within(self) -> Int64[np.ndarray, " tokens"]:
@@ -191,6 +199,12 @@ ATTENTION = "tune_sentcl_packed"
 # ModernBERT's attention has windows.
 _KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"})
 
+_KERNEL: Any = torch.ops.aten._efficient_attention_forward
+_ARGUMENTS = (
+    *("query", "key", "value", "bias", "cu_seqlens_q", "cu_seqlens_k"),
+    *("max_seqlen_q", "max_seqlen_k", "dropout_p", "custom_mask_type", "compute_log_sumexp"),
+)
+
 
 def make_packable(transformer: Any) -> bool:
     """Set an attention function that follows the keyword `packing`, and else is the usual one.
@@ -211,6 +225,17 @@ def make_packable(transformer: Any) -> bool:
     return True
 
 
+def packs_on(device: torch.device) -> bool:
+    """Whether attention of packed inputs can be computed on a device.
+
+    The kernel is private to torch, so that a release may change it; then a GPU pads.
+    """
+    if device.type != "cuda":
+        return device.type == "cpu"
+    names = [argument.name for argument in _KERNEL.default._schema.arguments]
+    return names[: len(_ARGUMENTS)] == [*_ARGUMENTS]
+
+
 def _register() -> None:
     """Register the attention function in transformers' table."""
     import transformers
@@ -225,7 +250,7 @@ def _attend(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **rest: Any
 ) -> tuple[Tensor, None]:
     """The attention function; queries, keys and values are 1 x heads x tokens x width."""
-    packing: Packing | None = rest.get("packing")
+    packing: Packing | Bounds | None = rest.get("packing")
     if packing is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -233,8 +258,10 @@ def _attend(
             module, query, key, value, attention_mask, **rest
         )
         return found
-    attend = attend_nested if query.is_cuda else attend_in_groups
-    return attend([query, key, value], packing, rest["dropout"], rest["scaling"]), None
+    given, dropout, scale = [query, key, value], rest["dropout"], rest["scaling"]
+    if query.is_cuda or isinstance(packing, Bounds):
+        return attend_by_bounds(given, packing, dropout, scale), None
+    return attend_in_groups(given, packing, dropout, scale), None
 
 
 def attend_in_groups(
@@ -262,19 +289,17 @@ def attend_in_groups(
     return torch.cat(found).view(1, total, heads, width)
 
 
-def attend_nested(
-    given: list[Tensor], packing: Packing, dropout: float, scale: float | None
+def attend_by_bounds(
+    given: list[Tensor], packing: "Packing | Bounds", dropout: float, scale: float | None
 ) -> Tensor:
-    """The same in one call, for GPU kernels that take the lengths of the inputs."""
-    query, key, value = (
-        torch.nested.nested_tensor_from_jagged(
-            part[0].transpose(0, 1).contiguous(),
-            packing.offsets,
-            min_seqlen=packing.shortest,
-            max_seqlen=packing.longest,
-        ).transpose(1, 2)
-        for part in given
-    )
-    states = scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale)
-    found: Tensor = states.transpose(1, 2).values()
-    return found.unsqueeze(0)
+    """The same in one call of torch's memory-efficient kernel, which takes the inputs' bounds.
+
+    torch offers no public function for it: `varlen_attn` has no dropout, and nested tensors take
+    five times the kernel's time on the host.
+    """
+    query, key, value = (part.transpose(1, 2) for part in given)
+    bounds, longest = packing.bounds, packing.longest
+    found: Tensor = _KERNEL(
+        query, key, value, None, bounds, bounds, longest, longest, dropout, 0, True, scale=scale
+    )[0]
+    return found

@@ -1,5 +1,6 @@
 """A transformer's states of tokens: from a packed batch, or from a padded one."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
 from tune_sentcl.model.device import to_device
-from tune_sentcl.model.packing import Packing
+from tune_sentcl.model.packing import Bounds, Packing
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
 
@@ -25,19 +26,22 @@ class TransformerInput:
         pad_token: The token number of padding.
         segments: Whether it takes the segment of each token.
         layer: The index in `hidden_states` that is wanted besides the last layer; None: no other.
+        runner: Runs packed inputs in place of `run_transformer`, such as from a CUDA graph.
     """
 
     transformer: Any
     pad_token: int
     segments: bool
     layer: int | None
+    runner: "Runner | None" = None
 
 
 def packed_states(transformer_input: TransformerInput, tokens: Tokens) -> States:
     """Encode inputs as one sequence without padding; none of them may be empty."""
     packing = Packing(tokens, transformer_input.transformer.device)
     given = packing.inputs(padding_position(transformer_input.transformer))
-    last, other = _run(transformer_input, given, packing=packing)
+    run = transformer_input.runner or run_transformer
+    last, other = run(transformer_input, given, packing)
     laid, mask = packing.laid_out(last)
     return laid, mask, None if other is None else packing.laid_out(other)[0]
 
@@ -56,19 +60,28 @@ def padded_states(transformer_input: TransformerInput, tokens: Tokens) -> States
         np.stack([ids, is_token.astype(np.int64), kinds]), transformer_input.transformer.device
     )
     names = ("input_ids", "attention_mask", "token_type_ids")
-    last, other = _run(transformer_input, dict(zip(names, sent, strict=True)))
+    last, other = run_transformer(transformer_input, dict(zip(names, sent, strict=True)))
     return last, sent[1], other
 
 
-def _run(
-    transformer_input: TransformerInput, given: dict[str, Tensor], **more: Any
+def run_transformer(
+    transformer_input: TransformerInput,
+    given: Mapping[str, Tensor],
+    packing: Packing | Bounds | None = None,
 ) -> tuple[Tensor, Tensor | None]:
+    """The last layer's states, and those of the layer that is wanted besides."""
+    layer = transformer_input.layer
+    taken = dict(given)
     if not transformer_input.segments:
-        del given["token_type_ids"]
-    wanted = transformer_input.layer is not None
+        del taken["token_type_ids"]
     found = transformer_input.transformer(
-        **given, **more, output_hidden_states=wanted, return_dict=True
+        **taken,
+        **({} if packing is None else {"packing": packing}),
+        output_hidden_states=layer is not None,
+        return_dict=True,
     )
-    return found.last_hidden_state, found.hidden_states[
-        transformer_input.layer
-    ] if wanted else None
+    return found.last_hidden_state, None if layer is None else found.hidden_states[layer]
+
+
+Runner = Callable[[TransformerInput, Mapping[str, Tensor], Packing], tuple[Tensor, Tensor | None]]
+"""A replacement of `run_transformer` for packed inputs."""

@@ -27,6 +27,7 @@ RUN_COLUMNS = (
     "encoding_seconds",
     "peak_memory_bytes",
     "device",
+    "precision_used",
     "host",
     "cpus",
     "gpus",
@@ -88,6 +89,7 @@ class TrialRow:
         encoding_seconds: Of `wall_seconds`, that encoding, or the wait for another trial's.
         peak_memory_bytes: Peak memory of the accelerator, or of the process without one.
         device: Name of the accelerator, or `cpu`.
+        precision_used: What matrix products of training were computed in: fp32, tf32 or bf16.
         host: Name of the machine.
         cpus: Assigned cores.
         gpus: Assigned accelerators; a fraction if one is shared.
@@ -124,6 +126,7 @@ class TrialRow:
     encoding_seconds: float | None = None
     peak_memory_bytes: int | None = None
     device: str | None = None
+    precision_used: str | None = None
     host: str | None = None
     cpus: int | None = None
     gpus: float | None = None

@@ -59,6 +59,7 @@ def _trials() -> pa.Schema:
         pa.field("encoding_seconds", pa.float64()),
         pa.field("peak_memory_bytes", pa.int64()),
         pa.field("device", pa.string()),
+        pa.field("precision_used", pa.string()),  # fp32 | tf32 | bf16; null: no step was taken
         pa.field("host", pa.string()),
         pa.field("cpus", pa.int64()),
         pa.field("gpus", pa.float64()),

@@ -7,6 +7,7 @@ import torch
 from tune_sentcl.config import EmbeddingLossConfig
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss
+from tune_sentcl.model.device import is_out_of_memory
 from tune_sentcl.train.prefetch import Drawn, Prefetcher
 
 
@@ -43,7 +44,7 @@ class GradientAccumulation:
             try:
                 return gradient(self._method, drawn), drawn
             except RuntimeError as error:
-                if not _out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 reason = first_line(error)
             # After the handler, because the traceback keeps the step's frames and graph alive.
@@ -102,12 +103,3 @@ def _part(method: AnyMethod, drawn: Any, share: float) -> StepLoss:
     (share * loss.total).backward()
     terms = {name: term.detach() for name, term in loss.parts.items()}
     return StepLoss(loss.total.detach(), terms, loss.rates)
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    """Whether memory has run out, a GPU's or this process's.
-
-    On a CPU torch has no error class for that. A system that overcommits memory ends the process
-    instead.
-    """
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

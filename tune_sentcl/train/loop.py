@@ -13,13 +13,14 @@ import torch
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.rows.batches import COUNTED, batches
 from tune_sentcl.data.rows.corpus import Batch, Corpus, RowNumbers
-from tune_sentcl.errors import DataError, Fault, NonFiniteError
+from tune_sentcl.errors import DataError, Fault, NonFiniteError, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss, method_class
-from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.precision import trains_in_bf16
+from tune_sentcl.model.device import Arithmetic, is_out_of_memory
 from tune_sentcl.seeding import stream
-from tune_sentcl.train.accumulation import GradientAccumulation
+from tune_sentcl.train.accumulation import GradientAccumulation, gradient
+from tune_sentcl.train.graphs import graphed
 from tune_sentcl.train.optimizer import build_optimizer
+from tune_sentcl.train.precision import arithmetic, computing_in
 from tune_sentcl.train.prefetch import Prefetcher, prefetch_count
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
@@ -54,6 +55,7 @@ class Step:
         losses: `loss`, its terms and the method's rates if this step is a point of the curves;
             else empty.
         parts: Into how many parts its batch was split.
+        arithmetic: What its matrix products were computed in.
         state: Returns the training's state; call it before the next step is requested.
     """
 
@@ -63,6 +65,7 @@ class Step:
     samples: int
     losses: dict[str, float]
     parts: int
+    arithmetic: Arithmetic
     state: Callable[[], TrainingState] = field(repr=False, compare=False)
 
 
@@ -89,7 +92,8 @@ def train(
         splitting: How batches are split and prefetched; None: whole, with prefetch.
 
     Raises:
-        OutOfMemoryError: A batch does not fit the device, and cannot be split further.
+        OutOfMemoryError: A batch does not fit the device, and cannot be split further; or the
+            optimizer's moments do not.
         NonFiniteError: The loss is not a finite number.
         DataError: The rows do not give batches that the method can learn from.
         KeyError, RuntimeError, ValueError: `resumed` is of another training.
@@ -99,8 +103,6 @@ def train(
     total = count_steps(corpus, config)
     if not total:
         return
-    if resumed is None and isinstance(method.encoder, Encoder):
-        method.encoder.trains_in_bf16 = trains_in_bf16(config.optimizer.precision, method.encoder)
     run = _begin(method, config, total, resumed)
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     number = samples = 0
@@ -108,25 +110,29 @@ def train(
     parts = splitting.parts
     if resumed is not None:
         number, samples, parts = resumed.number, resumed.samples, max(parts, resumed.parts)
-    _note_precision(method, config)
     upcoming = (
         Batch(corpus, rows) for rows in islice(_epoch_batches(corpus, config), number, None)
     )
-    with closing(Prefetcher(method, upcoming, run.draws, parts, splitting.prefetch)) as drawing:
+    kind = getattr(method.encoder, "arithmetic", None) if resumed is not None else None
+    with (
+        closing(Prefetcher(method, upcoming, run.draws, parts, splitting.prefetch)) as drawing,
+        graphed(method),
+    ):
         gradients = GradientAccumulation(method, drawing, grows=splitting.accumulate)
         for drawn in drawing:
             number, samples = number + 1, samples + len(drawn.batch)
-            loss, taken = gradients.gradient(drawn)
-            if config.optimizer.max_grad_norm is not None:
-                torch.nn.utils.clip_grad_norm_(parameters, config.optimizer.max_grad_norm)
-            run.optimizer.step()
-            run.schedule.step()
+            if kind is None:
+                step = partial(gradient, method, drawn)
+                kind = arithmetic(config.optimizer.precision, method, len(drawn.batch), step)
+            with computing_in(method, kind):
+                loss, taken = gradients.gradient(drawn)
+            _update(run, parameters, config.optimizer.max_grad_norm)
             method.after_step()
             # Reading a loss waits for the device, so only shown steps read theirs.
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
             done, parts = samples / len(corpus), drawing.count
             state = partial(run.state, number, samples, parts, taken.after)
-            yield Step(number, total, done, samples, losses, parts, state)
+            yield Step(number, total, done, samples, losses, parts, kind, state)
 
 
 def _begin(
@@ -144,10 +150,30 @@ def _begin(
     return run
 
 
-def _note_precision(method: AnyMethod, config: TrialConfig) -> None:
-    if config.optimizer.precision == "auto" and isinstance(method.encoder, Encoder):
-        found = "bf16" if method.encoder.trains_in_bf16 else "fp32"
-        method.notes.append(f"optimizer.precision = auto trained in {found}")
+def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float | None) -> None:
+    """Update the weights by their gradients, clipped to a norm of `most`.
+
+    Raises:
+        OutOfMemoryError: The optimizer's moments, which the first update makes, do not fit.
+    """
+    try:
+        if most is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, most)
+        run.optimizer.step()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = first_line(error)
+    else:
+        run.schedule.step()
+        return
+    rule = "must fit the device's memory beside the weights and gradients"
+    move = "Take encoder.lora_rank, optimizer.name=sgd, or a larger share of a GPU."
+    number = sum(weight.numel() for weight in parameters if weight.requires_grad)
+    fault = Fault(
+        "a training step", "", f"the optimizer's moments of {number:,} weights", rule, move
+    )
+    raise OutOfMemoryError(f"{fault}\n{reason}")
 
 
 def count_steps(corpus: Corpus, config: TrialConfig) -> int:

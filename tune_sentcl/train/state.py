@@ -22,8 +22,8 @@ class TrainingState:
         samples: Rows seen.
         parts: Into how many parts each batch is split.
         tensors: Trained weights, the optimizer's moments and torch's random states, by name.
-        plain: The rest: the optimizer's groups, the schedule, the drawing generator, and whether
-            the encoder trains in bfloat16.
+        plain: The rest: the optimizer's groups, the schedule, the drawing generator, and the
+            arithmetic of training.
     """
 
     number: int
@@ -88,7 +88,7 @@ class TrainingRun:
                 "groups": found["param_groups"],
                 "schedule": self.schedule.state_dict(),
                 "draws": self.draws.bit_generator.state if after is None else after,
-                "bf16": isinstance(self.encoder, Encoder) and self.encoder.trains_in_bf16,
+                "arithmetic": getattr(self.encoder, "arithmetic", "fp32"),
             },
         )
 
@@ -111,7 +111,7 @@ class TrainingRun:
         self.draws.bit_generator.state = state.plain["draws"]
         if isinstance(self.encoder, Encoder):
             # `precision = auto` may give another result on another device or at another time.
-            self.encoder.trains_in_bf16 = bool(state.plain["bf16"])
+            self.encoder.arithmetic = state.plain["arithmetic"]
         torch.set_rng_state(state.tensors["random.cpu"])
         if "random.cuda" in state.tensors:  # else the state is from a CPU: not exact to the bit
             for device in self._gpus():

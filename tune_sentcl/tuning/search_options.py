@@ -61,6 +61,7 @@ class SearchOptions:
             resume; 0: no states.
         accumulate: Split a batch that does not fit the device's memory, and sum the gradients of
             its parts, if the method's loss does not couple the rows of a batch.
+        deterministic: Let torch use deterministic algorithms alone; for GPUs.
         trial_timeout: Seconds after which a trial fails.
         max_time: Seconds after which this run of the search ends.
         max_gpu_hours: GPU hours after which this run of the search ends.
@@ -92,6 +93,7 @@ class SearchOptions:
     retries: int = 2
     save_every: float = 10.0
     accumulate: bool = False
+    deterministic: bool = False
     trial_timeout: float | None = None
     max_time: float | None = None
     max_gpu_hours: float | None = None

@@ -3,8 +3,8 @@
 import ctypes
 import socket
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tune_sentcl.errors import (
     with_frames,
 )
 from tune_sentcl.history import Assignment
+from tune_sentcl.model.device import deterministic, is_out_of_memory, limit_memory
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.store.writing.trial_files import TrialFiles
 from tune_sentcl.trial import (
@@ -51,6 +52,7 @@ class WorkerSettings:
         seconds: Time limit of a trial; None: no limit.
         save_every: Seconds between saved states; None: no states.
         accumulate: Whether a batch that does not fit the device's memory is split.
+        deterministic: Whether torch uses deterministic algorithms alone.
     """
 
     study: str | None
@@ -61,6 +63,7 @@ class WorkerSettings:
     seconds: float | None = None
     save_every: float | None = None
     accumulate: bool = False
+    deterministic: bool = False
 
 
 def worker_settings(
@@ -79,6 +82,7 @@ def worker_settings(
         options.trial_timeout,
         60 * options.save_every or None,
         options.accumulate,
+        options.deterministic,
     )
 
 
@@ -150,7 +154,7 @@ class Attempt:
         inputs = self._loader.load(config)
         check_fingerprints(assignment.fingerprints, inputs)
         output = self._output()
-        try:
+        with deterministic(wanted=settings.deterministic), _returned_memory():
             if output is not None and assignment.action == "measure":
                 with output.files.checkpoint(assignment.trial_id) as folder:
                     return (yield from measure(config, inputs, folder, self._account, output))
@@ -163,8 +167,6 @@ class Attempt:
                 accumulate=settings.accumulate,
             )
             return (yield from trial)
-        finally:
-            _return_memory()
 
     def _output(self) -> Output | None:
         """Where to write the trial's files; None if they are not kept."""
@@ -189,7 +191,7 @@ class Attempt:
         """
         if isinstance(error, DeviceError):
             return error
-        if self._settings.gpus <= 0 or isinstance(error, torch.OutOfMemoryError):
+        if self._settings.gpus <= 0 or is_out_of_memory(error):
             return None
         try:
             torch.cuda.synchronize()
@@ -204,7 +206,7 @@ class Attempt:
         cached blocks behind, which are freed for the next trial.
         """
         run_columns = self._account.run_columns()
-        if isinstance(error, torch.OutOfMemoryError):
+        if is_out_of_memory(error):
             torch.cuda.empty_cache()
             return Failure("OutOfMemoryError", str(error), run_columns)
         if isinstance(error, TuneSentclError):
@@ -223,7 +225,7 @@ class Attempt:
             )
         if 0 < share < 1:
             # Ray does not enforce shares of a GPU: without this a trial can take all its memory.
-            torch.cuda.set_per_process_memory_fraction(share)
+            limit_memory(share)
 
 
 def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
@@ -241,14 +243,18 @@ def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
         )
 
 
-def _return_memory() -> None:
-    """Return freed memory to the system.
+@contextmanager
+def _returned_memory() -> Iterator[None]:
+    """Return freed memory to the system behind the block.
 
     glibc keeps it in the arena of the thread that used it, and Ray runs each trial in a thread of
     its own. Without this an actor grows by a trial's peak again and again.
     """
-    with suppress(OSError, AttributeError):  # only glibc has malloc_trim
-        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        yield
+    finally:
+        with suppress(OSError, AttributeError):  # only glibc has malloc_trim
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def study_path(path: str | Path) -> str:

@@ -1,0 +1,245 @@
+"""Training on one GPU: pairs a second, peak memory, and the share of the card.
+
+Encoders have MiniLM's and BERT's sizes and random weights; rows are generated with SNLI's lengths,
+three hypotheses a premise (`paper_trial`). Parts: `steps`, SCL at 64 pairs in each precision, with
+the epoch of 549,367 pairs that follows; `peer`, the same encoder, rows and batches by
+sentence-transformers' SoftmaxLoss, bf16, in a bare loop; `idle`, the share of the time in which
+the card runs no kernel; `many`, eight trainings at a time on the card beside one; `scores`, the
+seven STS and the eight transfer tasks.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from measuring import (
+    Measured,
+    Row,
+    data_root,
+    describe_machine,
+    finish,
+    interleaved,
+    options,
+    timed,
+)
+from paper_trial import BATCH, LENGTH, PAIRS, config_of, generated, steps_of, write_encoder
+from roofline import encoder_flops, matrix_rate
+from torch.profiler import ProfilerActivity, profile
+
+from tune_sentcl.evaluate import Measures, evaluate
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import load_encoder
+
+SIZES = {
+    "MiniLM": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
+    "BERT-base": {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072},
+}
+PARTS = ("steps", "peer", "idle", "many", "scores")
+MOST_EPOCH, MOST_SCORES = 60.0, 20.0
+WARM = 30  # steps: every size of a batch has been captured by then
+SEVERAL = 8
+_WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy", "cudaEventSynchronize")
+
+
+def training(folder: Path, precision: str, count: int, *, share: bool = True) -> Iterator[Any]:
+    """The steps of a training on rows enough for them."""
+    whole = load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH)
+    corpus = generated(whole, BATCH * count)
+    return steps_of(config_of(folder, precision, share=share), folder, corpus)
+
+
+def take(steps: Iterator[Any], count: int) -> None:
+    """Take steps."""
+    for _ in islice(steps, count):
+        pass
+
+
+def steps(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
+    """Pairs a second, and what follows for the paper's epoch."""
+    for name, folder in folders.items():
+        for precision in ("fp32", "tf32", "bf16", "auto"):
+            torch.cuda.reset_peak_memory_stats()
+            made = training(folder, precision, WARM + count * (runs + 1))
+            take(made, WARM)
+            (seconds,) = interleaved(lambda made=made: take(made, count), runs=runs)
+            rate = seconds.rate(BATCH * count)
+            peak = torch.cuda.max_memory_allocated() / 2**30
+            kind = torch.float32 if precision == "fp32" else torch.bfloat16
+            limit = matrix_rate(kind) / flops_of(folder)
+            part = f"{name}, SCL, {BATCH} a batch, {precision}"
+            yield Row(part, rate, None, f"peak {peak:.2f} GiB", "pairs/s", None, limit)
+            if name == "BERT-base" and precision == "bf16":
+                epoch = Measured(*(PAIRS / each for each in (rate.median, rate.high, rate.low)))
+                told = "what an H200 may take"
+                yield Row(f"{name}, an epoch of SCL, bf16", epoch, MOST_EPOCH, told, "s", 1.0)
+
+
+def flops_of(folder: Path) -> float:
+    """Floating point operations of a pair, equal premises encoded once."""
+    encoder = load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH)
+    corpus = generated(encoder, 3000)
+    lengths = [
+        sum(map(len, encoder.tokenize(corpus.texts(side))))
+        / 3000
+        / (3 if side == "premise" else 1)
+        for side in ("premise", "hypothesis")
+    ]
+    return encoder_flops(encoder.transformer.config, lengths, training=True)
+
+
+def peer(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
+    """sentence-transformers on the same card."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
+
+    for name, folder in folders.items():
+        corpus = generated(
+            load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH), BATCH * (count + 8)
+        )
+        model = SentenceTransformer(str(folder), device="cuda", local_files_only=True)
+        model.max_seq_length = LENGTH
+        loss = SoftmaxLoss(model, model.get_embedding_dimension(), num_labels=3).cuda()
+        optimizer = torch.optim.AdamW(loss.parameters(), lr=2e-5, fused=True)
+        sides = [corpus.texts(side) for side in ("premise", "hypothesis")]
+        labels = torch.as_tensor(corpus.numbers("label")).cuda()
+        batches = []
+        for start in range(0, len(corpus), BATCH):
+            rows = slice(start, start + BATCH)
+            features = [placed(model.preprocess(list(side[rows]))) for side in sides]
+            batches.append((features, labels[rows]))
+
+        def theirs(most: int = count, of: Any = (loss, optimizer, batches)) -> None:
+            their_loss, their_optimizer, made = of
+            for features, targets in made[:most]:
+                their_optimizer.zero_grad()
+                with torch.autocast("cuda", torch.bfloat16):
+                    found = their_loss([dict(side) for side in features], targets)
+                found.backward()
+                their_optimizer.step()
+
+        loss.train()
+        for share in (True, False):
+            ours = training(folder, "bf16", WARM + count * (runs + 1), share=share)
+            take(ours, WARM)
+            mine, other = interleaved(lambda ours=ours: take(ours, count), theirs, runs=runs)
+            told = "sentence-transformers' SoftmaxLoss, bf16"
+            part = f"{name}, bf16" + ("" if share else ", every sentence encoded")
+            sides_of = (mine.rate(BATCH * count), other.rate(BATCH * count))
+            yield Row(part, *sides_of, told, "pairs/s", 2.0 if share else None)
+
+
+def placed(features: dict[str, Any]) -> dict[str, Any]:
+    """A batch on the card."""
+    return {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in features.items()}
+
+
+def idle(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
+    """The share of the time in which the card runs no kernel."""
+    for name, folder in folders.items():
+        made = training(folder, "bf16", WARM + 2 * count)
+        take(made, WARM)
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            take(made, count)
+            torch.cuda.synchronize()
+        spans = sorted(
+            (event.time_range.start, event.time_range.end)
+            for event in seen.events()
+            if event.device_type == torch.autograd.DeviceType.CUDA
+        )
+        busy, end = 0.0, spans[0][0]
+        for start, stop in spans:
+            busy += max(0.0, stop - max(start, end))
+            end = max(end, stop)
+        share = 1 - busy / (end - spans[0][0])
+        yield Row(f"{name}, bf16: idle", 100 * share, 5.0, "what it may be", "%", 1.0)
+        names = Counter(event.name for event in seen.events())
+        waits = sum(n for each, n in names.items() if each in _WAITS) - 1  # the last is ours
+        pageable = sum(n for each, n in names.items() if "Pageable -> Device" in each)
+        yield Row(f"{name}, bf16: waits for the card", waits / count, None, "a step", "calls")
+        yield Row(f"{name}, bf16: pageable copies", pageable / count, None, "a step", "copies")
+        memory = torch.cuda.max_memory_reserved() / torch.cuda.max_memory_allocated()
+        yield Row(f"{name}, bf16: reserved memory", memory, None, "of what was used", "x")
+
+
+def many(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
+    """Trainings at a time on one card, each in a process of its own."""
+    folder = folders["MiniLM"]
+    rates = {}
+    for number in (1, SEVERAL):
+        command = [sys.executable, __file__, "--one", str(folder), "--until"]
+        until = time.time() + 24 + number
+        made = [
+            subprocess.Popen([*command, str(until)], stdout=subprocess.PIPE, text=True)
+            for _ in range(number)
+        ]
+        rates[number] = sum(float(process.communicate()[0].split()[-1]) for process in made)
+    told = "one training"
+    yield Row(f"MiniLM, bf16, {SEVERAL} at a time", rates[SEVERAL], rates[1], told, "pairs/s", 4.0)
+
+
+def one(folder: Path, until: float) -> None:
+    """Train until a time, and print the pairs a second of the last ten seconds."""
+    made = training(folder, "bf16", 300)
+    take(made, WARM)
+    while time.time() < until - 10:
+        take(made, 5)
+    torch.cuda.synchronize()
+    start, done = time.perf_counter(), 0
+    while time.time() < until:
+        take(made, 5)
+        done += 5
+    torch.cuda.synchronize()
+    print(done * BATCH / (time.perf_counter() - start), flush=True)
+
+
+def scores(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
+    """All tasks by an encoder of BERT's size."""
+    encoder = load_encoder(resolve_checkpoint(str(folders["BERT-base"])), "mean", LENGTH, "cuda")
+    every = Measures(
+        suites=("sts", "transfer"), protocols=("cosine", "logreg-10fold"), device="cuda"
+    )
+    seconds = timed(lambda: evaluate(encoder.encode, data_root(), every))
+    told = "what an H200 may take"
+    yield Row("BERT-base: STS and transfer tasks", seconds, MOST_SCORES, told, "s", 1.0)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this script."""
+    parser.add_argument("--part", action="append", choices=PARTS, help="repeatable; else all")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
+
+
+def main() -> None:
+    """Measure; print the rows."""
+    if "--one" in sys.argv:
+        one(Path(sys.argv[2]), float(sys.argv[4]))
+        return
+    given = options(__doc__ or "", add_options)
+    if not torch.cuda.is_available():
+        raise SystemExit("torch finds no CUDA device here, so nothing is measured.")
+    print(describe_machine(), file=sys.stderr)
+    parts = {"steps": steps, "peer": peer, "idle": idle, "many": many, "scores": scores}
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as place:
+        folders = {name: Path(place) / name for name in SIZES}
+        for name, folder in folders.items():
+            write_encoder(folder, **SIZES[name])
+        for part in given.part or (PARTS[:1] if given.quick else PARTS):
+            for row in parts[part](folders, given.runs, 10 if given.quick else 40):
+                rows.append(row)
+                print(row.facts(), file=sys.stderr, flush=True)
+    finish(rows, given.json)
+
+
+if __name__ == "__main__":
+    main()

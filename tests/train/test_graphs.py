@@ -1,0 +1,191 @@
+"""CUDA graphs: what fills a batch up changes nothing, and replays train as launches do."""
+
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpu_stand_in import attend_as_on_a_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.model.checkpoints.toy_encoder import build_toy
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.packing import Bounds, Packing
+from tune_sentcl.model.token_states import run_transformer
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.train import BatchSplitting, train
+from tune_sentcl.train.graphs import GraphedTransformer, Size
+from tune_sentcl.trial import InputLoader, assemble
+
+CPU = torch.device("cpu")
+
+
+def _tokens(lengths: list[int], seed: int = 3) -> Tokens:
+    draws = np.random.default_rng(seed)
+    return Tokens.of([draws.integers(5, 40, length).tolist() for length in lengths])
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=300))
+def test_a_size_holds_its_inputs_and_little_more(lengths: list[int]) -> None:
+    packing = Packing(_tokens(lengths), CPU)
+    size, bounds = Size.of(packing), Size.of(packing).bounds(packing)
+    held = sum(lengths)
+    assert held <= size.tokens <= held * 9 / 8 + 1
+    assert max(lengths) <= size.longest <= min(max(64, 2 * max(lengths)), size.tokens)
+    assert bounds[: len(lengths) + 1].tolist() == packing.tokens.offsets.tolist()
+    widths = np.diff(bounds)
+    assert len(widths) == size.inputs <= len(lengths) * 9 / 8 + size.tokens / 8 / size.longest + 3
+    assert widths.min() >= 0 and widths.max() <= size.longest
+    assert bounds[-1] == size.tokens
+
+
+def test_few_sizes_serve_the_batches_of_a_training() -> None:
+    """Each is captured once, which takes as long as a few steps."""
+    draws = np.random.default_rng(0)
+    drawn = ([*map(int, draws.integers(4, 30, 90))] for _ in range(200))
+    assert len({Size.of(Packing(_tokens(lengths), CPU)) for lengths in drawn}) <= 4
+
+
+@pytest.mark.parametrize("layer", [None, 0])
+def test_no_token_sees_what_fills_a_batch_up(
+    layer: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attend_as_on_a_gpu(monkeypatch)
+    encoder = Encoder(*build_toy(), "mean" if layer is None else "static_last", 64).eval()
+    packing = Packing(_tokens([3, 9, 17, 9, 2]), CPU)
+    plain, there = packing.inputs(None), len(packing.tokens.ids)
+    size = Size.of(packing)
+    assert size.tokens > there - 1
+    tokens = size.tokens + 5
+    size = Size(tokens, size.inputs + 2, size.longest)
+    filled = {name: value.new_zeros(1, tokens) for name, value in plain.items()}
+    for name, value in plain.items():
+        filled[name][:, :there] = value
+    bounds = Bounds(torch.from_numpy(size.bounds(packing)), size.longest)
+    reader = encoder._transformer_input
+    for one, other in zip(
+        run_transformer(reader, plain, packing),
+        run_transformer(reader, filled, bounds),
+        strict=True,
+    ):
+        if one is not None and other is not None:
+            torch.testing.assert_close(other[:, :there], one, rtol=1e-5, atol=1e-6)
+
+
+def _trial(**values: Any) -> TrialConfig:
+    base = {
+        "method.name": "scl",
+        "encoder.checkpoint": "toy",
+        "encoder.pooling": "mean",
+        "encoder.max_length": 64,
+        "data.source": "toy",
+        "data.limit": 96,
+        "optimizer.lr": 1e-3,
+        "optimizer.batch_size": 16,
+        "optimizer.epochs": 2,
+    }
+    return parse_dotted({**base, **values}, "test")
+
+
+def _no_dropout(encoder: Encoder) -> Encoder:
+    for module in encoder.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return encoder
+
+
+def _gradients(encoder: Encoder, batches: list[Tokens]) -> list[Tensor]:
+    """Gradients of a sum over batches, whose passes all precede the backward pass."""
+    encoder.zero_grad()
+    found = [encoder(batch) for batch in batches]
+    weights = torch.linspace(-1, 1, found[0].shape[1], device=encoder.device)
+    torch.stack([(one * weights).square().sum() for one in found]).sum().backward()
+    return [w.grad.clone() for w in encoder.parameters() if w.grad is not None]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("arithmetic", ["fp32", "bf16"])
+@pytest.mark.parametrize("pooling", ["mean", "static_last", "cls"])
+def test_replays_give_the_gradients_of_launches(arithmetic: Any, pooling: Any) -> None:
+    """Sizes of all kinds, twice each, and two passes before one backward pass."""
+    encoder = _no_dropout(Encoder(*build_toy(), pooling, 64).cuda().train())
+    encoder.arithmetic = arithmetic
+    lengths = ([3, 9, 17, 9, 2], [5] * 40, [60, 2], [3, 9, 17, 9, 2], [5] * 40)
+    batches = [_tokens(one, seed) for seed, one in enumerate(lengths)]
+    asked = [[batch] for batch in batches] + [batches[:2], batches[2:]]
+    launched = [_gradients(encoder, one) for one in asked]
+    encoder.runner = GraphedTransformer(encoder)
+    bound = 1e-5 if arithmetic == "fp32" else 0.05
+    for one, expected in zip(asked, launched, strict=True):
+        found = _gradients(encoder, one)
+        scale = max(float(value.abs().max()) for value in expected)
+        for left, right in zip(found, expected, strict=True):
+            torch.testing.assert_close(left, right, rtol=0, atol=bound * scale)
+    assert len(encoder.runner._graphs) == 3
+
+
+@pytest.mark.gpu
+def test_parts_add_up_in_replays() -> None:
+    """The second part's gradient is added to the first's, not to itself."""
+    encoder = _no_dropout(Encoder(*build_toy(), "mean", 64).cuda().train())
+    halves = [_tokens([4, 7, 3], 1), _tokens([4, 7, 3], 2)]
+
+    def summed() -> list[Tensor]:
+        encoder.zero_grad()
+        for half in halves:
+            encoder(half).square().sum().backward()
+        return [w.grad.clone() for w in encoder.parameters() if w.grad is not None]
+
+    expected = summed()
+    encoder.runner = GraphedTransformer(encoder)
+    for left, right in zip(summed(), expected, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
+
+
+def _losses(config: TrialConfig, until: int | None = None, state: Any = None) -> tuple[Any, Any]:
+    inputs = InputLoader(None).load(config)
+    with torch.random.fork_rng(devices=["cuda"]):
+        method = assemble(config, inputs, "cuda")
+        torch.manual_seed(5)
+        losses, kept = [], None
+        with closing(train(method, inputs.corpus, config, state, BatchSplitting())) as steps:
+            for step in steps:
+                losses.append(step.losses["loss"])
+                if step.number == until:
+                    kept = step.state()
+                    break
+    return losses, kept
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_resumed_training_captures_anew_and_draws_the_same(precision: str) -> None:
+    config = _trial(**{"optimizer.precision": precision})
+    whole, _ = _losses(config)
+    first, state = _losses(config, until=5)
+    rest, _ = _losses(config, state=state)
+    assert [*first, *rest] == pytest.approx(whole, rel=1e-3)
+    assert len(set(whole)) == len(whole) == 12
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("simcse", {}),
+        ("conisi", {"encoder.train_length": 24}),
+        ("conisi", {"encoder.train_length": 24, "method.lambda": 1.0, "method.strategy": "o1"}),
+        ("cosent", {"data.source": "toy"}),
+        ("mnr", {}),
+        ("sbert", {}),
+        ("scl", {"optimizer.precision": "auto"}),
+        ("scl", {"optimizer.max_grad_norm": 1.0, "encoder.pooling": "static_last"}),
+    ],
+)
+def test_methods_train_from_graphs(method: str, more: dict[str, Any]) -> None:
+    losses, _ = _losses(_trial(**{"method.name": method, "optimizer.epochs": 1, **more}))
+    assert all(np.isfinite(losses))

@@ -1,0 +1,186 @@
+"""What a training computes in, and that trying leaves nothing behind."""
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tune_sentcl.config import parse_dotted
+from tune_sentcl.data.rows.load import load_nli
+from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
+from tune_sentcl.model.checkpoints.toy_encoder import build_toy
+from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores
+from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.train import precision
+from tune_sentcl.train.precision import arithmetic, computing_in
+
+
+def _method(name: str, **values: Any) -> AnyMethod:
+    config = parse_dotted(
+        {"method.name": name, "encoder.checkpoint": "toy", "data.source": "toy", **values}, "test"
+    )
+    encoder = Encoder(*build_toy(), "mean", 32)
+    inputs = MethodInputs(config.encoder, torch.Generator().manual_seed(0))
+    return build_method(config, encoder, inputs)
+
+
+def _step(method: AnyMethod) -> Callable[[], Any]:
+    sentences = load_nli("toy", 8, None).texts("premise")
+    tokens = method.encoder.tokenize(sentences)
+    heads = [module for module in method.heads.modules() if isinstance(module, nn.BatchNorm1d)]
+
+    def step() -> None:
+        found = method.encoder(tokens)
+        for head in heads:
+            head(found[:, : head.num_features])
+        found.sum().backward()
+
+    return step
+
+
+def _encoder(method: AnyMethod) -> Encoder:
+    assert isinstance(method.encoder, Encoder)
+    return method.encoder
+
+
+def test_a_cpu_knows_two() -> None:
+    method = _method("scl")
+    found = {
+        asked: arithmetic(asked, method, 8, lambda: pytest.fail("timed on a CPU"))
+        for asked in ("fp32", "tf32", "bf16", "auto")
+    }
+    assert found == {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "auto": "fp32"}
+
+
+def test_timing_leaves_all_as_it_was() -> None:
+    """Weights, gradients, chance, and the statistics of batch normalization."""
+    method = _method("conisi", **{"method.batch_norm": "separate", "method.strategy": "o1"})
+    encoder = _encoder(method)
+    encoder.train()
+    method.heads.train()
+    before = copy.deepcopy([part.state_dict() for part in (encoder, method.heads)])
+    first = next(encoder.parameters())
+    first.grad = torch.ones_like(first)
+    random = torch.get_rng_state()
+    step = _step(method)
+    step()
+    moved = [part.state_dict() for part in (method.heads,)]
+    assert any(not torch.equal(before[1][name], moved[0][name]) for name in before[1])
+    method.heads.load_state_dict(before[1])
+    encoder.zero_grad()
+    first.grad = torch.ones_like(first)
+    torch.set_rng_state(random)
+    found = precision._fastest(method, encoder, step)
+    assert found in ("fp32", "tf32", "bf16")
+    assert torch.equal(torch.get_rng_state(), random)
+    assert first.grad is not None and torch.equal(first.grad, torch.ones_like(first))
+    assert all(weight.grad is None for weight in list(encoder.parameters())[1:])
+    for state, part in zip(before, (encoder, method.heads), strict=True):
+        now = part.state_dict()
+        assert all(torch.equal(value, now[name]) for name, value in state.items())
+    assert encoder.arithmetic == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen"),
+    [
+        ({"fp32": 1.0, "tf32": 0.9, "bf16": 0.9}, "fp32"),  # too little for fewer digits
+        ({"fp32": 1.0, "tf32": 0.5, "bf16": 0.45}, "tf32"),
+        ({"fp32": 1.0, "tf32": 0.5, "bf16": 0.4}, "bf16"),
+        ({"fp32": 1.0, "tf32": 0.9, "bf16": 0.8}, "bf16"),
+        ({"fp32": float("inf"), "tf32": float("inf"), "bf16": 3.0}, "bf16"),
+        (dict.fromkeys(("fp32", "tf32", "bf16"), float("inf")), "bf16"),
+    ],
+)
+def test_fewer_digits_must_gain(
+    seconds: dict[Arithmetic, float], chosen: Arithmetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = _method("scl")
+    encoder = _encoder(method)
+    monkeypatch.setattr(precision, "_timed", lambda *_: seconds[encoder.arithmetic])
+    assert precision._fastest(method, encoder, lambda: None) == chosen
+
+
+def test_a_step_without_memory_takes_for_ever() -> None:
+    encoder = _encoder(_method("scl"))
+
+    def full() -> None:
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")
+
+    def broken() -> None:
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    assert precision._timed(encoder, full) == float("inf")
+    with pytest.raises(RuntimeError, match="mat1"):
+        precision._timed(encoder, broken)
+
+
+def test_one_timing_serves_all_trials_of_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one of a fixed small batch, on which the launches hide what bf16 gains."""
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(Encoder, "device", gpu)
+    monkeypatch.setattr(precision, "_chosen", {})
+    timed: list[Any] = []
+
+    def fastest(method: AnyMethod, encoder: Encoder, step: Callable[[], Any]) -> Arithmetic:
+        timed.append(step)
+        return "bf16"
+
+    monkeypatch.setattr(precision, "_fastest", fastest)
+    kept, steps = [], []
+    for name, rows in (("scl", 64), ("scl", 64), ("scl", 128), ("simcse", 64)):
+        method = _method(name)
+        monkeypatch.setattr(type(method), "device", gpu)
+        steps.append(_step(method))
+        assert arithmetic("auto", method, rows, steps[-1]) == "bf16"
+        assert arithmetic("tf32", method, rows, steps[-1]) == "tf32"
+        kept.append(weakref.ref(_encoder(method)))
+        del method
+    assert timed == [steps[0], steps[2], steps[3]]
+    timed.clear()
+    steps.clear()
+    gc.collect()
+    assert [one() for one in kept] == [None] * 4
+
+
+def test_full_memory_has_many_names() -> None:
+    for text in (
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory",
+    ):
+        assert is_out_of_memory(RuntimeError(text))
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory."))
+    assert not is_out_of_memory(RuntimeError("CUDA error: device-side assert triggered"))
+    assert not is_out_of_memory(ValueError("CUBLAS_STATUS_ALLOC_FAILED"))
+
+
+def test_other_devices_keep_their_precision() -> None:
+    before = torch.get_float32_matmul_precision()
+    with tensor_cores(torch.device("cpu"), allowed=True):
+        assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.gpu
+def test_a_gpu_rounds_within_and_not_behind() -> None:
+    method = _method("scl")
+    method.encoder.cuda()
+    method.heads.cuda()
+    for kind, inside in (("tf32", "high"), ("fp32", "highest"), ("bf16", "highest")):
+        with computing_in(method, kind):  # type: ignore[arg-type]
+            assert torch.get_float32_matmul_precision() == inside
+        assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.gpu
+def test_a_gpu_times_all_three() -> None:
+    method = _method("scl")
+    method.encoder.cuda().train()
+    method.heads.cuda()
+    assert arithmetic("auto", method, 8, _step(method)) in ("fp32", "tf32", "bf16")

@@ -1,0 +1,115 @@
+"""The arithmetic of a training; `auto` times the training's own batch on its GPU."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
+
+import torch
+
+from tune_sentcl.methods import AnyMethod
+from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores, wait_for
+from tune_sentcl.model.encoder import Encoder
+
+Precision = Literal["fp32", "tf32", "bf16", "auto"]
+
+_GAIN = 1.15  # fewer digits must gain more than the noise of timing
+_ROUNDS = 3
+
+# What was chosen in this process, by everything that decides a step's speed; holds no encoder.
+_chosen: dict[tuple[object, ...], Arithmetic] = {}
+
+
+def arithmetic(
+    precision: Precision, method: AnyMethod, rows: int, step: Callable[[], Any]
+) -> Arithmetic:
+    """What a training computes in.
+
+    On a CPU all but bf16 is fp32, and so is all with a frozen encoder. On a GPU `auto` times a
+    step in each arithmetic, once a process for each encoder, method and batch size. It restores
+    all that the steps change: gradients, torch's random streams, and buffers such as the
+    statistics of batch normalization.
+
+    Args:
+        precision: `optimizer.precision`.
+        method: Its encoder and heads are on the training's device.
+        rows: Rows of a batch.
+        step: A forward and a backward pass over a batch.
+    """
+    encoder = method.encoder
+    if not isinstance(encoder, Encoder):
+        return "fp32"  # of the small network, which is not worth a rounding
+    if encoder.device.type != "cuda" and precision != "bf16":
+        return "fp32"
+    if precision != "auto":
+        return precision
+    trained = sum(weight.numel() for weight in encoder.parameters() if weight.requires_grad)
+    method_and_encoder = str(method.config), str(encoder.transformer.config)
+    key = (str(encoder.device), encoder.packed, trained, rows, *method_and_encoder)
+    if key not in _chosen:
+        _chosen[key] = _fastest(method, encoder, step)
+    return _chosen[key]
+
+
+@contextmanager
+def computing_in(method: AnyMethod, kind: Arithmetic) -> Iterator[None]:
+    """Forward and backward passes of a training in some arithmetic."""
+    if isinstance(method.encoder, Encoder):
+        method.encoder.arithmetic = kind
+    with tensor_cores(method.device, allowed=kind == "tf32"):
+        yield
+
+
+def _fastest(method: AnyMethod, encoder: Encoder, step: Callable[[], Any]) -> Arithmetic:
+    kinds = get_args(Arithmetic)
+    seconds = dict.fromkeys(kinds, float("inf"))
+    with _unchanged(method, encoder):
+        for _ in range(_ROUNDS + 1):  # the best of each counts, so the first is a warm-up
+            for kind in kinds:
+                with computing_in(method, kind):
+                    seconds[kind] = min(seconds[kind], _timed(encoder, step))
+    chosen: Arithmetic = "fp32"
+    for kind in kinds:
+        if seconds[chosen] > _GAIN * seconds[kind]:
+            chosen = kind
+    # A batch that fits in none of them fits in parts, and in bf16 it takes the fewest.
+    return "bf16" if min(seconds.values()) == float("inf") else chosen
+
+
+def _timed(encoder: Encoder, step: Callable[[], Any]) -> float:
+    """The seconds of a step; infinite if its batch does not fit the memory."""
+    wait_for(encoder.device)
+    start = time.perf_counter()
+    try:
+        step()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        seconds = float("inf")
+    else:
+        wait_for(encoder.device)
+        seconds = time.perf_counter() - start
+    encoder.zero_grad()
+    return seconds
+
+
+@contextmanager
+def _unchanged(method: AnyMethod, encoder: Encoder) -> Iterator[None]:
+    parts = (encoder, method.heads)
+    weights = [weight for part in parts for weight in part.parameters()]
+    gradients = [weight.grad for weight in weights]
+    buffers = [(buffer, buffer.clone()) for part in parts for buffer in part.buffers()]
+    devices = [encoder.device] if encoder.device.type == "cuda" else []
+    before = encoder.arithmetic
+    for weight in weights:
+        weight.grad = None
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        encoder.arithmetic = before
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.grad = gradient
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
