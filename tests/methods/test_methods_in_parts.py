@@ -306,6 +306,30 @@ def test_chunks_are_recomputed_as_a_gpu_computes_them(monkeypatch: pytest.Monkey
     assert float((found[3] - found[None]).norm() / found[None].norm()) < 1e-9
 
 
+def test_graphs_are_given_up_before_a_batch_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold memory of their own; without them the batch may fit whole."""
+    config, corpus = trial(UNCOUPLED["sbert"]), load_nli("toy", 8, None)
+    method = built(config, corpus)
+    released = []
+
+    class Graphs:
+        """Has no room for any batch."""
+
+        def __call__(self, *_: Any) -> Any:
+            raise torch.OutOfMemoryError(TOLD)
+
+        def release(self) -> None:
+            """Note it."""
+            released.append(self)
+
+    assert isinstance(method.encoder, Encoder)
+    method.encoder.runner = Graphs()
+    ahead = drawing(method, corpus)
+    GradientAccumulation(method, ahead).gradient(next(ahead))
+    assert len(released) == ahead.count == 1
+    assert method.encoder.runner is None
+
+
 def test_a_short_batch_that_does_not_fit_divides_the_long_ones_too() -> None:
     """The longest sentences may stand in the last batch; 3 rows make 3 parts at most."""
     config = trial(
@@ -340,8 +364,11 @@ def test_a_gpu_recomputes_chunks_under_equal_masks(dropout: float) -> None:
 
 
 @pytest.mark.gpu
-def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts() -> None:
+def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """CUDA's own error, where the process may have three fifths of what the step takes."""
+    monkeypatch.setenv("TUNE_SENTCL_GRAPHS", "0")  # they are given up first
     rows = {"optimizer.batch_size": 512, "encoder.share_duplicates": False}
     config, corpus = trial(UNCOUPLED["sbert"], **rows), load_nli("toy", 1024, None)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from gpu_stand_in import attention_by_bounds
 from model_samples import byte_level_tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.model import packing as packing_module
@@ -198,6 +199,26 @@ def test_torch_has_the_kernel_that_packing_calls_on_a_gpu() -> None:
     assert packs_on(torch.device("cuda"))
     assert packs_on(CPU)
     assert not packs_on(torch.device("mps"))
+
+
+class Calls(TorchDispatchMode):
+    """The calls of a block, by name."""
+
+    seen: ClassVar[list[str]] = []
+
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(call))
+        return call(*args, **(kwargs or {}))
+
+
+def test_a_batch_is_laid_out_without_a_wait_for_the_device() -> None:
+    """Where a number is put at indices, torch copies it from the host's pageable memory."""
+    packing = Packing(_tokens(LENGTHS), torch.device("meta"))
+    states = torch.empty(1, sum(LENGTHS), 4, device="meta")
+    with Calls() as calls:
+        laid, mask = packing.laid_out(states)
+    assert (laid.shape, mask.shape) == ((len(LENGTHS), max(LENGTHS), 4), laid.shape[:2])
+    assert calls.seen and not [call for call in calls.seen if "index_put" in call]
 
 
 def test_groups_hold_every_input_and_little_padding() -> None:

@@ -84,6 +84,14 @@ def limit_memory(share: float) -> None:
     torch.cuda.set_per_process_memory_fraction(max(share - _CONTEXT / total, share / 2))
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process can still allocate on a GPU."""
+    free, total = torch.cuda.mem_get_info(device)
+    used = torch.cuda.memory_allocated(device)
+    share = torch.cuda.get_per_process_memory_fraction(device)
+    return min(free + torch.cuda.memory_reserved(device), int(share * total)) - used
+
+
 @contextmanager
 def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
     """Allow TF32 for single-precision matrix products, which rounds their inputs to 10 bits.

@@ -1,8 +1,8 @@
 """A transformer's states of tokens: from a packed batch, or from a padded one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -83,5 +83,13 @@ def run_transformer(
     return found.last_hidden_state, None if layer is None else found.hidden_states[layer]
 
 
-Runner = Callable[[TransformerInput, Mapping[str, Tensor], Packing], tuple[Tensor, Tensor | None]]
-"""A replacement of `run_transformer` for packed inputs."""
+class Runner(Protocol):
+    """A replacement of `run_transformer` for packed inputs."""
+
+    def __call__(
+        self, transformer_input: TransformerInput, given: Mapping[str, Tensor], packing: Packing, /
+    ) -> tuple[Tensor, Tensor | None]:
+        """As `run_transformer`."""
+
+    def release(self) -> None:
+        """Free what it holds; it is not called again."""

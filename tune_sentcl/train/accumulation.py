@@ -8,6 +8,7 @@ from tune_sentcl.config import EmbeddingLossConfig
 from tune_sentcl.errors import Fault, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.model.device import is_out_of_memory
+from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.train.prefetch import Drawn, Prefetcher
 
 
@@ -48,7 +49,14 @@ class GradientAccumulation:
                     raise
                 reason = first_line(error)
             # After the handler, because the traceback keeps the step's frames and graph alive.
+            encoder = self._method.encoder
+            graphs = encoder.runner if isinstance(encoder, Encoder) else None
+            if graphs is not None:  # they hold memory that launches do without
+                encoder.runner = None
+                graphs.release()
             torch.cuda.empty_cache()
+            if graphs is not None:
+                continue
             rows, count = len(drawn.batch), self._prefetcher.count
             if not self._grows or self._method.coupling is not None or count >= rows:
                 raise OutOfMemoryError(f"{self._fault(rows)}\n{reason}")

@@ -6,6 +6,7 @@ eighth more. What fills them up are inputs of their own, which no other token se
 reads.
 """
 
+import gc
 import os
 import weakref
 from collections.abc import Iterator, Mapping
@@ -19,8 +20,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
+from tune_sentcl.errors import DeviceError, first_line
 from tune_sentcl.methods import AnyMethod
-from tune_sentcl.model.device import PINNING, pinned
+from tune_sentcl.model.device import PINNING, free_memory, pinned
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Bounds, Packing
 from tune_sentcl.model.token_states import TransformerInput, run_transformer
@@ -28,6 +30,8 @@ from tune_sentcl.model.token_states import TransformerInput, run_transformer
 _STEPS = 8  # sizes an octave: an eighth more tokens at most
 _SHORTEST = 64  # tokens that a block of the attention kernel takes anyway
 _VARIABLE = "TUNE_SENTCL_GRAPHS"
+_MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and memory is held twice
+_ROOM = 3  # times the states of a forward pass: those of the graph, of a backward pass, and slack
 _WARM_UPS = 2  # libraries allocate their workspaces in the first runs
 
 
@@ -85,7 +89,7 @@ class GraphedTransformer:
         # that remembers its stream, and a capture must meet none from another stream.
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
-        self._graphs: dict[tuple[object, ...], _Graph] = {}
+        self._graphs: dict[tuple[object, ...], _Graph | None] = {}
         self._gradients: dict[str, Tensor] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._in_use: weakref.ref[_Use] | None = None
@@ -99,9 +103,11 @@ class GraphedTransformer:
             return run_transformer(transformer_input, given, packing)
         size = Size.of(packing)
         key = (size, transformer_input.layer, self._encoder.arithmetic)
-        if key not in self._graphs:
+        if key not in self._graphs and size.tokens <= _MOST_TOKENS:
             self._graphs[key] = self._captured(transformer_input, size, given, packing)
-        graph, use = self._graphs[key], _Use()
+        graph, use = self._graphs.get(key), _Use()
+        if graph is None:
+            return run_transformer(transformer_input, given, packing)
         graph.fill(given, packing)
         self._in_use = weakref.ref(use)
         found = _Replay.apply(self._anchor, graph, use, len(packing.tokens.ids))  # type: ignore[no-untyped-call]
@@ -113,14 +119,29 @@ class GraphedTransformer:
         size: Size,
         given: Mapping[str, Tensor],
         packing: Packing,
-    ) -> "_Graph":
+    ) -> "_Graph | None":
+        """A graph of a size; None if the memory would be short."""
         device = self._encoder.device
         graph = _Graph(transformer_input, size, device)
         graph.fill(given, packing)
         # A resumed training captures anew, and must draw the same noise.
-        with torch.random.fork_rng(devices=[device]), torch.enable_grad(), PINNING:
-            graph.capture(self._weights, self._gradients, self._pool)
+        with torch.random.fork_rng(devices=[device]), torch.enable_grad(), PINNING, _no_gc():
+            before = torch.cuda.memory_allocated(device)
+            graph.warm_up(self._weights)
+            if _ROOM * (graph.most_allocated - before) > free_memory(device):
+                return None
+            try:
+                graph.capture(self._weights, self._gradients, self._pool)
+            except RuntimeError as error:
+                # Torch's generator stays in its capture, so this process is of no use any more.
+                text = f"a CUDA graph could not be captured: {first_line(error)}"
+                raise DeviceError(f"{text}. {_VARIABLE}=0 trains without graphs") from error
         return graph
+
+    def release(self) -> None:
+        """Free the graphs and their memory."""
+        self._graphs.clear()
+        self._gradients.clear()
 
 
 @contextmanager
@@ -140,11 +161,24 @@ def graphed(method: AnyMethod) -> Iterator[None]:
     ):
         yield
         return
-    encoder.runner = GraphedTransformer(encoder)
+    encoder.runner = graphs = GraphedTransformer(encoder)
     try:
         yield
     finally:
         encoder.runner = None
+        graphs.release()
+
+
+@contextmanager
+def _no_gc() -> Iterator[None]:
+    """Without garbage collection, which may free another graph; a capture forbids that."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Use:
@@ -158,6 +192,10 @@ class _Graph:
     transformer_input: TransformerInput
     size: Size
     device: torch.device
+    stream: Any = field(init=False)
+    leaves: dict[str, Tensor] = field(default_factory=dict)
+    used: list[str] = field(default_factory=list)
+    most_allocated: int = 0
     given: dict[str, Tensor] = field(default_factory=dict)
     bounds: Tensor = field(init=False)
     states: list[Tensor] = field(default_factory=list)
@@ -168,6 +206,7 @@ class _Graph:
 
     def __post_init__(self) -> None:
         inputs = self.size.inputs + 1
+        self.stream = torch.cuda.Stream(self.device)
         self.bounds = torch.zeros(inputs, dtype=torch.int32, device=self.device)
 
     def fill(self, given: Mapping[str, Tensor], packing: Packing) -> None:
@@ -179,37 +218,44 @@ class _Graph:
         bounds = pinned(self.size.bounds(packing), self.device)
         self.bounds.copy_(bounds, non_blocking=True)
 
+    def warm_up(self, weights: Mapping[str, Tensor]) -> None:
+        """Launch both passes, in which libraries allocate; note the weights that are used."""
+        # Other tensors with the weights' memory, whose nodes of autograd are of this stream.
+        self.leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
+            for _ in range(_WARM_UPS):
+                states = self._run()
+                self.most_allocated = torch.cuda.memory_allocated(self.device)
+                self.state_gradients = [torch.zeros_like(state) for state in states]
+                leaves = list(self.leaves.values())
+                found = torch.autograd.grad(
+                    states, leaves, self.state_gradients, allow_unused=True
+                )
+                self.used = [
+                    n for n, one in zip(self.leaves, found, strict=True) if one is not None
+                ]
+                del states, found
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
     def capture(
         self, weights: Mapping[str, Tensor], gradients: dict[str, Tensor], pool: Any
     ) -> None:
         """Capture both passes; the backward pass adds to `gradients`, by a weight's name."""
-        # Other tensors with the weights' memory, whose nodes of autograd are of this stream.
-        leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        used: list[str] = []
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
-                states = self._run(leaves)
-                self.state_gradients = [torch.zeros_like(state) for state in states]
-                used = _used(states, leaves, self.state_gradients)
-                del states
-        torch.cuda.current_stream(self.device).wait_stream(stream)
-        for name in used:
+        for name in self.used:
             gradients.setdefault(name, torch.zeros_like(weights[name]))
-        mode = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
+        mode = {"pool": pool, "stream": self.stream, "capture_error_mode": "thread_local"}
         with torch.cuda.graph(self.forward, **mode):
-            captured = self._run(leaves)
+            captured = self._run()
         with torch.cuda.graph(self.backward, **mode):
-            found = torch.autograd.grad(
-                captured, [leaves[name] for name in used], self.state_gradients
-            )
-            torch._foreach_add_([gradients[name] for name in used], list(found))
-        self.weights = [(weights[name], gradients[name]) for name in used]
+            used = [self.leaves[name] for name in self.used]
+            found = torch.autograd.grad(captured, used, self.state_gradients)
+            torch._foreach_add_([gradients[name] for name in self.used], list(found))
+        self.weights = [(weights[name], gradients[name]) for name in self.used]
         self.states = [state.detach() for state in captured]
 
-    def _run(self, leaves: dict[str, Tensor]) -> list[Tensor]:
-        transformer = self.transformer_input.transformer
+    def _run(self) -> list[Tensor]:
+        transformer, leaves = self.transformer_input.transformer, self.leaves
 
         def call(**given: Any) -> Any:
             return functional_call(transformer, leaves, (), given)
@@ -221,12 +267,6 @@ class _Graph:
         with torch.autocast("cuda", torch.bfloat16, enabled=enabled, cache_enabled=False):
             found = run_transformer(reader, self.given, bounds)
         return [state for state in found if state is not None]
-
-
-def _used(states: list[Tensor], leaves: Mapping[str, Tensor], upstream: list[Tensor]) -> list[str]:
-    """The names of the leaves that the states depend on."""
-    found = torch.autograd.grad(states, list(leaves.values()), upstream, allow_unused=True)
-    return [name for name, one in zip(leaves, found, strict=True) if one is not None]
 
 
 class _Replay(torch.autograd.Function):
