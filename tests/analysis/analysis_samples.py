@@ -53,6 +53,7 @@ class Trial:
     configuration: str = ""
     origin: Literal["grid", "sampler", "single", "confirm"] = "grid"
     startup: float = 0.0
+    precision: str | None = None
 
 
 def write_study(
@@ -94,6 +95,7 @@ def write_study(
                     startup_seconds=trial.startup,
                     train_seconds=1.5,
                     evaluation_seconds=0.5,
+                    precision_used=trial.precision,
                 )
             )
         if compact:

@@ -102,6 +102,34 @@ def run(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+def test_seeds_in_different_precision_are_told(tmp_path: Path) -> None:
+    """Of a configuration, of two that are compared, and of those that no verdict is about."""
+    asked = ["STS-B:spearman"]
+    alike = [*seeded(0.3, [72.0, 72.4], precision="bf16"), *seeded(0.5, [70.0, 70.2])]
+    (found,) = judge_winner(write_study(tmp_path / "one", alike, asked, text=TEXT))
+    assert not [note for note in found.notes if "precision" in note]  # the other's is unknown
+    apart = [
+        *seeded(0.3, [72.0, 72.4], precision="bf16"),
+        *seeded(0.5, [70.0], precision="fp32"),
+        *seeded(0.5, [70.2], 1, precision="tf32"),
+        *seeded(0.1, [69.0], precision="fp32"),
+        *seeded(0.1, [69.2], 1, precision="bf16"),
+    ]
+    study = write_study(tmp_path / "two", apart, asked, text=TEXT)
+    (first,) = judge_winner(study)
+    said = [note for note in first.notes if "(seeds " in note]
+    assert said == [
+        "lambda=0.1 (lambda1): fp32 (seeds 0), bf16 (seeds 1).",
+        "Not all seeds were trained in one precision, which may be the difference. "
+        "lambda=0.3 (lambda3): bf16 (seeds 0,1); "
+        "lambda=0.5 (lambda5): fp32 (seeds 0), tf32 (seeds 1).",
+    ]
+    code, shown, _ = run("judge", tmp_path / "two")
+    assert code == 3 and "trained in one precision" in " ".join(shown.split())
+    assert run("report", tmp_path / "two", "--out", tmp_path / "page.html")[0] == 0
+    assert "trained in one precision" in (tmp_path / "page.html").read_text()
+
+
 def test_the_winner_is_judged_against_baseline_and_runner_up(many: Study) -> None:
     found = judge_winner(many)
     assert [one.asked for one in found] == ["baseline", "runner-up"]

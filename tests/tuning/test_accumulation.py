@@ -70,13 +70,20 @@ def test_nobody_is_taken_in_parts_who_has_not_asked(tmp_path: Path) -> None:
     assert (row["status"], row["attempt"], row["notes"]) == ("finished", 2, None)
 
 
-def test_parts_are_no_help_in_the_evaluation(tmp_path: Path) -> None:
-    space, study = space_of(tmp_path / "space", 0.0), tmp_path / "study"
+def test_the_evaluation_takes_fewer_sentences_at_a_time(tmp_path: Path) -> None:
+    space = space_of(tmp_path / "space", 0.0)
     with small_device(8, training=False) as device:
-        run_here(space, study, gpus_per_trial=0.0, accumulate=True)
-    (row,) = rows(study)
+        run_here(space, tmp_path / "small", gpus_per_trial=0.0)
+    with small_device(10**6, training=False):  # padded, too
+        run_here(space, tmp_path / "roomy", gpus_per_trial=0.0)
+    (row,), (roomy,) = rows(tmp_path / "small"), rows(tmp_path / "roomy")
+    assert device.refused > 0
+    assert row["objective"] == pytest.approx(roomy["objective"], abs=1e-3)
+    with small_device(0, training=False):
+        run_here(space, tmp_path / "none", gpus_per_trial=0.0)
+    (row,) = rows(tmp_path / "none")
     assert (row["status"], row["error_type"]) == ("failed", "OutOfMemoryError")
-    assert (row["error_text"], row["notes"], device.refused) == (TOLD, None, 1)
+    assert (row["error_text"], row["notes"]) == (TOLD, None)
 
 
 @pytest.mark.ray

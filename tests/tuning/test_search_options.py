@@ -78,9 +78,12 @@ def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -
 
 def test_what_options_say_to_workers() -> None:
     for keep in (0, 1, 2):
-        asked = SearchOptions(keep=keep, cpus_per_trial=3, trial_timeout=9.0)
+        asked = SearchOptions(
+            keep=keep, cpus_per_trial=3, trial_timeout=9.0, deterministic=keep > 0
+        )
         told = worker_settings("study", asked, 0.5)
         assert (told.study, told.keep_checkpoint) == ("study", keep > 0)
+        assert told.deterministic == (keep > 0)
         assert (told.cpus, told.gpus, told.seconds, told.early_stopping_objective) == (
             3,
             0.5,
