@@ -3,7 +3,8 @@
 Encoders have MiniLM's and BERT's sizes and random weights; rows are generated with SNLI's lengths,
 three hypotheses a premise (`paper_trial`). Parts: `steps`, SCL at 64 pairs in each precision, with
 the epoch of 549,367 pairs that follows; `peer`, the same encoder, rows and batches by
-sentence-transformers' SoftmaxLoss, bf16, in a bare loop; `idle`, the share of the time in which
+sentence-transformers' SoftmaxLoss, bf16, in a bare loop; `packing`, 512 pairs packed and padded;
+`idle`, the share of the time in which
 the card runs no kernel; `many`, eight trainings at a time on the card beside one; `scores`, the
 seven STS and the eight transfer tasks.
 """
@@ -34,6 +35,7 @@ from paper_trial import BATCH, LENGTH, PAIRS, config_of, generated, steps_of, wr
 from roofline import encoder_flops, matrix_rate
 from torch.profiler import ProfilerActivity, profile
 
+from tune_sentcl.config import parse_dotted
 from tune_sentcl.evaluate import Measures, evaluate
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
@@ -42,18 +44,22 @@ SIZES = {
     "MiniLM": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
     "BERT-base": {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072},
 }
-PARTS = ("steps", "peer", "idle", "many", "scores")
+PARTS = ("steps", "peer", "packing", "idle", "many", "scores")
 MOST_EPOCH, MOST_SCORES = 60.0, 20.0
 WARM = 30  # steps: every size of a batch has been captured by then
-SEVERAL = 8
+SEVERAL, LARGE = 8, 512
 _WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy", "cudaEventSynchronize")
 
 
-def training(folder: Path, precision: str, count: int, *, share: bool = True) -> Iterator[Any]:
-    """The steps of a training on rows enough for them."""
+def training(
+    folder: Path, precision: str, count: int, *, share: bool = True, **others: Any
+) -> Iterator[Any]:
+    """The steps of a training on rows enough for them; `others` are further knobs."""
+    config = parse_dotted(
+        {**config_of(folder, precision, share=share).dotted(), **others}, "benchmark"
+    )
     whole = load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH)
-    corpus = generated(whole, BATCH * count)
-    return steps_of(config_of(folder, precision, share=share), folder, corpus)
+    return steps_of(config, folder, generated(whole, config.optimizer.batch_size * count))
 
 
 def take(steps: Iterator[Any], count: int) -> None:
@@ -134,6 +140,26 @@ def peer(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
             part = f"{name}, bf16" + ("" if share else ", every sentence encoded")
             sides_of = (mine.rate(BATCH * count), other.rate(BATCH * count))
             yield Row(part, *sides_of, told, "pairs/s", 2.0 if share else None)
+
+
+def packing(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
+    """Large batches, packed and padded, every sentence encoded."""
+    for name, folder in folders.items():
+        for precision in ("fp32", "bf16"):
+            sides, peaks = [], []
+            for packed in (True, False):
+                torch.cuda.reset_peak_memory_stats()
+                more = {"optimizer.batch_size": LARGE, "encoder.packed": packed}
+                made = training(folder, precision, 5 + count, share=False, **more)
+                take(made, 5)
+                peaks.append(torch.cuda.max_memory_allocated() / 2**30)
+                sides.append(lambda made=made: take(made, max(1, count // (runs + 1))))
+            rates = [
+                each.rate(LARGE * max(1, count // (runs + 1)))
+                for each in interleaved(*sides, runs=runs)
+            ]
+            told = f"padded; peaks {peaks[0]:.1f} and {peaks[1]:.1f} GiB"
+            yield Row(f"{name}, {precision}, {LARGE} a batch", *rates, told, "pairs/s", 1.1)
 
 
 def placed(features: dict[str, Any]) -> dict[str, Any]:
@@ -228,7 +254,14 @@ def main() -> None:
     if not torch.cuda.is_available():
         raise SystemExit("torch finds no CUDA device here, so nothing is measured.")
     print(describe_machine(), file=sys.stderr)
-    parts = {"steps": steps, "peer": peer, "idle": idle, "many": many, "scores": scores}
+    parts = {
+        "steps": steps,
+        "peer": peer,
+        "packing": packing,
+        "idle": idle,
+        "many": many,
+        "scores": scores,
+    }
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as place:
         folders = {name: Path(place) / name for name in SIZES}

@@ -1,13 +1,10 @@
-"""Pairs a second in training, beside sentence-transformers' SoftmaxLoss: fp32 and bf16.
+"""Pairs a second in training, beside sentence-transformers' SoftmaxLoss, in fp32.
 
 Both sides train all-MiniLM-L6-v2 with a classifier over (u, v, |u-v|), on equal SNLI rows in the
 same order, 64 a batch, cut at 128 tokens, dropout on, by a fused AdamW. The other side is
 sentence-transformers' own loss and collation in a bare loop, its batches collated before the clock
-starts, so that it pays for nothing but the step; ours is `train`, host work included. A row tells
-what is left of the gain where every sentence is encoded as often as it occurs.
-
-Where bf16 does not pay, as on a CPU that emulates it, its steps are of 4 rows: 64 would take
-minutes.
+starts, so that it pays for nothing but the step; ours is `train`, host work included. The second
+row is without the gain of encoding equal sentences once. `gpu.py` measures GPUs.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,11 +23,10 @@ from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.methods import MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
-from tune_sentcl.model.precision import trains_in_bf16
 from tune_sentcl.model.tokenizing import token_ids
 from tune_sentcl.train import train
 
-BATCH, EMULATED_BATCH, LENGTH, RATE = 64, 4, 128, 2e-5
+BATCH, LENGTH, RATE = 64, 128, 2e-5
 TARGET = 2.0
 
 
@@ -39,17 +35,16 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def our_steps(corpus: Corpus, precision: str, batch: int, *, share: bool) -> Iterator[Any]:
+def our_steps(corpus: Corpus, *, share: bool) -> Iterator[Any]:
     """Our training; each item is a step that has been made."""
     values = {
         "method.name": "sbert",
         "encoder.max_length": LENGTH,
         "encoder.share_duplicates": share,
         "encoder.pooling": "mean",
-        "optimizer.batch_size": batch,
+        "optimizer.batch_size": BATCH,
         "optimizer.epochs": 100,
         "optimizer.lr": RATE,
-        "optimizer.precision": precision,
     }
     config = parse_dotted(values, "benchmark")
     torch.manual_seed(0)
@@ -61,7 +56,7 @@ def our_steps(corpus: Corpus, precision: str, batch: int, *, share: bool) -> Ite
     return train(method, corpus, config)
 
 
-def their_steps(corpus: Corpus, precision: str, batch: int) -> Iterator[Any]:
+def their_steps(corpus: Corpus) -> Iterator[Any]:
     """Theirs, without its trainer, which would only add to the time."""
     torch.manual_seed(0)
     model = SentenceTransformer(str(get_model_path()), device=device(), local_files_only=True)
@@ -71,16 +66,15 @@ def their_steps(corpus: Corpus, precision: str, batch: int) -> Iterator[Any]:
     sides = [corpus.texts(name) for name in ("premise", "hypothesis")]
     labels = torch.as_tensor(corpus.numbers("label"))
     batches = []
-    for start in range(0, len(corpus), batch):
-        rows = slice(start, start + batch)
+    for start in range(0, len(corpus), BATCH):
+        rows = slice(start, start + BATCH)
         features = [_placed(model.preprocess(list(side[rows]))) for side in sides]
         batches.append((features, labels[rows].to(device())))
     loss.train()
     while True:
         for features, targets in batches:
             optimizer.zero_grad()
-            with torch.autocast(device(), torch.bfloat16, enabled=precision == "bf16"):
-                found = loss([dict(side) for side in features], targets)
+            found = loss([dict(side) for side in features], targets)
             found.backward()
             optimizer.step()
             yield found
@@ -111,30 +105,13 @@ def measure(runs: int, count: int) -> list[Row]:
         count: Steps of each timing.
     """
     corpus = load_nli("snli-first2000", BATCH * count * (runs + 1), data_root())
-    rows = []
-    for precision in ("fp32", "bf16"):
-        emulated = precision == "bf16" and not bf16_pays()
-        batch = EMULATED_BATCH if emulated else BATCH
-        sides = [
-            our_steps(corpus, precision, batch, share=True),
-            our_steps(corpus, precision, batch, share=False),
-            their_steps(corpus, precision, batch),
-        ]
-        seconds = interleaved(*(several(side, count) for side in sides), runs=runs)
-        rates = [each.rate(batch * count) for each in seconds]
-        kind = torch.float32 if precision == "fp32" else torch.bfloat16
-        limit = (None, None) if emulated else limits(corpus, batch, kind)
-        rows += _rows(f"{precision}, {batch} a batch", rates, *limit)
-    return rows
+    sides = [our_steps(corpus, share=True), our_steps(corpus, share=False), their_steps(corpus)]
+    seconds = interleaved(*(several(side, count) for side in sides), runs=runs)
+    rates = [each.rate(BATCH * count) for each in seconds]
+    return _rows(f"fp32, {BATCH} a batch", rates, *limits(corpus))
 
 
-def bf16_pays() -> bool:
-    """Whether `optimizer.precision = "auto"` trains in bf16 on this machine."""
-    encoder = load_encoder(resolve_checkpoint("minilm"), "mean", LENGTH, device())
-    return trains_in_bf16("auto", encoder)
-
-
-def limits(corpus: Corpus, batch: int, kind: torch.dtype) -> tuple[float, float]:
+def limits(corpus: Corpus) -> tuple[float, float]:
     """Pairs a second if a step were its matrix products alone, at this machine's best rate.
 
     Returns:
@@ -143,10 +120,10 @@ def limits(corpus: Corpus, batch: int, kind: torch.dtype) -> tuple[float, float]
     encoder = load_encoder(resolve_checkpoint("minilm"), "mean", LENGTH, "cpu")
     sides = [corpus.texts(name) for name in ("premise", "hypothesis")]
     batches = [
-        [sentence for side in sides for sentence in side[start : start + batch]]
-        for start in range(0, len(corpus), batch)
+        [sentence for side in sides for sentence in side[start : start + BATCH]]
+        for start in range(0, len(corpus), BATCH)
     ]
-    rate, found = matrix_rate(kind), []
+    rate, found = matrix_rate(), []
     for encoded in (map(set, batches), batches):
         ids = token_ids(encoder.tokenizer, LENGTH, [each for part in encoded for each in part])
         flops = encoder_flops(encoder.transformer.config, map(len, ids), training=True)
@@ -161,7 +138,6 @@ def _rows(
     return [
         Row(part, shared, theirs, peer, "pairs/s", TARGET, shared_limit),
         Row(f"{part}, every sentence encoded", apart, theirs, peer, "pairs/s", None, apart_limit),
-        Row(f"{part}, of it by distinct sentences", shared, apart, "ours without", "pairs/s"),
     ]
 
 

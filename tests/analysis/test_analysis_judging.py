@@ -124,8 +124,8 @@ def test_seeds_in_different_precision_are_told(tmp_path: Path) -> None:
         "lambda=0.3 (lambda3): bf16 (seeds 0,1); "
         "lambda=0.5 (lambda5): fp32 (seeds 0), tf32 (seeds 1).",
     ]
-    code, shown, _ = run("judge", tmp_path / "two")
-    assert code == 3 and "trained in one precision" in " ".join(shown.split())
+    code, _, told = run("judge", tmp_path / "two")
+    assert code == 3 and "trained in one precision" in " ".join(told.split())
     assert run("report", tmp_path / "two", "--out", tmp_path / "page.html")[0] == 0
     assert "trained in one precision" in (tmp_path / "page.html").read_text()
 
