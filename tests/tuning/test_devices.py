@@ -9,6 +9,7 @@ import pytest
 import torch
 from search_samples import assigned, lambda_space, rows, run_here
 
+from tune_sentcl.model import device
 from tune_sentcl.model.device import free_memory, limit_memory
 from tune_sentcl.train import loop
 from tune_sentcl.trial import InputLoader
@@ -22,6 +23,7 @@ def test_a_share_of_a_gpu_pays_for_the_processs_own_context(
 ) -> None:
     """Else four quarters are more than the card, and who comes last splits its batches."""
     given: list[float] = []
+    monkeypatch.setattr(device, "_allowed", 1.0)
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=16 * GIB)
     )
@@ -35,12 +37,12 @@ def test_free_memory_counts_what_others_and_the_share_leave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     state = {"mem_get_info": (6 * GIB, 16 * GIB), "memory_allocated": GIB}
-    state |= {"memory_reserved": 3 * GIB, "get_per_process_memory_fraction": 1.0}
+    state |= {"memory_reserved": 3 * GIB}
     for name in state:
-        monkeypatch.setattr(torch.cuda, name, lambda _, name=name: state[name], raising=False)
+        monkeypatch.setattr(torch.cuda, name, lambda _, name=name: state[name])
     here = torch.device("cuda")
     assert free_memory(here) == 8 * GIB
-    state["get_per_process_memory_fraction"] = 0.25
+    monkeypatch.setattr(device, "_allowed", 0.25)
     assert free_memory(here) == 3 * GIB
 
 

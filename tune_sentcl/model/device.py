@@ -26,6 +26,7 @@ PINNING = threading.RLock()
 """Held while memory is pinned, which a capture of a CUDA graph in another thread forbids."""
 
 _CONTEXT = 2**29  # bytes that CUDA and its libraries take a process, outside of torch's account
+_allowed = 1.0  # this process's share of its GPU's memory; torch tells it from 2.7 on only
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
@@ -80,16 +81,17 @@ def deterministic(*, wanted: bool) -> Iterator[None]:
 
 def limit_memory(share: float) -> None:
     """Let this process have no more than a share of its GPU's memory, its context included."""
+    global _allowed
     total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(max(share - _CONTEXT / total, share / 2))
+    _allowed = max(share - _CONTEXT / total, share / 2)
+    torch.cuda.set_per_process_memory_fraction(_allowed)
 
 
 def free_memory(device: torch.device) -> int:
     """Bytes that this process can still allocate on a GPU."""
     free, total = torch.cuda.mem_get_info(device)
     used = torch.cuda.memory_allocated(device)
-    share = torch.cuda.get_per_process_memory_fraction(device)
-    return min(free + torch.cuda.memory_reserved(device), int(share * total)) - used
+    return min(free + torch.cuda.memory_reserved(device), int(_allowed * total)) - used
 
 
 @contextmanager
