@@ -125,6 +125,7 @@ def test_one_timing_serves_all_trials_of_a_shape(monkeypatch: pytest.MonkeyPatch
     gpu = torch.device("cuda")
     monkeypatch.setattr(Encoder, "device", gpu)
     monkeypatch.setattr(precision, "_chosen", {})
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     timed: list[Any] = []
 
     def fastest(method: AnyMethod, encoder: Encoder, step: Callable[[], Any]) -> Arithmetic:
@@ -142,6 +143,9 @@ def test_one_timing_serves_all_trials_of_a_shape(monkeypatch: pytest.MonkeyPatch
         kept.append(weakref.ref(_encoder(method)))
         del method
     assert timed == [steps[0], steps[2], steps[3]]
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    old = [arithmetic(asked, _method("scl"), 64, steps[0]) for asked in ("auto", "tf32", "bf16")]
+    assert old == ["fp32", "fp32", "bf16"]
     timed.clear()
     steps.clear()
     gc.collect()

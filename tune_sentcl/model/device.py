@@ -94,6 +94,11 @@ def free_memory(device: torch.device) -> int:
     return min(free + torch.cuda.memory_reserved(device), int(_allowed * total)) - used
 
 
+def has_tf32(device: torch.device) -> bool:
+    """Whether a device is a GPU with TF32, and so with bfloat16: NVIDIA's since Ampere."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8
+
+
 @contextmanager
 def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
     """Allow TF32 for single-precision matrix products, which rounds their inputs to 10 bits.

@@ -9,7 +9,7 @@ real tokens alone, so its noise differs from that of a padded batch, with the sa
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -230,8 +230,11 @@ def packs_on(device: torch.device) -> bool:
 
     The kernel is private to torch, so that a release may change it; then a GPU pads.
     """
-    if device.type != "cuda":
-        return device.type == "cpu"
+    return device.type == "cpu" or (device.type == "cuda" and _knows_kernel())
+
+
+@cache
+def _knows_kernel() -> bool:
     names = [argument.name for argument in _KERNEL.default._schema.arguments]
     return names[: len(_ARGUMENTS)] == [*_ARGUMENTS]
 

@@ -8,7 +8,13 @@ from typing import Any, Literal, get_args
 import torch
 
 from tune_sentcl.methods import AnyMethod
-from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores, wait_for
+from tune_sentcl.model.device import (
+    Arithmetic,
+    has_tf32,
+    is_out_of_memory,
+    tensor_cores,
+    wait_for,
+)
 from tune_sentcl.model.encoder import Encoder
 
 Precision = Literal["fp32", "tf32", "bf16", "auto"]
@@ -25,10 +31,10 @@ def arithmetic(
 ) -> Arithmetic:
     """What a training computes in.
 
-    On a CPU all but bf16 is fp32, and so is all with a frozen encoder. On a GPU `auto` times a
-    step in each arithmetic, once a process for each encoder, method and batch size. It restores
-    all that the steps change: gradients, torch's random streams, and buffers such as the
-    statistics of batch normalization.
+    Without TF32, as on a CPU, all but bf16 is fp32, and so is all with a frozen encoder. Else
+    `auto` times a step in each arithmetic, once a process for each encoder, method and batch size.
+    It restores all that the steps change: gradients, torch's random streams, and buffers such as
+    the statistics of batch normalization.
 
     Args:
         precision: `optimizer.precision`.
@@ -39,7 +45,7 @@ def arithmetic(
     encoder = method.encoder
     if not isinstance(encoder, Encoder):
         return "fp32"  # of the small network, which is not worth a rounding
-    if encoder.device.type != "cuda" and precision != "bf16":
+    if precision != "bf16" and not has_tf32(encoder.device):
         return "fp32"
     if precision != "auto":
         return precision
