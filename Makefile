@@ -23,7 +23,7 @@ test: $(VENV)/.installed
 test-all: $(VENV)/.installed
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
-# For whoever has an NVIDIA GPU: the tests that need one, and what it trains a second. Under ten minutes.
+# For people with an NVIDIA GPU: the tests that need one, and what it trains a second. Under ten minutes.
 test-gpu: $(VENV)/.installed
 	@if $(BIN)/python -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; then \
 		$(BIN)/pytest -n 0 -m gpu && $(BIN)/python benchmarks/gpu.py --quick; \

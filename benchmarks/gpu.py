@@ -1,5 +1,7 @@
 """Training on one GPU: pairs a second, peak memory, and the share of the card.
 
+It needs a GPU, and is not run by `make bench`; `make test-gpu` runs a part of it.
+
 Encoders have MiniLM's and BERT's sizes and random weights; rows are generated with SNLI's lengths,
 three hypotheses a premise (`paper_trial`). Parts: `steps`, SCL at 64 pairs in each precision, with
 the epoch of 549,367 pairs that follows; `peer`, the same encoder, rows and batches by

@@ -19,8 +19,8 @@ from measuring import ROOT, describe_machine, options, table
 
 SHORT = ("training", "encoding", "transfer")
 LONG = ("paper_trial", "scheduling", "history", "cluster_jobs")
-# It counts wrong verdicts, measures no speed, and runs by itself.
-APART = ("judging",)
+# These run by themselves: one counts wrong verdicts, the other needs a GPU.
+APART = ("judging", "gpu")
 # It replays searches over tables that its command line names, and prints rows of its own.
 WITH_TABLES = ("replay",)
 

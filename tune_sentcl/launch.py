@@ -202,7 +202,7 @@ def train_one(
     """
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
     options = options or SearchOptions()
-    share, cpus = options.gpus_per_trial, options.cpus_per_trial
+    share = options.gpus_per_trial
     if share is None:
         share = float(torch.cuda.is_available())
     options = replace(options, launcher="local", gpus_per_trial=share)
@@ -210,8 +210,11 @@ def train_one(
     (assignment,) = prepared.proposals.assignments()
     name = assignment.trial_id
     if study is None:
-        settings_here = WorkerSettings(
-            None, False, cpus, share, prepared.loader.early_stopping_objective
+        settings_here = worker_settings(
+            None,
+            replace(options, keep=0, save_every=0),
+            share,
+            prepared.loader.early_stopping_objective,
         )
         with closing(Attempt(assignment, prepared.loader, settings_here).points()) as points:
             *_, last = points

@@ -119,7 +119,7 @@ def test_seeds_in_different_precision_are_told(tmp_path: Path) -> None:
     (first,) = judge_winner(study)
     said = [note for note in first.notes if "(seeds " in note]
     assert said == [
-        "lambda=0.1 (lambda1): fp32 (seeds 0), bf16 (seeds 1).",
+        "lambda=0.1 (lambda1) was trained in fp32 (seeds 0), bf16 (seeds 1).",
         "Not all seeds were trained in one precision, which may be the difference. "
         "lambda=0.3 (lambda3): bf16 (seeds 0,1); "
         "lambda=0.5 (lambda5): fp32 (seeds 0), tf32 (seeds 1).",
@@ -128,6 +128,9 @@ def test_seeds_in_different_precision_are_told(tmp_path: Path) -> None:
     assert code == 3 and "trained in one precision" in " ".join(told.split())
     assert run("report", tmp_path / "two", "--out", tmp_path / "page.html")[0] == 0
     assert "trained in one precision" in (tmp_path / "page.html").read_text()
+    write_study(tmp_path / "single", apart[4:], asked, text=TEXT)
+    assert run("report", tmp_path / "single", "--out", tmp_path / "page.html")[0] == 0
+    assert "was trained in fp32 (seeds 0), bf16 (seeds 1)" in (tmp_path / "page.html").read_text()
 
 
 def test_the_winner_is_judged_against_baseline_and_runner_up(many: Study) -> None:

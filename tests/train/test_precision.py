@@ -6,15 +6,17 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from tune_sentcl.config import parse_dotted
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
-from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores
+from tune_sentcl.model.device import Arithmetic, deterministic, is_out_of_memory, tensor_cores
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.train import precision
 from tune_sentcl.train.precision import arithmetic, computing_in
@@ -43,6 +45,10 @@ def _step(method: AnyMethod) -> Callable[[], Any]:
     return step
 
 
+def _batch(rows: int) -> Batch:
+    return Batch(load_nli("toy", rows, None), np.arange(rows))
+
+
 def _encoder(method: AnyMethod) -> Encoder:
     assert isinstance(method.encoder, Encoder)
     return method.encoder
@@ -51,7 +57,7 @@ def _encoder(method: AnyMethod) -> Encoder:
 def test_a_cpu_knows_two() -> None:
     method = _method("scl")
     found = {
-        asked: arithmetic(asked, method, 8, lambda: pytest.fail("timed on a CPU"))
+        asked: arithmetic(asked, method, _batch(8), lambda: pytest.fail("timed on a CPU"))
         for asked in ("fp32", "tf32", "bf16", "auto")
     }
     assert found == {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "auto": "fp32"}
@@ -120,6 +126,24 @@ def test_a_step_without_memory_takes_for_ever() -> None:
         precision._timed(encoder, broken)
 
 
+def test_graphs_that_do_not_fit_are_no_batch_that_does_not_fit() -> None:
+    """Else the choice would fall on bf16, and the training would then launch."""
+    encoder = _encoder(_method("scl"))
+
+    class Graphs:
+        def __call__(self, *_: Any) -> Any:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+        def release(self) -> None:
+            """Nothing is held."""
+
+    encoder.runner = Graphs()
+    encoder.train()
+    tokens = encoder.tokenize(load_nli("toy", 8, None).texts("premise"))
+    assert precision._timed(encoder, lambda: encoder(tokens).sum().backward()) < float("inf")
+    assert encoder.runner is None
+
+
 def test_one_timing_serves_all_trials_of_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one of a fixed small batch, on which the launches hide what bf16 gains."""
     gpu = torch.device("cuda")
@@ -134,22 +158,33 @@ def test_one_timing_serves_all_trials_of_a_shape(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(precision, "_fastest", fastest)
     kept, steps = [], []
-    for name, rows in (("scl", 64), ("scl", 64), ("scl", 128), ("simcse", 64)):
+    shapes = (
+        ("scl", 64, 32),
+        ("scl", 64, 32),
+        ("scl", 128, 32),
+        ("scl", 64, 8),
+        ("simcse", 64, 32),
+    )
+    for name, rows, length in shapes:
         method = _method(name)
+        method.encoder.train_length = length
         monkeypatch.setattr(type(method), "device", gpu)
         steps.append(_step(method))
-        assert arithmetic("auto", method, rows, steps[-1]) == "bf16"
-        assert arithmetic("tf32", method, rows, steps[-1]) == "tf32"
+        assert arithmetic("auto", method, _batch(rows), steps[-1]) == "bf16"
+        assert arithmetic("tf32", method, _batch(rows), steps[-1]) == "tf32"
         kept.append(weakref.ref(_encoder(method)))
         del method
-    assert timed == [steps[0], steps[2], steps[3]]
+    assert timed == [steps[0], *steps[2:]]
+    with deterministic(wanted=True):
+        assert arithmetic("auto", _method("scl"), _batch(64), steps[0]) == "fp32"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-    old = [arithmetic(asked, _method("scl"), 64, steps[0]) for asked in ("auto", "tf32", "bf16")]
+    kinds: tuple[precision.Precision, ...] = ("auto", "tf32", "bf16")
+    old = [arithmetic(asked, _method("scl"), _batch(64), steps[0]) for asked in kinds]
     assert old == ["fp32", "fp32", "bf16"]
     timed.clear()
     steps.clear()
     gc.collect()
-    assert [one() for one in kept] == [None] * 4
+    assert [one() for one in kept] == [None] * 5
 
 
 def test_full_memory_has_many_names() -> None:
@@ -187,4 +222,4 @@ def test_a_gpu_times_all_three() -> None:
     method = _method("scl")
     method.encoder.cuda().train()
     method.heads.cuda()
-    assert arithmetic("auto", method, 8, _step(method)) in ("fp32", "tf32", "bf16")
+    assert arithmetic("auto", method, _batch(8), _step(method)) in ("fp32", "tf32", "bf16")

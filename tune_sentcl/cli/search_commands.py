@@ -249,6 +249,7 @@ def train(
     retrain: RetrainOption = False,
     cpus_per_trial: CpusOption = 1,
     gpus_per_trial: GpusOption = None,
+    deterministic: DeterministicOption = False,
     json_rows: JsonOption = False,
 ) -> None:
     """Train and measure one trial in this process, without Ray."""

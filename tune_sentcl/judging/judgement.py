@@ -26,8 +26,8 @@ from tune_sentcl.judging.wording import (
     next_step,
     notes,
     other_collapses,
-    other_precisions,
     sentence,
+    unequal_precisions,
 )
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.reading.study import Study
@@ -183,7 +183,7 @@ def judge_first(
     evidence, scored = Evidence(contenders, rules or ComparisonRules()), contenders.scored()
     best, second, *_ = scored
     known = {best.name, second.name, *([baseline.name] if baseline else ())}
-    others_told = (*other_collapses(evidence, known), *other_precisions(evidence, known))
+    others_told = (*other_collapses(evidence, known), *unequal_precisions(contenders, known))
     passed = (*_ranking_notes(contenders, scored), *others_told)
     if baseline is best:
         found = _judged(evidence, "baseline", (second, best))

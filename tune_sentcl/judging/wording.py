@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tune_sentcl.judging.comparing import Comparison, ComparisonRules
 from tune_sentcl.judging.contender import Contender
+from tune_sentcl.judging.contenders import Contenders
 from tune_sentcl.judging.evidence import Evidence, Source
 from tune_sentcl.judging.statistics import POWER, mean, sd
 
@@ -150,12 +151,12 @@ def other_collapses(evidence: Evidence, known: set[str]) -> Iterator[str]:
         yield f"Seeds of {len(fallen) - _NAMED} more configurations collapsed."
 
 
-def other_precisions(evidence: Evidence, known: set[str]) -> Iterator[str]:
-    """A remark on the configurations that no verdict is about whose seeds differ in precision."""
-    found = [one for name, one in evidence.contenders.found.items() if name not in known]
+def unequal_precisions(contenders: Contenders, known: set[str]) -> Iterator[str]:
+    """Remarks on the configurations whose seeds were trained in several, but the known ones."""
+    found = [one for name, one in contenders.found.items() if name not in known]
     mixed = [one for one in found if len(set(one.precisions.values())) > 1]
     for one in mixed[:_NAMED]:
-        yield f"{evidence.contenders.title(one)}: {_precisions(one)}."
+        yield f"{contenders.title(one)} was trained in {_precisions(one)}."
     if len(mixed) > _NAMED:
         yield f"Seeds of {len(mixed) - _NAMED} more configurations differ in precision."
 

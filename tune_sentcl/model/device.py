@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 Arithmetic = Literal["fp32", "tf32", "bf16"]
-"""What a training's matrix products compute in."""
+"""The arithmetic of a training's matrix products."""
 
 # torch raises no class of its own for these. cuBLAS and cuDNN allocate memory behind its back.
 _NO_MEMORY = (
@@ -72,11 +72,12 @@ def deterministic(*, wanted: bool) -> Iterator[None]:
     # cuBLAS reads it when the process first uses it; without it torch refuses matrix products.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.use_deterministic_algorithms(before, warn_only=warned)
 
 
 def limit_memory(share: float) -> None:

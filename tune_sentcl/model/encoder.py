@@ -278,17 +278,27 @@ class Encoder(nn.Module):
                 progress(done, len(order))
         return matrix
 
+    def give_up_runner(self) -> bool:
+        """Call the transformer from now on, if a runner did; it holds memory of its own."""
+        runner, self.runner = self.runner, None
+        if runner is not None:
+            runner.release()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return runner is not None
+
     def _encoded_batch(self, tokens: Tokens) -> Tensor:
         """A batch's embeddings; in two halves if it does not fit the memory, and so on."""
         try:
             embeddings: Embeddings = self(tokens)
         except RuntimeError as error:
-            if len(tokens) == 1 or not is_out_of_memory(error):
+            if not is_out_of_memory(error) or (len(tokens) == 1 and self.runner is None):
                 raise
         else:
             return embeddings.float()
         # After the handler, because the traceback keeps the states alive.
-        torch.cuda.empty_cache()
+        if self.give_up_runner():
+            return self._encoded_batch(tokens)
         halves = np.array_split(np.arange(len(tokens)), 2)
         return torch.cat([self._encoded_batch(tokens.take(half)) for half in halves])
 

@@ -199,7 +199,7 @@ ATTENTION = "tune_sentcl_packed"
 # ModernBERT's attention has windows.
 _KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"})
 
-_KERNEL: Any = torch.ops.aten._efficient_attention_forward
+_KERNEL: Any = getattr(torch.ops.aten, "_efficient_attention_forward", None)
 _ARGUMENTS = (
     *("query", "key", "value", "bias", "cu_seqlens_q", "cu_seqlens_k"),
     *("max_seqlen_q", "max_seqlen_k", "dropout_p", "custom_mask_type", "compute_log_sumexp"),
@@ -235,7 +235,8 @@ def packs_on(device: torch.device) -> bool:
 
 @cache
 def _knows_kernel() -> bool:
-    names = [argument.name for argument in _KERNEL.default._schema.arguments]
+    schema = None if _KERNEL is None else _KERNEL.default._schema
+    names = [argument.name for argument in schema.arguments] if schema else []
     return names[: len(_ARGUMENTS)] == [*_ARGUMENTS]
 
 

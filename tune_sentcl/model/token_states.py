@@ -92,4 +92,4 @@ class Runner(Protocol):
         """As `run_transformer`."""
 
     def release(self) -> None:
-        """Free what it holds; it is not called again."""
+        """Free what it holds."""

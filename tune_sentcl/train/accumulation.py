@@ -50,12 +50,7 @@ class GradientAccumulation:
                 reason = first_line(error)
             # After the handler, because the traceback keeps the step's frames and graph alive.
             encoder = self._method.encoder
-            graphs = encoder.runner if isinstance(encoder, Encoder) else None
-            if graphs is not None:  # they hold memory that launches do without
-                encoder.runner = None
-                graphs.release()
-            torch.cuda.empty_cache()
-            if graphs is not None:
+            if isinstance(encoder, Encoder) and encoder.give_up_runner():
                 continue
             rows, count = len(drawn.batch), self._prefetcher.count
             if not self._grows or self._method.coupling is not None or count >= rows:

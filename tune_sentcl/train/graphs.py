@@ -32,6 +32,8 @@ _SHORTEST = 64  # tokens that a block of the attention kernel takes anyway
 _VARIABLE = "TUNE_SENTCL_GRAPHS"
 _MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and memory is held twice
 _ROOM = 3  # times the states of a forward pass: those of the graph, of a backward pass, and slack
+_COPIES = 4  # of the weights: gradients here and in a backward pass, and the optimizer's moments
+_MOST_GRAPHS = 32
 _WARM_UPS = 2  # libraries allocate their workspaces in the first runs
 
 
@@ -89,6 +91,7 @@ class GraphedTransformer:
         # that remembers its stream, and a capture must meet none from another stream.
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
+        self._size = sum(w.numel() * w.element_size() for w in self._weights.values())
         self._graphs: dict[tuple[object, ...], _Graph | None] = {}
         self._gradients: dict[str, Tensor] = {}
         self._pool = torch.cuda.graph_pool_handle()
@@ -103,7 +106,8 @@ class GraphedTransformer:
             return run_transformer(transformer_input, given, packing)
         size = Size.of(packing)
         key = (size, transformer_input.layer, self._encoder.arithmetic)
-        if key not in self._graphs and size.tokens <= _MOST_TOKENS:
+        fits = size.tokens <= _MOST_TOKENS and len(self._graphs) < _MOST_GRAPHS
+        if key not in self._graphs and fits:
             self._graphs[key] = self._captured(transformer_input, size, given, packing)
         graph, use = self._graphs.get(key), _Use()
         if graph is None:
@@ -128,8 +132,11 @@ class GraphedTransformer:
         with torch.random.fork_rng(devices=[device]), torch.enable_grad(), PINNING, _no_gc():
             before = torch.cuda.memory_allocated(device)
             graph.warm_up(self._weights)
-            if _ROOM * (graph.most_allocated - before) > free_memory(device):
+            states = graph.most_allocated - before
+            if _ROOM * states + _COPIES * self._size > free_memory(device):
                 return None
+            for name in graph.used:
+                self._gradients.setdefault(name, torch.zeros_like(self._weights[name]))
             try:
                 graph.capture(self._weights, self._gradients, self._pool)
             except RuntimeError as error:
@@ -148,8 +155,9 @@ class GraphedTransformer:
 def graphed(method: AnyMethod) -> Iterator[None]:
     """Train from CUDA graphs inside this block, where method, encoder and device allow it.
 
-    Not in chunks (`method.chunk`), whose passes are computed twice and in another order, and not
-    with TUNE_SENTCL_GRAPHS=0.
+    Not in chunks (`method.chunk`), whose passes are computed twice and in another order; not with
+    deterministic algorithms, for the free memory decides what is captured, and so the noise of
+    dropout; and not with TUNE_SENTCL_GRAPHS=0.
     """
     encoder = method.encoder
     if (
@@ -157,6 +165,7 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         or encoder.device.type != "cuda"
         or not encoder.packs
         or os.environ.get(_VARIABLE) == "0"
+        or torch.are_deterministic_algorithms_enabled()
         or getattr(method.config, "chunk", None) is not None
     ):
         yield
@@ -239,11 +248,9 @@ class _Graph:
         torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
     def capture(
-        self, weights: Mapping[str, Tensor], gradients: dict[str, Tensor], pool: Any
+        self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], pool: Any
     ) -> None:
         """Capture both passes; the backward pass adds to `gradients`, by a weight's name."""
-        for name in self.used:
-            gradients.setdefault(name, torch.zeros_like(weights[name]))
         mode = {"pool": pool, "stream": self.stream, "capture_error_mode": "thread_local"}
         with torch.cuda.graph(self.forward, **mode):
             captured = self._run()

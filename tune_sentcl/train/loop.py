@@ -20,7 +20,7 @@ from tune_sentcl.seeding import stream
 from tune_sentcl.train.accumulation import GradientAccumulation, gradient
 from tune_sentcl.train.graphs import graphed
 from tune_sentcl.train.optimizer import build_optimizer
-from tune_sentcl.train.precision import arithmetic, computing_in
+from tune_sentcl.train.precision import arithmetic, began_in, computing_in
 from tune_sentcl.train.prefetch import Prefetcher, prefetch_count
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
@@ -113,7 +113,7 @@ def train(
     upcoming = (
         Batch(corpus, rows) for rows in islice(_epoch_batches(corpus, config), number, None)
     )
-    kind = getattr(method.encoder, "arithmetic", None) if resumed is not None else None
+    kind = None if resumed is None else began_in(method)
     with (
         closing(Prefetcher(method, upcoming, run.draws, parts, splitting.prefetch)) as drawing,
         graphed(method),
@@ -123,7 +123,7 @@ def train(
             number, samples = number + 1, samples + len(drawn.batch)
             if kind is None:
                 step = partial(gradient, method, drawn)
-                kind = arithmetic(config.optimizer.precision, method, len(drawn.batch), step)
+                kind = arithmetic(config.optimizer.precision, method, drawn.batch, step)
             with computing_in(method, kind):
                 loss, taken = gradients.gradient(drawn)
             _update(run, parameters, config.optimizer.max_grad_norm)
@@ -154,7 +154,7 @@ def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float 
     """Update the weights by their gradients, clipped to a norm of `most`.
 
     Raises:
-        OutOfMemoryError: The optimizer's moments, which the first update makes, do not fit.
+        OutOfMemoryError: The update, which makes the optimizer's moments at first, does not fit.
     """
     try:
         if most is not None:
@@ -167,12 +167,10 @@ def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float 
     else:
         run.schedule.step()
         return
-    rule = "must fit the device's memory beside the weights and gradients"
+    rule = "must fit the device's memory beside weights and gradients, the optimizer's moments too"
     move = "Take encoder.lora_rank, optimizer.name=sgd, or a larger share of a GPU."
     number = sum(weight.numel() for weight in parameters if weight.requires_grad)
-    fault = Fault(
-        "a training step", "", f"the optimizer's moments of {number:,} weights", rule, move
-    )
+    fault = Fault("a training step", "", f"an update of {number:,} weights", rule, move)
     raise OutOfMemoryError(f"{fault}\n{reason}")
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.device import (
     Arithmetic,
@@ -27,19 +28,19 @@ _chosen: dict[tuple[object, ...], Arithmetic] = {}
 
 
 def arithmetic(
-    precision: Precision, method: AnyMethod, rows: int, step: Callable[[], Any]
+    precision: Precision, method: AnyMethod, batch: Batch, step: Callable[[], Any]
 ) -> Arithmetic:
-    """What a training computes in.
+    """The arithmetic of a training.
 
     Without TF32, as on a CPU, all but bf16 is fp32, and so is all with a frozen encoder. Else
-    `auto` times a step in each arithmetic, once a process for each encoder, method and batch size.
-    It restores all that the steps change: gradients, torch's random streams, and buffers such as
-    the statistics of batch normalization.
+    `auto` times a step in each arithmetic, once a process for each encoder, method, data and batch
+    size. It restores all that the steps change: gradients, torch's random streams, and buffers
+    such as the statistics of batch normalization. With deterministic algorithms it is fp32.
 
     Args:
         precision: `optimizer.precision`.
         method: Its encoder and heads are on the training's device.
-        rows: Rows of a batch.
+        batch: The first.
         step: A forward and a backward pass over a batch.
     """
     encoder = method.encoder
@@ -49,12 +50,26 @@ def arithmetic(
         return "fp32"
     if precision != "auto":
         return precision
+    if torch.are_deterministic_algorithms_enabled():
+        return "fp32"  # a clock would decide
     trained = sum(weight.numel() for weight in encoder.parameters() if weight.requires_grad)
     method_and_encoder = str(method.config), str(encoder.transformer.config)
-    key = (str(encoder.device), encoder.packed, trained, rows, *method_and_encoder)
+    shape = len(batch), batch.corpus.source, encoder.train_length
+    key = (str(encoder.device), encoder.packed, trained, *shape, *method_and_encoder)
     if key not in _chosen:
         _chosen[key] = _fastest(method, encoder, step)
+        if encoder.runner is not None:  # the other kinds' graphs are of no use
+            encoder.runner.release()
     return _chosen[key]
+
+
+def began_in(method: AnyMethod) -> Arithmetic | None:
+    """The arithmetic of a resumed training, if its device has it; None: a frozen encoder."""
+    encoder = method.encoder
+    if not isinstance(encoder, Encoder):
+        return None
+    is_gone = encoder.arithmetic == "tf32" and not has_tf32(encoder.device)
+    return "fp32" if is_gone else encoder.arithmetic
 
 
 @contextmanager
@@ -91,12 +106,13 @@ def _timed(encoder: Encoder, step: Callable[[], Any]) -> float:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        seconds = float("inf")
     else:
         wait_for(encoder.device)
         seconds = time.perf_counter() - start
+        encoder.zero_grad()
+        return seconds
     encoder.zero_grad()
-    return seconds
+    return _timed(encoder, step) if encoder.give_up_runner() else float("inf")
 
 
 @contextmanager

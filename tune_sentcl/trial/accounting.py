@@ -51,6 +51,7 @@ class Account:
         self.device, self.cpus, self.gpus = device, cpus, gpus
         self.evaluation_seconds = 0.0
         self.steps = 0
+        self.precision_used: str | None = None
         self.saving_seconds = 0.0
         self._startup: float | None = None
         self._first_seen: tuple[int, int, float] | None = None
@@ -123,6 +124,7 @@ class Account:
             - spent["startup_seconds"],
             "peak_memory_bytes": self._peak_memory(),
             "device": self._device_name(),
+            "precision_used": self.precision_used,
             "host": socket.gethostname(),
             "cpus": self.cpus,
             "gpus": self.gpus,

@@ -61,7 +61,6 @@ class TrialRun:
     early_stopping_objective: Objective = DEFAULT
     rows: int = 0
     parts: int = 1
-    arithmetic: str | None = None
     dev: float | None = None
     curves: list[CurvePoint] = field(default_factory=list)
     best: tuple[float, dict[str, torch.Tensor]] | None = None
@@ -76,7 +75,8 @@ class TrialRun:
         """
         self.account.check_time()
         self.account.count(step.number)
-        self.rows, self.parts, self.arithmetic = step.samples, step.parts, step.arithmetic
+        self.account.precision_used = step.arithmetic
+        self.rows, self.parts = step.samples, step.parts
         self.curves += [
             CurvePoint(step.number, step.epoch, step.samples, name, value)
             for name, value in step.losses.items()
@@ -110,7 +110,8 @@ class TrialRun:
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
         self.account.resume(state.costs)
         self.account.steps, self.rows = state.training.number, state.training.samples
-        self.parts, self.arithmetic = state.training.parts, state.training.plain["arithmetic"]
+        self.parts = state.training.parts
+        self.account.precision_used = state.training.plain["arithmetic"]
         self.notes.append(f"continued from step {state.training.number} of a lost attempt")
         total = count_steps(self.inputs.corpus, self.config)
         if output is not None:  # the curves are needed even if the trial is stopped at once
@@ -131,7 +132,7 @@ class TrialRun:
 
     def _run_columns(self) -> dict[str, Any]:
         """The trial's cost with that of encoding, and its notes."""
-        found = {**self.account.run_columns(), "precision_used": self.arithmetic}
+        found = self.account.run_columns()
         notes = list(self.notes)
         parts, size = self.inputs.corpus.parts, self.config.optimizer.batch_size
         rows = max(parts, default=len(self.inputs.corpus))

@@ -26,6 +26,7 @@ from tune_sentcl.judging.contender import Contender
 from tune_sentcl.judging.contenders import Contenders
 from tune_sentcl.judging.judgement import Judgement, judge_first
 from tune_sentcl.judging.statistics import mean, sd
+from tune_sentcl.judging.wording import unequal_precisions
 from tune_sentcl.objective import Objective
 
 _DRAWN = 10
@@ -98,7 +99,9 @@ class Answer:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Remarks on the verdicts, each once."""
+        """Remarks on the verdicts, each once; without a verdict on seeds of unequal precision."""
+        if not self.judgements:
+            return list(unequal_precisions(self.contenders, set()))
         return list(dict.fromkeys(note for one in self.judgements for note in one.notes))
 
     @property
