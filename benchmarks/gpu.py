@@ -6,9 +6,8 @@ Encoders have MiniLM's and BERT's sizes and random weights; rows are generated w
 three hypotheses a premise (`paper_trial`). Parts: `steps`, SCL at 64 pairs in each precision, with
 the epoch of 549,367 pairs that follows; `peer`, the same encoder, rows and batches by
 sentence-transformers' SoftmaxLoss, bf16, in a bare loop; `packing`, 512 pairs packed and padded;
-`idle`, the share of the time in which
-the card runs no kernel; `many`, eight trainings at a time on the card beside one; `scores`, the
-seven STS and the eight transfer tasks.
+`idle`, the share of the time in which the card runs no kernel; `many`, eight trainings at a time
+on the card beside one; `scores`, the seven STS and the eight transfer tasks.
 """
 
 import argparse
@@ -18,7 +17,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +31,19 @@ from measuring import (
     options,
     timed,
 )
-from paper_trial import BATCH, LENGTH, PAIRS, config_of, generated, steps_of, write_encoder
+from paper_trial import (
+    BATCH,
+    LENGTH,
+    PAIRS,
+    config_of,
+    generated,
+    pair_lengths,
+    steps_of,
+    write_encoder,
+)
 from roofline import encoder_flops, matrix_rate
 from torch.profiler import ProfilerActivity, profile
+from training import several, their_steps
 
 from tune_sentcl.config import parse_dotted
 from tune_sentcl.evaluate import Measures, evaluate
@@ -46,7 +54,6 @@ SIZES = {
     "MiniLM": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
     "BERT-base": {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072},
 }
-PARTS = ("steps", "peer", "packing", "idle", "many", "scores")
 MOST_EPOCH, MOST_SCORES = 60.0, 20.0
 WARM = 30  # steps: every size of a batch has been captured by then
 SEVERAL, LARGE = 8, 512
@@ -64,20 +71,14 @@ def training(
     return steps_of(config, folder, generated(whole, config.optimizer.batch_size * count))
 
 
-def take(steps: Iterator[Any], count: int) -> None:
-    """Take steps."""
-    for _ in islice(steps, count):
-        pass
-
-
 def steps(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     """Pairs a second, and what follows for the paper's epoch."""
     for name, folder in folders.items():
         for precision in ("fp32", "tf32", "bf16", "auto"):
             torch.cuda.reset_peak_memory_stats()
             made = training(folder, precision, WARM + count * (runs + 1))
-            take(made, WARM)
-            (seconds,) = interleaved(lambda made=made: take(made, count), runs=runs)
+            several(made, WARM)()
+            (seconds,) = interleaved(several(made, count), runs=runs)
             rate = seconds.rate(BATCH * count)
             peak = torch.cuda.max_memory_allocated() / 2**30
             kind = torch.float32 if precision == "fp32" else torch.bfloat16
@@ -93,51 +94,19 @@ def steps(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
 def flops_of(folder: Path) -> float:
     """Floating point operations of a pair, equal premises encoded once."""
     encoder = load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH)
-    corpus = generated(encoder, 3000)
-    lengths = [
-        sum(map(len, encoder.tokenize(corpus.texts(side))))
-        / 3000
-        / (3 if side == "premise" else 1)
-        for side in ("premise", "hypothesis")
-    ]
+    lengths = pair_lengths(encoder, share=True)
     return encoder_flops(encoder.transformer.config, lengths, training=True)
 
 
 def peer(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     """sentence-transformers on the same card."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
-
     for name, folder in folders.items():
-        corpus = generated(
-            load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH), BATCH * (count + 8)
-        )
-        model = SentenceTransformer(str(folder), device="cuda", local_files_only=True)
-        model.max_seq_length = LENGTH
-        loss = SoftmaxLoss(model, model.get_embedding_dimension(), num_labels=3).cuda()
-        optimizer = torch.optim.AdamW(loss.parameters(), lr=2e-5, fused=True)
-        sides = [corpus.texts(side) for side in ("premise", "hypothesis")]
-        labels = torch.as_tensor(corpus.numbers("label")).cuda()
-        batches = []
-        for start in range(0, len(corpus), BATCH):
-            rows = slice(start, start + BATCH)
-            features = [placed(model.preprocess(list(side[rows]))) for side in sides]
-            batches.append((features, labels[rows]))
-
-        def theirs(most: int = count, of: Any = (loss, optimizer, batches)) -> None:
-            their_loss, their_optimizer, made = of
-            for features, targets in made[:most]:
-                their_optimizer.zero_grad()
-                with torch.autocast("cuda", torch.bfloat16):
-                    found = their_loss([dict(side) for side in features], targets)
-                found.backward()
-                their_optimizer.step()
-
-        loss.train()
+        whole = load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH)
+        theirs = several(their_steps(generated(whole, BATCH * count), folder, bf16=True), count)
         for share in (True, False):
             ours = training(folder, "bf16", WARM + count * (runs + 1), share=share)
-            take(ours, WARM)
-            mine, other = interleaved(lambda ours=ours: take(ours, count), theirs, runs=runs)
+            several(ours, WARM)()
+            mine, other = interleaved(several(ours, count), theirs, runs=runs)
             told = "sentence-transformers' SoftmaxLoss, bf16"
             part = f"{name}, bf16" + ("" if share else ", every sentence encoded")
             sides_of = (mine.rate(BATCH * count), other.rate(BATCH * count))
@@ -148,35 +117,27 @@ def packing(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     """Large batches, packed and padded, every sentence encoded."""
     for name, folder in folders.items():
         for precision in ("fp32", "bf16"):
-            sides, peaks = [], []
+            sides, peaks, each_time = [], [], max(1, count // (runs + 1))
             for packed in (True, False):
                 torch.cuda.reset_peak_memory_stats()
                 more = {"optimizer.batch_size": LARGE, "encoder.packed": packed}
                 made = training(folder, precision, 5 + count, share=False, **more)
-                take(made, 5)
+                several(made, 5)()
                 peaks.append(torch.cuda.max_memory_allocated() / 2**30)
-                sides.append(lambda made=made: take(made, max(1, count // (runs + 1))))
-            rates = [
-                each.rate(LARGE * max(1, count // (runs + 1)))
-                for each in interleaved(*sides, runs=runs)
-            ]
+                sides.append(several(made, each_time))
+            rates = [each.rate(LARGE * each_time) for each in interleaved(*sides, runs=runs)]
             told = f"padded; peaks {peaks[0]:.1f} and {peaks[1]:.1f} GiB"
             yield Row(f"{name}, {precision}, {LARGE} a batch", *rates, told, "pairs/s", 1.1)
-
-
-def placed(features: dict[str, Any]) -> dict[str, Any]:
-    """A batch on the card."""
-    return {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in features.items()}
 
 
 def idle(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     """The share of the time in which the card runs no kernel."""
     for name, folder in folders.items():
         made = training(folder, "bf16", WARM + 2 * count)
-        take(made, WARM)
+        several(made, WARM)()
         torch.cuda.synchronize()
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            take(made, count)
+            several(made, count)()
             torch.cuda.synchronize()
         spans = sorted(
             (event.time_range.start, event.time_range.end)
@@ -217,13 +178,13 @@ def many(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
 def one(folder: Path, until: float) -> None:
     """Train until a time, and print the pairs a second of the last ten seconds."""
     made = training(folder, "bf16", 300)
-    take(made, WARM)
+    several(made, WARM)()
     while time.time() < until - 10:
-        take(made, 5)
+        several(made, 5)()
     torch.cuda.synchronize()
     start, done = time.perf_counter(), 0
     while time.time() < until:
-        take(made, 5)
+        several(made, 5)()
         done += 5
     torch.cuda.synchronize()
     print(done * BATCH / (time.perf_counter() - start), flush=True)
@@ -240,9 +201,12 @@ def scores(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     yield Row("BERT-base: STS and transfer tasks", seconds, MOST_SCORES, told, "s", 1.0)
 
 
+PARTS = {part.__name__: part for part in (steps, peer, packing, idle, many, scores)}
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this script."""
-    parser.add_argument("--part", action="append", choices=PARTS, help="repeatable; else all")
+    parser.add_argument("--part", action="append", choices=[*PARTS], help="repeatable; else all")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
 
@@ -256,21 +220,13 @@ def main() -> None:
     if not torch.cuda.is_available():
         raise SystemExit("torch finds no CUDA device here, so nothing is measured.")
     print(describe_machine(), file=sys.stderr)
-    parts = {
-        "steps": steps,
-        "peer": peer,
-        "packing": packing,
-        "idle": idle,
-        "many": many,
-        "scores": scores,
-    }
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as place:
         folders = {name: Path(place) / name for name in SIZES}
         for name, folder in folders.items():
             write_encoder(folder, **SIZES[name])
-        for part in given.part or (PARTS[:1] if given.quick else PARTS):
-            for row in parts[part](folders, given.runs, 10 if given.quick else 40):
+        for part in given.part or (["steps"] if given.quick else PARTS):
+            for row in PARTS[part](folders, given.runs, 10 if given.quick else 40):
                 rows.append(row)
                 print(row.facts(), file=sys.stderr, flush=True)
     finish(rows, given.json)

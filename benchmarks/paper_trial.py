@@ -109,12 +109,12 @@ def epochs(folder: Path, runs: int) -> Iterator[Row]:
     epoch, rate = -(-PAIRS // BATCH) / COUNT, matrix_rate(torch.float32)
     for (name, share), found in zip(shares.items(), interleaved(*sides, runs=runs), strict=True):
         seconds = Measured(*(epoch * each for each in (found.median, found.low, found.high)))
-        flops = encoder_flops(whole.transformer.config, _lengths(whole, share), training=True)
+        flops = encoder_flops(whole.transformer.config, pair_lengths(whole, share), training=True)
         name = f"epoch of {PAIRS:,} pairs from {runs * COUNT} steps, fp32, {name}"
         yield Row(name, seconds, None, "a CPU has no target", "s", None, PAIRS * flops / rate)
 
 
-def _lengths(encoder: Encoder, share: bool) -> list[float]:
+def pair_lengths(encoder: Encoder, share: bool) -> list[float]:
     """Tokens of a pair's premise and hypothesis, of the premise the part that falls to it."""
     corpus = generated(encoder, 3000)
     sides = [np.mean([*map(len, encoder.tokenize(corpus.texts(side)))]) for side in WORDS]

@@ -8,6 +8,7 @@ row is without the gain of encoding equal sentences once. `gpu.py` measures GPUs
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -56,10 +57,10 @@ def our_steps(corpus: Corpus, *, share: bool) -> Iterator[Any]:
     return train(method, corpus, config)
 
 
-def their_steps(corpus: Corpus) -> Iterator[Any]:
+def their_steps(corpus: Corpus, folder: Path, *, bf16: bool = False) -> Iterator[Any]:
     """Theirs, without its trainer, which would only add to the time."""
     torch.manual_seed(0)
-    model = SentenceTransformer(str(get_model_path()), device=device(), local_files_only=True)
+    model = SentenceTransformer(str(folder), device=device(), local_files_only=True)
     model.max_seq_length = LENGTH
     loss = SoftmaxLoss(model, model.get_embedding_dimension(), num_labels=3).to(device())
     optimizer = torch.optim.AdamW(loss.parameters(), lr=RATE, fused=True)
@@ -74,7 +75,8 @@ def their_steps(corpus: Corpus) -> Iterator[Any]:
     while True:
         for features, targets in batches:
             optimizer.zero_grad()
-            found = loss([dict(side) for side in features], targets)
+            with torch.autocast(device(), torch.bfloat16, enabled=bf16):
+                found = loss([dict(side) for side in features], targets)
             found.backward()
             optimizer.step()
             yield found
@@ -105,7 +107,8 @@ def measure(runs: int, count: int) -> list[Row]:
         count: Steps of each timing.
     """
     corpus = load_nli("snli-first2000", BATCH * count * (runs + 1), data_root())
-    sides = [our_steps(corpus, share=True), our_steps(corpus, share=False), their_steps(corpus)]
+    theirs = their_steps(corpus, Path(get_model_path()))
+    sides = [our_steps(corpus, share=True), our_steps(corpus, share=False), theirs]
     seconds = interleaved(*(several(side, count) for side in sides), runs=runs)
     rates = [each.rate(BATCH * count) for each in seconds]
     return _rows(f"fp32, {BATCH} a batch", rates, *limits(corpus))

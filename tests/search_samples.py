@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
+from processes import wait_until
 from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
@@ -192,6 +195,17 @@ def knob(config: TrialConfig, key: str) -> Any:
 def run_here(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
     """A search by the local launcher, in this process."""
     return _run(space, study, {"launcher": "local", "scheduler": "none", **options})
+
+
+def kill_with_a_state(program: str, file: Path, study: Path) -> None:
+    """Start a search by a program, and kill it once its trial has left a state."""
+    with subprocess.Popen([sys.executable, "-c", program, str(file), str(study)]) as driver:
+        wait_until(
+            lambda: driver.poll() is not None or any((study / "states").glob("[0-9a-f]*")),
+            "the first state",
+        )
+        driver.kill()
+    assert not list((study / "trials").iterdir()), "it has not ended"
 
 
 def draw_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from local_ray import start_ray
-from processes import wait_until
-from search_samples import Row, lambda_space, rows
+from search_samples import Row, kill_with_a_state, lambda_space, rows
 
 from tune_sentcl.launch import search
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
@@ -88,13 +87,7 @@ def test_other_arithmetic_scores_nearly_the_same(precision: str, tmp_path: Path)
 def test_a_killed_search_goes_on_from_the_state_of_its_trial(tmp_path: Path) -> None:
     space = space_of(tmp_path, 0.3, epochs=200)
     study, whole, file = tmp_path / "study", tmp_path / "whole", tmp_path / "tiny.toml"
-    with subprocess.Popen([sys.executable, "-c", DRIVER, str(file), str(study)]) as driver:
-        wait_until(
-            lambda: driver.poll() is not None or any((study / "states").glob("[0-9a-f]*")),
-            "the first state",
-        )
-        driver.kill()
-    assert not list((study / "trials").iterdir()), "it has not ended"
+    kill_with_a_state(DRIVER, file, study)
     local(space, study, gpus_per_trial=1.0)
     local(space, whole, gpus_per_trial=1.0)
     (row,), (expected,) = rows(study), rows(whole)
@@ -103,7 +96,7 @@ def test_a_killed_search_goes_on_from_the_state_of_its_trial(tmp_path: Path) -> 
 
 
 def test_deterministic_algorithms_repeat_a_trial_to_the_bit(tmp_path: Path) -> None:
-    """With dropout, in bf16, and from graphs."""
+    """With dropout, in bf16."""
     lambda_space(tmp_path / "space", 0.3, fixed="optimizer.epochs = 6")
     file = tmp_path / "space" / "tiny.toml"
     found = []

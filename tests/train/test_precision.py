@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tune_sentcl.config import parse_dotted
+from tune_sentcl.config import Precision, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
@@ -178,7 +178,7 @@ def test_one_timing_serves_all_trials_of_a_shape(monkeypatch: pytest.MonkeyPatch
     with deterministic(wanted=True):
         assert arithmetic("auto", _method("scl"), _batch(64), steps[0]) == "fp32"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-    kinds: tuple[precision.Precision, ...] = ("auto", "tf32", "bf16")
+    kinds: tuple[Precision, ...] = ("auto", "tf32", "bf16")
     old = [arithmetic(asked, _method("scl"), _batch(64), steps[0]) for asked in kinds]
     assert old == ["fp32", "fp32", "bf16"]
     timed.clear()

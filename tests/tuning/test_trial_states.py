@@ -1,14 +1,19 @@
 """States of running trials: gone when a trial ends, taken up by whoever repeats the search."""
 
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import wait_until
-from search_samples import LAMBDA, lambda_space, numbers, rows, run_here, run_planted
+from search_samples import (
+    LAMBDA,
+    kill_with_a_state,
+    lambda_space,
+    numbers,
+    rows,
+    run_here,
+    run_planted,
+)
 from stand_in import StandIn
 from stops import Stopped
 
@@ -88,13 +93,7 @@ def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path)
     lambda_space(tmp_path / "space", 0.3, fixed=LONG)
     (file,) = (tmp_path / "space").glob("*.toml")
     study, whole = tmp_path / "study", tmp_path / "whole"
-    with subprocess.Popen([sys.executable, "-c", DRIVER, str(file), str(study)]) as driver:
-        wait_until(
-            lambda: driver.poll() is not None or any((study / "states").glob("[0-9a-f]*")),
-            "the first state",
-        )
-        driver.kill()
-    assert not list((study / "trials").iterdir()), "it has not ended"
+    kill_with_a_state(DRIVER, file, study)
     run_here(load_space(file), study, save_every=OFTEN)
     run_here(load_space(file), whole)
     (row,) = rows(study)

@@ -42,6 +42,7 @@ from tune_sentcl.config.optimizers import (
     LarsConfig,
     OptimizerBase,
     OptimizerConfig,
+    Precision,
     SgdConfig,
 )
 from tune_sentcl.config.parsing import parse_config, parse_dotted, unknown_key
@@ -96,6 +97,7 @@ __all__ = [
     "OptimizerConfig",
     "PairMethodConfig",
     "Pooling",
+    "Precision",
     "ProtocolName",
     "Rows",
     "SbertConfig",

@@ -7,6 +7,9 @@ from pydantic import BeforeValidator, Field
 
 from tune_sentcl.config.tables import Frozen
 
+Precision = Literal["fp32", "tf32", "bf16", "auto"]
+"""The precisions that a training may be asked for."""
+
 
 class OptimizerBase(Frozen):
     """The common knobs of all optimizers: learning rate, schedule, and batches."""
@@ -33,7 +36,7 @@ class OptimizerBase(Frozen):
     max_grad_norm: float | None = Field(
         None, gt=0, description="clip the gradient's norm to this; unset: no clipping"
     )
-    precision: Literal["fp32", "tf32", "bf16", "auto"] = Field(
+    precision: Precision = Field(
         "fp32",
         description="of matrix products in training. tf32 rounds their inputs to 10 bits, on "
         "NVIDIA GPUs; bf16 runs the encoder's forward pass under autocast; auto: fp32 on a CPU, "

@@ -146,19 +146,22 @@ def other_collapses(evidence: Evidence, known: set[str]) -> Iterator[str]:
     """Remarks on the collapsed seeds of the first configurations that no verdict is about."""
     others = [one for name, one in evidence.contenders.found.items() if name not in known]
     fallen = [one for one in others if one.name in evidence.collapsed]
-    yield from (f"{_collapse(evidence, one)}." for one in fallen[:_NAMED])
-    if len(fallen) > _NAMED:
-        yield f"Seeds of {len(fallen) - _NAMED} more configurations collapsed."
+    yield from _few([f"{_collapse(evidence, one)}." for one in fallen], "collapsed")
 
 
 def unequal_precisions(contenders: Contenders, known: set[str]) -> Iterator[str]:
     """Remarks on the configurations whose seeds were trained in several, but the known ones."""
     found = [one for name, one in contenders.found.items() if name not in known]
     mixed = [one for one in found if len(set(one.precisions.values())) > 1]
-    for one in mixed[:_NAMED]:
-        yield f"{contenders.title(one)} was trained in {_precisions(one)}."
-    if len(mixed) > _NAMED:
-        yield f"Seeds of {len(mixed) - _NAMED} more configurations differ in precision."
+    said = [f"{contenders.title(one)} was trained in {_precisions(one)}." for one in mixed]
+    yield from _few(said, "differ in precision")
+
+
+def _few(said: list[str], what: str) -> Iterator[str]:
+    """The remarks on the first configurations, and how many more there are."""
+    yield from said[:_NAMED]
+    if len(said) > _NAMED:
+        yield f"Seeds of {len(said) - _NAMED} more configurations {what}."
 
 
 def _precisions(one: Contender) -> str:

@@ -170,12 +170,11 @@ def graphed(method: AnyMethod) -> Iterator[None]:
     ):
         yield
         return
-    encoder.runner = graphs = GraphedTransformer(encoder)
+    encoder.runner = GraphedTransformer(encoder)
     try:
         yield
     finally:
-        encoder.runner = None
-        graphs.release()
+        encoder.give_up_runner()
 
 
 @contextmanager

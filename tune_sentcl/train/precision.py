@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 
+from tune_sentcl.config import Precision
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.device import (
@@ -17,8 +18,6 @@ from tune_sentcl.model.device import (
     wait_for,
 )
 from tune_sentcl.model.encoder import Encoder
-
-Precision = Literal["fp32", "tf32", "bf16", "auto"]
 
 _GAIN = 1.15  # fewer digits must gain more than the noise of timing
 _ROUNDS = 3
