@@ -133,8 +133,10 @@ def packing(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
 def idle(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     """The share of the time in which the card runs no kernel."""
     for name, folder in folders.items():
-        made = training(folder, "bf16", WARM + 2 * count)
+        made = training(folder, "bf16", WARM + count * (runs + 2))
         several(made, WARM)()
+        # The profiler slows launches down, so the steps are timed without it.
+        (seconds,) = interleaved(several(made, count), runs=runs)
         torch.cuda.synchronize()
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
             several(made, count)()
@@ -148,7 +150,7 @@ def idle(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
         for start, stop in spans:
             busy += max(0.0, stop - max(start, end))
             end = max(end, stop)
-        share = 1 - busy / (end - spans[0][0])
+        share = 1 - busy / 1e6 / seconds.median
         yield Row(f"{name}, bf16: idle", 100 * share, 5.0, "what it may be", "%", 1.0)
         names = Counter(event.name for event in seen.events())
         waits = sum(n for each, n in names.items() if each in _WAITS) - 1  # the last is ours

@@ -90,6 +90,7 @@ def steps_of(config: TrialConfig, folder: Path, corpus: Corpus) -> Iterator[Any]
     """A training."""
     torch.manual_seed(0)
     encoder = load_encoder(resolve_checkpoint(str(folder)), "mean", LENGTH, DEVICE)
+    encoder.packed = config.encoder.packed
     setting = MethodInputs(config.encoder, torch.Generator().manual_seed(0))
     method = build_method(config, encoder, setting)
     method.heads.to(DEVICE)
