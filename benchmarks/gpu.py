@@ -120,10 +120,11 @@ def packing(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
             sides, peaks, each_time = [], [], max(1, count // (runs + 1))
             for packed in (True, False):
                 torch.cuda.reset_peak_memory_stats()
+                before = torch.cuda.memory_allocated()
                 more = {"optimizer.batch_size": LARGE, "encoder.packed": packed}
                 made = training(folder, precision, 5 + count, share=False, **more)
                 several(made, 5)()
-                peaks.append(torch.cuda.max_memory_allocated() / 2**30)
+                peaks.append((torch.cuda.max_memory_allocated() - before) / 2**30)
                 sides.append(several(made, each_time))
             rates = [each.rate(LARGE * each_time) for each in interleaved(*sides, runs=runs)]
             told = f"padded; peaks {peaks[0]:.1f} and {peaks[1]:.1f} GiB"

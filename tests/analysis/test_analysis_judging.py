@@ -187,7 +187,7 @@ def test_a_baseline_that_wins_is_beaten_by_nobody(tmp_path: Path) -> None:
     (found,) = judge_winner(write_study(tmp_path, trials, text=TEXT))
     assert (found.a.name, found.b.name) == ("lambda1", "lambda5")
     assert found.verdict == "REVERSED"
-    assert "is the baseline and the winner" in found.notes[0]
+    assert "The winner is the baseline" in found.notes[0]
 
 
 def test_no_baseline_has_to_be_named(tmp_path: Path) -> None:

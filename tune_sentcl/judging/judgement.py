@@ -187,7 +187,8 @@ def judge_first(
     passed = (*_ranking_notes(contenders, scored), *others_told)
     if baseline is best:
         found = _judged(evidence, "baseline", (second, best))
-        return [_noted(found, "B is the baseline and the winner; A is the best other.", *passed)]
+        told = "The winner is the baseline; the best other is judged against it."
+        return [_noted(found, told, *passed)]
     others: list[tuple[OpponentKind, Contender]] = [("runner-up", second)]
     if baseline is second:
         others = [("baseline and runner-up", second)]
