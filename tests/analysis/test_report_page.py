@@ -40,7 +40,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_every_figure_has_marks_and_the_console_is_silent(
     page: Path, scheme: Literal["light", "dark"]
 ) -> None:

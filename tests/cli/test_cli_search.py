@@ -22,13 +22,16 @@ def search(study: Path | str, *options: object) -> Done:
     return invoke("search", "smoke", "--study", study, *SMALL, *options)
 
 
-@pytest.mark.ray
-def test_a_repeated_command_adds_nothing(place: Path) -> None:
-    """A process of its own, on a Ray of its own; what follows it needs neither."""
+RAY = pytest.param(("--address", "local"), marks=[pytest.mark.ray, pytest.mark.long])
+
+
+@pytest.mark.parametrize("where", [(), RAY], ids=["here", "ray"])
+def test_a_repeated_command_adds_nothing(place: Path, where: tuple[str, ...]) -> None:
+    """A process of its own, or a Ray of its own; what follows it needs neither."""
     options = ("--trials", "1", "--sampler", "random")
     command = (
         *("search", "smoke", "--study", "study", *SMALL, *options),
-        *("--address", "local", "--max-concurrent", "1"),
+        *(*where, "--max-concurrent", "1"),
     )
     first = spawn(*command, cwd=place)
     assert first.code == 0, first.err

@@ -212,6 +212,7 @@ def test_a_trial_that_hangs_is_ended_and_one_of_other_data_fails(tmp_path: Path)
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_a_search_on_ray_ends_when_its_time_is_over(tmp_path: Path) -> None:
     outcome = harmed(tmp_path, {0.1: "hang"}, max_time=8.0, max_concurrent=1)
     assert outcome.ended_by == "the time of --max-time is over"

@@ -194,6 +194,7 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
     assert objectives(study) == pytest.approx(values, abs=1e-3)
 
 
+@pytest.mark.long
 def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
     tmp_path: Path,
 ) -> None:

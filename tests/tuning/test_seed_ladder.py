@@ -172,7 +172,10 @@ def seeds_of(study: Path) -> Counter[str]:
     return Counter(row["configuration"] for row in rows(study) if row["origin"] == "sampler")
 
 
-@pytest.mark.parametrize(("scheduler", "budget"), [("race", None), ("asha", 7.0)])
+@pytest.mark.parametrize(
+    ("scheduler", "budget"),
+    [pytest.param("race", None, marks=pytest.mark.long), ("asha", 7.0)],
+)
 def test_a_search_that_is_killed_again_and_again_ends_like_one_that_is_not(
     tmp_path: Path, names: dict[float, str], scheduler: str, budget: float | None
 ) -> None:
