@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,18 +23,19 @@ def search(study: Path | str, *options: object) -> Done:
     return invoke("search", "smoke", "--study", study, *SMALL, *options)
 
 
-RAY = pytest.param(("--address", "local"), marks=[pytest.mark.ray, pytest.mark.long])
+def on_ray(*arguments: object) -> Done:
+    """In a process of its own, on a Ray of its own."""
+    return spawn(*arguments, "--address", "local")
 
 
-@pytest.mark.parametrize("where", [(), RAY], ids=["here", "ray"])
-def test_a_repeated_command_adds_nothing(place: Path, where: tuple[str, ...]) -> None:
-    """A process of its own, or a Ray of its own; what follows it needs neither."""
+@pytest.mark.parametrize(
+    "run", [invoke, pytest.param(on_ray, marks=[pytest.mark.ray, pytest.mark.long])]
+)
+def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
+    """What follows the first search needs no Ray."""
     options = ("--trials", "1", "--sampler", "random")
-    command = (
-        *("search", "smoke", "--study", "study", *SMALL, *options),
-        *(*where, "--max-concurrent", "1"),
-    )
-    first = spawn(*command, cwd=place)
+    command = ("search", "smoke", "--study", "study", *SMALL, *options)
+    first = run(*command, "--max-concurrent", "1")
     assert first.code == 0, first.err
     assert "3 trials ran now, 0 of them failed" in first.out
     assert "[3/3]" in first.err

@@ -173,6 +173,7 @@ def tries(folder: Path, knob: float) -> list[str]:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_after_a_device_error_a_trial_is_tried_again_in_a_fresh_worker(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
