@@ -12,6 +12,8 @@ DEMO := scl/lambda --study studies/demo --seeds 0 --trials 2 --max-concurrent 1 
 	--set encoder.share_duplicates=true --set data.source=toy --set data.limit=256 \
 	--set evaluation.protocols=cosine
 
+# One environment serves all, and it is made once.
+.NOTPARALLEL:
 .PHONY: demo test test-all test-gpu check format bench bench-all clean
 
 demo: $(VENV)/.core
@@ -51,14 +53,17 @@ format: $(VENV)/.installed
 # A stamp is made last, so that an installation that was interrupted is begun again. Compiling all
 # modules would take longer than all the rest; Python compiles those that are used. The pip that comes
 # with Python 3.11 takes a minute longer than its successors.
-INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable
+PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+INSTALL := $(PIP) --editable
 $(VENV)/.core: pyproject.toml constraints.txt
-	$(PYTHON) -m venv --upgrade-deps $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) pip==26.3
 	$(INSTALL) ".[embedded]"
 	touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv --upgrade-deps $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) pip==26.3
 	$(INSTALL) ".[embedded,dev]"
 	touch $(VENV)/.core $@
 

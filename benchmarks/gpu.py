@@ -81,8 +81,9 @@ def steps(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
             (seconds,) = interleaved(several(made, count), runs=runs)
             rate = seconds.rate(BATCH * count)
             peak = torch.cuda.max_memory_allocated() / 2**30
-            kind = torch.float32 if precision == "fp32" else torch.bfloat16
-            limit = matrix_rate(kind) / flops_of(folder)
+            del made  # its memory is not the next one's
+            kind = {"fp32": torch.float32, "bf16": torch.bfloat16}.get(precision)
+            limit = None if kind is None else matrix_rate(kind) / flops_of(folder)
             part = f"{name}, SCL, {BATCH} a batch, {precision}"
             yield Row(part, rate, None, f"peak {peak:.2f} GiB", "pairs/s", None, limit)
             if name == "BERT-base" and precision == "bf16":
@@ -134,6 +135,8 @@ def packing(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
 def idle(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     """The share of the time in which the card runs no kernel."""
     for name, folder in folders.items():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
         made = training(folder, "bf16", WARM + count * (runs + 2))
         several(made, WARM)()
         # The profiler slows launches down, so the steps are timed without it.
@@ -160,6 +163,7 @@ def idle(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
         yield Row(f"{name}, bf16: pageable copies", pageable / count, None, "a step", "copies")
         memory = torch.cuda.max_memory_reserved() / torch.cuda.max_memory_allocated()
         yield Row(f"{name}, bf16: reserved memory", memory, None, "of what was used", "x")
+        del made
 
 
 def many(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:

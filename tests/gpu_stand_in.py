@@ -1,6 +1,9 @@
-"""A GPU's code path on the CPU, with only the attention kernel replaced."""
+"""A GPU's code path on the CPU, with only the attention kernel or CUDA's graphs replaced."""
 
+from collections.abc import Mapping
+from contextlib import nullcontext
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from tune_sentcl.model import packing
+from tune_sentcl.train import graphs
 
 
 def attention_by_bounds(
@@ -49,3 +53,58 @@ def attend_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(packing, "_KERNEL", attention_by_bounds)
     monkeypatch.setattr(packing, "attend_in_groups", attend)
+
+
+class _Stream:
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def wait_stream(self, other: "_Stream") -> None:
+        assert other.device == self.device
+
+
+def replay_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[graphs.Size]:
+    """Have graphs compute again, from and into the tensors that they were captured with.
+
+    Returns:
+        The size of each replayed forward pass, of trainings to come.
+    """
+    attend_as_on_a_gpu(monkeypatch)
+    replayed: list[graphs.Size] = []
+    fork = torch.random.fork_rng
+
+    def capture(
+        graph: Any, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], _: Any
+    ) -> None:
+        captured: list[Tensor] = []
+
+        def forward() -> None:
+            replayed.append(graph.size)
+            with torch.enable_grad():
+                captured[:] = graph._run()
+            for state, value in zip(graph.states, captured, strict=True):
+                state.copy_(value.detach())
+
+        def backward() -> None:
+            used = [graph.leaves[name] for name in graph.used]
+            found = torch.autograd.grad(captured, used, graph.state_gradients)
+            torch._foreach_add_([gradients[name] for name in graph.used], list(found))
+
+        graph.states = [state.detach().clone() for state in graph._run()]
+        graph.weights = [(weights[name], gradients[name]) for name in graph.used]
+        graph.forward = SimpleNamespace(replay=forward)
+        graph.backward = SimpleNamespace(replay=backward)
+
+    for name, value in {
+        "graph_pool_handle": lambda: None,
+        "Stream": _Stream,
+        "current_stream": _Stream,
+        "stream": lambda _: nullcontext(),
+        "memory_allocated": lambda _: 0,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch.random, "fork_rng", lambda devices, **more: fork(devices=[], **more))
+    monkeypatch.setattr(graphs, "free_memory", lambda _: 2**40)
+    monkeypatch.setattr(graphs._Graph, "capture", capture)
+    monkeypatch.setattr(graphs, "_GRAPHED_ON", "cpu")
+    return replayed

@@ -122,6 +122,10 @@ def gradients(method: AnyMethod, corpus: Corpus, parts: int) -> Tensor:
     method.encoder.zero_grad()
     method.heads.zero_grad()
     gradient(method, next(drawing(method, corpus, parts)))
+    return present_gradients(method)
+
+
+def present_gradients(method: AnyMethod) -> Tensor:
     both = (method.encoder, method.heads)
     found = [w.grad for module in both for w in module.parameters() if w.grad is not None]
     return torch.cat([grad.flatten() for grad in found])
@@ -221,6 +225,25 @@ def test_parts_grow_until_they_fit(most: int, parts: int, told: str | None) -> N
     assert {step.parts for step in steps} == {parts}
     assert device.refused == {1: 0, 2: 1, 4: 2, 8: 3}[parts]  # asked once, not at every step
     assert float((found - whole).abs().max()) < 1e-6
+
+
+def test_parts_that_came_before_memory_ended_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first part's gradient is there when the second one fails."""
+    config, corpus = trial(UNCOUPLED["sbert"]), load_nli("toy", 8, None)
+    expected = gradients(built(config, corpus), corpus, 1)
+    method, taken = built(config, corpus), []
+
+    def full_once(loss: Tensor) -> None:
+        taken.append(loss)
+        if len(taken) == 2:
+            raise torch.OutOfMemoryError(TOLD)
+        torch.autograd.backward(loss)
+
+    monkeypatch.setattr(Tensor, "backward", full_once)
+    ahead = drawing(method, corpus, 2)
+    GradientAccumulation(method, ahead, grows=True).gradient(next(ahead))
+    assert (len(taken), ahead.count) == (2 + 4, 4)
+    assert float((present_gradients(method) - expected).abs().max()) < 1e-6
 
 
 def test_what_was_computed_in_vain_is_gone_before_it_is_tried_again() -> None:

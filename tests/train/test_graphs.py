@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpu_stand_in import attend_as_on_a_gpu
+from gpu_stand_in import attend_as_on_a_gpu, replay_as_on_a_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
+from tune_sentcl.model.device import deterministic
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Bounds, Packing
 from tune_sentcl.model.token_states import run_transformer
@@ -146,19 +147,65 @@ def test_parts_add_up_in_replays() -> None:
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
 
 
-def _losses(config: TrialConfig, until: int | None = None, state: Any = None) -> tuple[Any, Any]:
+def _losses(
+    config: TrialConfig, until: int | None = None, state: Any = None, parts: int = 1
+) -> tuple[Any, Any]:
     inputs = InputLoader(None).load(config)
-    with torch.random.fork_rng(devices=["cuda"]):
-        method = assemble(config, inputs, "cuda")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
+        method = assemble(config, inputs, device)
+        if device == "cpu":  # whose noise a filled batch draws in another order
+            _no_dropout(method.encoder)
         torch.manual_seed(5)
         losses, kept = [], None
-        with closing(train(method, inputs.corpus, config, state, BatchSplitting())) as steps:
+        with closing(train(method, inputs.corpus, config, state, BatchSplitting(parts))) as steps:
             for step in steps:
                 losses.append(step.losses["loss"])
                 if step.number == until:
                     kept = step.state()
                     break
     return losses, kept
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
+@pytest.mark.parametrize(
+    ("more", "parts"),
+    [
+        ({}, 1),
+        ({"method.name": "sbert", "method.divisor": "tokens"}, 3),
+        ({"method.name": "simcse"}, 1),
+        ({"method.name": "conisi", "encoder.train_length": 24, "method.strategy": "o1"}, 1),
+        ({"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"}, 1),
+        ({"encoder.freeze_layers": 1}, 1),
+        ({"method.name": "sbert", "method.divisor": "tokens", "encoder.lora_rank": 4}, 2),
+    ],
+)
+def test_trainings_from_graphs_are_those_from_launches(
+    more: dict[str, Any], parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all but the capture: what a graph reads, what it writes, and whose gradients they are."""
+    launched, _ = _losses(_trial(**more), parts=parts)
+    replayed = replay_as_on_a_gpu(monkeypatch)
+    found, _ = _losses(_trial(**more), parts=parts)
+    assert found == pytest.approx(launched, rel=1e-4)
+    assert len(replayed) >= parts * len(found) and len(set(replayed)) < len(replayed)
+    first, state = _losses(_trial(**more), until=5, parts=parts)
+    rest, _ = _losses(_trial(**more), state=state, parts=parts)
+    assert [*first, *rest] == found
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
+@pytest.mark.parametrize("off", ["", "packed", "chunk", "variable", "deterministic"])
+def test_what_turns_graphs_off(off: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed = replay_as_on_a_gpu(monkeypatch)
+    more: dict[str, Any] = {"packed": {"encoder.packed": False}}.get(off, {})
+    if off == "chunk":
+        more = {"method.name": "cosent", "method.chunk": 4}
+    if off == "variable":
+        monkeypatch.setenv("TUNE_SENTCL_GRAPHS", "0")
+    with deterministic(wanted=off == "deterministic"):
+        _losses(_trial(**more), until=2)
+    assert bool(replayed) == (not off)
 
 
 @pytest.mark.gpu

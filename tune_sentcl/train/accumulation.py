@@ -13,7 +13,11 @@ from tune_sentcl.train.prefetch import Drawn, Prefetcher
 
 
 class GradientAccumulation:
-    """Computes the gradients of a training's batches, in more parts if memory runs out."""
+    """Computes the gradients of a training's batches, in more parts if memory runs out.
+
+    Attributes:
+        weights: Of the encoder and the heads.
+    """
 
     def __init__(self, method: AnyMethod, prefetcher: Prefetcher, *, grows: bool = False) -> None:
         """Begin with the number of parts of `prefetcher`.
@@ -30,7 +34,7 @@ class GradientAccumulation:
             )
         self._method, self._prefetcher, self._grows = method, prefetcher, grows
         # `zero_grad` would search the modules for them in each step: a millisecond with BERT's.
-        self._weights = [*method.encoder.parameters(), *method.heads.parameters()]
+        self.weights = [*method.encoder.parameters(), *method.heads.parameters()]
 
     def gradient(self, drawn: Drawn) -> tuple[StepLoss, Drawn]:
         """Replace the weights' gradients by those of a batch.
@@ -42,7 +46,7 @@ class GradientAccumulation:
             OutOfMemoryError: The batch does not fit the device in the most parts allowed.
         """
         while True:
-            for weight in self._weights:
+            for weight in self.weights:
                 weight.grad = None
             try:
                 return gradient(self._method, drawn), drawn

@@ -104,7 +104,6 @@ def train(
     if not total:
         return
     run = _begin(method, config, total, resumed)
-    parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     number = samples = 0
     splitting = splitting or BatchSplitting()
     parts = splitting.parts
@@ -126,7 +125,7 @@ def train(
                 kind = arithmetic(config.optimizer.precision, method, drawn.batch, step)
             with computing_in(method, kind):
                 loss, taken = gradients.gradient(drawn)
-            _update(run, parameters, config.optimizer.max_grad_norm)
+            _update(run, gradients.weights, config.optimizer.max_grad_norm)
             method.after_step()
             # Reading a loss waits for the device, so only shown steps read theirs.
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
