@@ -54,16 +54,12 @@ format: $(VENV)/.installed
 # modules would take longer than all the rest; Python compiles those that are used. The pip that comes
 # with Python 3.11 takes a minute longer than its successors.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
-INSTALL := $(PIP) --editable
+INSTALL := $(PYTHON) -m venv $(VENV) && $(PIP) pip==26.3 && $(PIP) --editable
 $(VENV)/.core: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) pip==26.3
 	$(INSTALL) ".[embedded]"
 	touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) pip==26.3
 	$(INSTALL) ".[embedded,dev]"
 	touch $(VENV)/.core $@
 

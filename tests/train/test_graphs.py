@@ -198,13 +198,14 @@ def test_trainings_from_graphs_are_those_from_launches(
 @pytest.mark.parametrize("off", ["", "packed", "chunk", "variable", "deterministic"])
 def test_what_turns_graphs_off(off: str, monkeypatch: pytest.MonkeyPatch) -> None:
     replayed = replay_as_on_a_gpu(monkeypatch)
-    more: dict[str, Any] = {"packed": {"encoder.packed": False}}.get(off, {})
-    if off == "chunk":
-        more = {"method.name": "cosent", "method.chunk": 4}
+    knobs: dict[str, dict[str, Any]] = {
+        "packed": {"encoder.packed": False},
+        "chunk": {"method.name": "cosent", "method.chunk": 4},
+    }
     if off == "variable":
         monkeypatch.setenv("TUNE_SENTCL_GRAPHS", "0")
     with deterministic(wanted=off == "deterministic"):
-        _losses(_trial(**more), until=2)
+        _losses(_trial(**knobs.get(off, {})), until=2)
     assert bool(replayed) == (not off)
 
 
