@@ -102,7 +102,7 @@ def test_without_rows_to_learn_from_each_split_has_folds_of_its_own(tmp_path: Pa
 @pytest.mark.parametrize("header", [True, False])
 def test_retrieval_in_the_layout_of_beir(tmp_path: Path, header: bool) -> None:
     documents = {"b": "second", "a": "first", "B": "third"}
-    qrels = {"dev": {"q1": {"a": 2, "gone": 1}}, "test": {"q2": {"b": 0}}, "train": {}}
+    qrels = {"dev": {"q1": {"a": 2, "b": 1}}, "test": {"q2": {"b": 0}}, "train": {}}
     queries = {"q1": "one?", "q2": "two?", "q3": "nobody judged"}
     write_beir(tmp_path, documents, queries, qrels, header=header)
     with (tmp_path / "corpus.jsonl").open("a") as file:
@@ -111,7 +111,7 @@ def test_retrieval_in_the_layout_of_beir(tmp_path: Path, header: bool) -> None:
     assert isinstance(dev, RetrievalTask) and isinstance(test, RetrievalTask)
     assert dev.document_ids == ("c", "b", "a", "B")
     assert dev.documents == ("Heading body", "second", "first", "third")
-    assert (dev.queries, dev.relevance) == (("one?",), ({"a": 2, "gone": 1},))
+    assert (dev.queries, dev.relevance) == (("one?",), ({"a": 2, "b": 1},))
     assert (test.split, test.queries, test.relevance) == ("test", ("two?",), ({"b": 0},))
     assert dev.version != test.version
 
@@ -165,9 +165,10 @@ SPOILED: list[tuple[str, list[str], list[str]]] = [
     ("qrels/dev.tsv", ["q1\ta\t1.0", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
     ("qrels/dev.tsv", ["q1\ta\thigh", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
     ("qrels/dev.tsv", ["q1\ta\t", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
-    ("qrels/dev.tsv", ["q1\ta\t1", "q1\tb\t1", "q1\ta\t0"], ["dev.tsv line 3", "twice"]),
+    ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\t0"], ["dev.tsv line 2", "twice"]),
     ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\t1"], ["dev.tsv line 2", "twice"]),
     ("qrels/dev.tsv", ["q9\ta\t1"], ["q9", "not a query"]),
+    ("qrels/dev.tsv", ["q1\ta\t1", "q1\tb\t1"], ["line 2: b: is not a document", "corpus.jsonl"]),
     ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore"], ["no judgments"]),
 ]
 

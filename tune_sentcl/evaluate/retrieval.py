@@ -50,7 +50,7 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
         part = task.queries[start : start + _QUERIES]
         ranked = nearest(sentences, part, task, deepest)
         for row, grades in zip(ranked, task.relevance[start : start + _QUERIES], strict=True):
-            gains = {numbers[one]: grade for one, grade in grades.items() if one in numbers}
+            gains = {numbers[one]: grade for one, grade in grades.items()}
             ranking = np.array([gains.get(number, 0) for number in row.tolist()], np.float64)
             judged = sorted(grades.values(), reverse=True)
             found.append([_score(ranking[:cutoff], judged, name, cutoff) for name, cutoff in cuts])
@@ -104,8 +104,7 @@ def _score(
 ) -> float:
     """A metric of one ranking that is cut to `cutoff` documents.
 
-    `ranking` has the grade of each document, or 0. `judged` has all grades of the query, falling,
-    including those of missing documents.
+    `ranking` has the grade of each document, or 0. `judged` has all grades of the query, falling.
     """
     relevant = sum(grade > 0 for grade in judged)
     if not relevant:

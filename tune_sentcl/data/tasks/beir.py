@@ -32,8 +32,8 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
         data: See `Score`.
 
     Raises:
-        DataError: A file is missing or damaged, or judgments name an unknown query, or the same
-            query and document twice.
+        DataError: A file is missing or damaged, or judgments name an unknown query or document, or
+            the same query and document twice.
     """
     qrels = {split: folder / "qrels" / f"{split}.tsv" for split in _SPLITS}
     there = {split: path for split, path in qrels.items() if path.is_file()}
@@ -47,7 +47,7 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
     documents = tuple(corpus[one] for one in ids)
     tasks = []
     for split, path in there.items():
-        judged = _judgments(path, queries)
+        judged = _judgments(path, queries, corpus)
         texts, relevance = tuple(queries[one] for one in judged), tuple(judged.values())
         version = fingerprint_of(_content(ids, documents, texts, judged))
         tasks.append(RetrievalTask(name, split, ids, documents, texts, relevance, data, version))
@@ -104,7 +104,7 @@ def _object(line: str, where: str) -> dict[str, Any]:
     return row
 
 
-def _judgments(path: Path, queries: dict[str, str]) -> Judgments:
+def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> Judgments:
     found: Judgments = {}
     for number, line in enumerate(read_lines(path, "utf-8"), 1):
         fields = line.split("\t")
@@ -118,6 +118,11 @@ def _judgments(path: Path, queries: dict[str, str]) -> Judgments:
         if query not in queries:
             rule = f"is not a query of {path.parents[1] / 'queries.jsonl'}"
             raise DataError(Fault(where, "", query, rule, "Add the query, or drop the line."))
+        if document not in corpus:
+            rule = f"is not a document of {path.parents[1] / CORPUS}"
+            raise DataError(
+                Fault(where, "", document, rule, "Add the document, or drop the line.")
+            )
         grades = found.setdefault(query, {})
         if document in grades:
             rule = "this query and document occur twice"

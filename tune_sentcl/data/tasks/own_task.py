@@ -60,8 +60,7 @@ class RetrievalTask:
         document_ids: In descending order, as `trec_eval` orders documents of equal score.
         documents: Their texts, in that order.
         queries: The texts of the judged queries.
-        relevance: For each query, the judged documents' ids and grades; above 0 is relevant. A
-            judged document may be missing from `documents`; no search can then find it.
+        relevance: For each query, the judged documents' ids and grades; above 0 is relevant.
         data: See `Score`.
         version: See `Score`.
         metrics: The metrics, such as `recall@5`.
