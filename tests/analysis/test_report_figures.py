@@ -67,5 +67,5 @@ def test_a_legend_names_knobs_and_no_hash(tmp_path: Path) -> None:
     points = grid_study(tmp_path)
     (figure,) = curve_figures(points.subject)
     legend = set(figure.data["curves"]["group"]) - {"others"}
-    assert "1: lr 4e-5, batch_size 64" in legend and len(legend) == 6
+    assert "1: lr=4e-05, batch_size=64" in legend and len(legend) == 6
     assert not any("f0e1" in text for text in legend)

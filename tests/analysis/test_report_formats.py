@@ -345,7 +345,7 @@ def test_lists_are_written_alike_everywhere(tmp_path: Path) -> None:
         tmp_path, [replace(trial, configuration=trial.trial_id) for trial in trials], [DEV]
     )
     text = report(tmp_path, "--format", "md").stdout
-    assert "(dims 32, 8)" in text and "| 32, 8 |" in text
+    assert "(dims=32+8)" in text and "| 32, 8 |" in text
     assert "[32" not in text
     table = CliRunner().invoke(app, ["show", str(tmp_path)], env={"COLUMNS": "200"}).stdout
     assert "32, 8" in table

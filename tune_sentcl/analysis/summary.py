@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
-from tune_sentcl.config import affects_weights, knobs
+from tune_sentcl.config import affects_weights, knobs, varied
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.history import (
     CONFIRM_ORIGIN,
@@ -220,19 +220,24 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
 
 
 def varied_knobs(table: pa.Table) -> list[str]:
-    """The knobs in which trials differ, `method.name` first.
+    """The knobs in which trials differ, `method.name` first; see `tune_sentcl.config.varied`.
 
-    A missing value is no difference. Knobs that only affect measuring are left out: trials of one
-    configuration may have been measured with different ones.
+    Knobs that only affect measuring are left out: trials of one configuration may have been
+    measured with different ones.
     """
-    named = [key for key in knobs() if key not in ("seed", "method.name") and affects_weights(key)]
-    return ["method.name", *(key for key in named if _differs(table[key]))]
+    keys = [key for key in knobs() if key != "seed" and affects_weights(key)]
+    several = [key for key in keys if _has_several(table[key])]
+    if not several:
+        return ["method.name"]
+    distinct = {str(row): at for at, row in enumerate(table.select(several).to_pylist())}
+    rows = table.select([*knobs()]).take([*distinct.values()]).to_pylist()
+    return [key for key in varied(rows) if affects_weights(key)]
 
 
-def _differs(column: pa.ChunkedArray) -> bool:
+def _has_several(column: pa.ChunkedArray) -> bool:
     if pa.types.is_list(column.type):
-        return len({str(value) for value in column.to_pylist() if value is not None}) > 1
-    return int(pc.count_distinct(column).as_py()) > 1
+        return len(set(map(str, column.to_pylist()))) > 1
+    return int(pc.count_distinct(column, mode="all").as_py()) > 1
 
 
 def _knobs(table: pd.DataFrame) -> list[str]:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.terminal_tables import Layout, cell, line, print_table, shortened, spread
-from tune_sentcl.config import short_name
+from tune_sentcl.config import knobs, short_name, stated
 from tune_sentcl.objective import value_columns
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
+    from tune_sentcl.store.reading.study import Study
 
 _AVERAGE = "STS average"
 _ESTIMATE = "estimate"
@@ -44,17 +45,28 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     if not len(trials):
         say("no trial has ended yet")
     mixed = trials["data"].nunique() > 1
-    rows = [_trial(row, names, mixed=mixed) for row in _first(trials, most)]
+    first = _first(study, trials, most, "trial_id")
+    rows = [_trial(row, names, mixed=mixed) for row in first]
     _print(trials, most, rows, names)
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
-        rows = [_configuration(row, names) for row in _first(over_seeds, most)]
+        first = _first(study, over_seeds, most, "configuration")
+        rows = [_configuration(row, names) for row in first]
         line("")
         _print(over_seeds, most, rows, names, "Means over seeds ± standard deviations")
 
 
-def _first(table: Any, most: int) -> list[dict[str, Any]]:
+def _first(study: "Study", table: Any, most: int, name: str) -> list[dict[str, Any]]:
+    """The first rows, with their knobs as `stated`; `name` is the column that names a row."""
+    import pyarrow.compute as pc
+
     rows: list[dict[str, Any]] = (table.head(most) if most else table).to_dict("records")
-    return rows
+    there = pc.field(name).isin([row[name] for row in rows])
+    trials = study.trials([name, *knobs()]).filter(there).to_pylist()
+    values = {trial[name]: trial for trial in trials}
+    return [
+        {key: stated(key, values[row[name]]) if "." in key else row[key] for key in row}
+        for row in rows
+    ]
 
 
 def _print(

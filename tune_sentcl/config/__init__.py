@@ -3,7 +3,7 @@
 Imports run in one direction, as the contract in pyproject.toml lists them.
 """
 
-from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name, varied
+from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name
 from tune_sentcl.config.data_names import columns_of, is_toy, source_names
 from tune_sentcl.config.embedding_methods import (
     AngleConfig,
@@ -24,7 +24,17 @@ from tune_sentcl.config.identity import (
     trial_id_of,
     weight_values,
 )
-from tune_sentcl.config.idle import draws, is_idle
+from tune_sentcl.config.idle import (
+    UNSET,
+    UNTRAINED,
+    draws,
+    is_idle,
+    naming_knobs,
+    stated,
+    title,
+    value_text,
+    varied,
+)
 from tune_sentcl.config.methods import (
     AugmentConfig,
     ClsrConfig,
@@ -72,6 +82,8 @@ __all__ = [
     "CHECKPOINTS",
     "ORIGINAL_DEFAULTS",
     "ROWS",
+    "UNSET",
+    "UNTRAINED",
     "AdamwConfig",
     "AngleConfig",
     "AugmentConfig",
@@ -122,16 +134,20 @@ __all__ = [
     "is_idle",
     "is_toy",
     "knobs",
+    "naming_knobs",
     "nest",
     "parse_config",
     "parse_dotted",
     "short_name",
     "shown",
     "source_names",
+    "stated",
+    "title",
     "trial_id",
     "trial_id_of",
     "unknown_key",
     "usual_ranges",
+    "value_text",
     "varied",
     "weight_values",
 ]

@@ -7,8 +7,8 @@ members that have it, its owners; its default may differ between them.
 import functools
 import types
 import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -30,12 +30,14 @@ class Knob:
         kind: The column type in a study.
         description: Its meaning and range.
         defaults: The default by owner, or under "" outside unions; None if there is no default.
+        may_be_unset: Whether None is one of its values.
     """
 
     key: str
     kind: Kind
     description: str
     defaults: Mapping[str, Any]
+    may_be_unset: bool = False
 
     @property
     def section(self) -> str:
@@ -97,16 +99,6 @@ def fitting(values: Values) -> dict[str, Any]:
     return {key: value for key, value in values.items() if belongs(key, values)}
 
 
-def varied(rows: Sequence[Values]) -> list[str]:
-    """The knobs in which configurations differ: `method.name` first, never the seed.
-
-    A missing key or None is no difference.
-    """
-    named = [key for key in knobs() if key not in ("seed", "method.name")]
-    values = {key: {str(row[key]) for row in rows if row.get(key) is not None} for key in named}
-    return ["method.name", *(key for key in named if len(values[key]) > 1)]
-
-
 def short_name(key: str) -> str:
     """A knob's heading in tables: `lambda`; for `method.name` and `optimizer.name` the section."""
     section, _, last = key.rpartition(".")
@@ -125,14 +117,19 @@ def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):
         default = list(default)  # dotted configs hold lists, as JSON does
-    return Knob(key, _kind(field.annotation), description, {owner: default})
+    may_be_unset = type(None) in typing.get_args(field.annotation)
+    return Knob(key, _kind(field.annotation), description, {owner: default}, may_be_unset)
 
 
 def _joined(first: Knob, again: Knob) -> Knob:
     """Merge the knobs of one key of two members, which share a column of a study."""
     if first.kind != again.kind:
         raise TypeError(f"{first.key} is {first.kind} in one member, {again.kind} in another")
-    return Knob(first.key, first.kind, first.description, {**first.defaults, **again.defaults})
+    return replace(
+        first,
+        defaults={**first.defaults, **again.defaults},
+        may_be_unset=first.may_be_unset or again.may_be_unset,
+    )
 
 
 def _is_table(annotation: Any) -> bool:

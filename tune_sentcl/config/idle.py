@@ -1,13 +1,13 @@
-"""Knobs that another knob's value makes ineffective, and values with the same effect.
+"""Knobs that another knob's value makes ineffective, and the knobs in which configs differ.
 
 A loss term with weight 0 makes its knobs idle only if the term is not computed at all; otherwise
 its curve depends on them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tune_sentcl.config.catalogue import belongs, knobs, union_members
+from tune_sentcl.config.catalogue import belongs, knobs, short_name, union_members
 from tune_sentcl.config.data_names import source_names
 from tune_sentcl.config.methods import PairMethodConfig
 from tune_sentcl.config.sections import AUTO_FALLBACKS
@@ -41,7 +41,7 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "method.share": lambda v: _of(v, "method.strategy") == "s" or _of(v, "method.lambda") == 0,
     "method.margin_kind": lambda v: _of(v, "method.margin") == 0,
     "method.whitening_dim": lambda v: not _of(v, "method.whitening"),
-    "encoder.train_length": lambda v: v["method.name"] in _FREEZING or _longer_than_any(v),
+    "encoder.train_length": lambda v: v["method.name"] in _FREEZING,
     "encoder.share_duplicates": lambda v: v["method.name"] not in _PAIRED,
     "encoder.packed": lambda v: v["method.name"] in _FREEZING,
     "data.mix": lambda v: len(source_names(_of(v, "data.source"))) == 1,
@@ -73,6 +73,63 @@ def is_idle(key: str, values: Values) -> bool:
     return key in IDLE and IDLE[key](values)
 
 
+UNSET, UNTRAINED = "unset", "untrained"
+
+
+def stated(key: str, values: Values) -> Any:
+    """A knob's value as tables and titles state it.
+
+    Returns:
+        `untrained` for a method without steps, `unset` for a knob that has no value where it could
+        have one, and None for a knob without effect.
+    """
+    value = values.get(key)
+    if is_idle(key, values):
+        return None
+    if value is None:
+        return UNSET if knobs()[key].may_be_unset else None
+    return UNTRAINED if key == "method.name" and value in _STEPLESS else value
+
+
+def varied(rows: Sequence[Values]) -> list[str]:
+    """The knobs in which configurations differ: `method.name` first, never the seed.
+
+    `unset` is a value. A knob without effect in a configuration is no difference.
+    """
+    named = [key for key in knobs() if key not in ("seed", "method.name")]
+    values = {key: {str(stated(key, row)) for row in rows} - {"None"} for key in named}
+    return ["method.name", *(key for key in named if len(values[key]) > 1)]
+
+
+def naming_knobs(rows: Sequence[Values]) -> list[str]:
+    """The knobs that name configurations in `title`.
+
+    The method is one of them if those that are trained have several, or if nothing else differs.
+    """
+    keys = varied(rows)
+    methods = {row["method.name"] for row in rows if draws(row)}
+    return keys[1:] if len(methods) == 1 and len(keys) > 1 else keys
+
+
+def title(values: Values, keys: Sequence[str]) -> str:
+    """The name of a configuration among others: its values of the knobs in which they differ."""
+    found = [] if draws(values) else [UNTRAINED]
+    for key in keys:
+        value = stated(key, values)
+        if value not in (None, UNTRAINED):
+            found.append(f"{short_name(key)}={value_text(value)}")
+    return ", ".join(found)
+
+
+def value_text(value: Any) -> str:
+    """A knob's value in a title; numbers have four digits."""
+    if isinstance(value, list | tuple):
+        return "+".join(map(value_text, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def draws(values: Values) -> bool:
     """Whether the results of a config depend on the seed.
 
@@ -84,10 +141,12 @@ def draws(values: Values) -> bool:
 def acting_alike(values: Values) -> dict[str, Any]:
     """Values to hash in place of values with the same effect.
 
-    With a loss of weight 0, ConIsI's head gets only two kinds of input. They are normalized
-    together or separately, so `pairs` equals one of the two other modes.
+    A `train_length` of `max_length` or more is no limit. With a loss of weight 0, ConIsI's head
+    gets only two kinds of input. They are normalized together or separately, so `pairs` equals one
+    of the two other modes.
     """
-    if values["method.name"] != "conisi" or _of(values, "method.batch_norm") != "pairs":
-        return {}
-    stands = {0: "separate", 1: "joint"}.get(_of(values, "method.lambda"))
-    return {"method.batch_norm": stands} if stands else {}
+    found: dict[str, Any] = {"encoder.train_length": None} if _longer_than_any(values) else {}
+    if values["method.name"] == "conisi" and _of(values, "method.batch_norm") == "pairs":
+        stands = {0: "separate", 1: "joint"}.get(_of(values, "method.lambda"))
+        found |= {"method.batch_norm": stands} if stands else {}
+    return found

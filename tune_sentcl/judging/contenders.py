@@ -10,8 +10,11 @@ from tune_sentcl.config import (
     affects_weights,
     evaluation_data_of,
     knobs,
+    naming_knobs,
     short_name,
-    varied,
+    stated,
+    title,
+    value_text,
 )
 from tune_sentcl.errors import BadInputError, Fault, StudyError
 from tune_sentcl.history import (
@@ -132,9 +135,8 @@ class Contenders:
         apart.update(name for name, one in found.items() if one.num_lost_ranking)
         for name, estimate in estimates(ranked, apart).items():
             found[name].estimate = estimate
-        differ = list(filter(affects_weights, varied([one.knobs for one in found.values()])))
-        if len({one.knobs["method.name"] for one in found.values()}) == 1:
-            differ = [key for key in differ if key != "method.name"] or differ
+        naming = naming_knobs([one.knobs for one in found.values()])
+        differ = list(filter(affects_weights, naming)) or ["method.name"]
         return cls(where, space_texts, objectives[1], data, found, differ)
 
     def named(self, name: Named) -> Contender:
@@ -217,9 +219,7 @@ class Contenders:
 
     def title(self, one: Contender) -> str:
         """The knobs in which a configuration differs, and the start of its id."""
-        there = [key for key in self.differ if one.knobs.get(key) is not None]
-        shown = ", ".join(f"{short_name(key)}={_text(one.knobs[key])}" for key in there)
-        return f"{shown} ({one.name[:8]})"
+        return f"{title(one.knobs, self.differ)} ({one.name[:8]})"
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""
@@ -240,7 +240,10 @@ class Contenders:
         return [
             one
             for one in self.found.values()
-            if all(_same(one.knobs.get(key), value) for key, value in wanted.items())
+            if all(
+                _same(one.knobs.get(key), value) or stated(key, one.knobs) == value
+                for key, value in wanted.items()
+            )
         ]
 
     def _knob(self, given: str, value: Any) -> str:
@@ -249,7 +252,7 @@ class Contenders:
         keys = keys or [key for key in knobs() if short_name(key) == given]
         if len(keys) != 1:
             rule = f"may be {' or '.join(keys)}" if keys else "is no knob"
-            raise self.fault(f"{given}={_text(value)}", rule, "Write KEY=VALUE as for --set.")
+            raise self.fault(f"{given}={value_text(value)}", rule, "Write KEY=VALUE as for --set.")
         return keys[0]
 
     def _first_point(self) -> Values | None:
@@ -266,11 +269,5 @@ def _same(value: Any, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "+".join(map(_text, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _written(asked: Mapping[str, Any]) -> str:
-    return ",".join(f"{key}={_text(value)}" for key, value in asked.items())
+    return ",".join(f"{key}={value_text(value)}" for key, value in asked.items())

@@ -18,7 +18,7 @@ from tune_sentcl.analysis.report.figure import (
 )
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import STS_AVERAGE, TRANSFER_AVERAGE
-from tune_sentcl.analysis.report.table import Hours, Table, Value, plain
+from tune_sentcl.analysis.report.table import Hours, Table, Value
 from tune_sentcl.analysis.summary import front_of
 
 _COST = "cost"
@@ -61,7 +61,7 @@ def _table(points: Points, axes: dict[str, str], best: Sequence[bool], most: int
             else subject.estimate(row, subject.targets[int(column[1:])])
             for column in axes
         ]
-        values += [plain(row[key, ""]) for key in subject.knobs]
+        values += subject.stated(row["configuration", ""])
         rows.append((*values, subject.brief(row["configuration", ""])))
     titles = [subject.cost_title if column == _COST else axes[column] for column in axes]
     note = (

@@ -22,7 +22,7 @@ from optuna.importance import (
 )
 
 from tune_sentcl.analysis.report.figure import Figure, bars, quantitative
-from tune_sentcl.analysis.report.points import Points, is_number
+from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.config import knobs
 
 _LEAST = 8
@@ -119,7 +119,7 @@ def _study(points: Points, group: _Group, rows: pd.DataFrame, target: str) -> op
 
 def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDistribution:
     """The range of a knob's values, as a distribution."""
-    if not is_number(key) or values.nunique() <= _CHOICES:
+    if not points.is_number(key) or values.nunique() <= _CHOICES:
         return CategoricalDistribution(sorted(values.unique().tolist()))
     low, high = values.min(), values.max()
     log = low > 0 and points.is_logarithmic(key, values)

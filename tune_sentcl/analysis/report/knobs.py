@@ -20,7 +20,7 @@ from tune_sentcl.analysis.report.figure import (
     quantitative,
     tooltips,
 )
-from tune_sentcl.analysis.report.points import Points, in_order, is_number
+from tune_sentcl.analysis.report.points import Points, in_order
 
 _CROWDED = 4
 _METHOD = "method.name"
@@ -39,11 +39,11 @@ def _figure(points: Points, key: str, column: str) -> Figure:
     subject = points.subject
     there = points.frame[points.frame[column].notna()]
     crowded = len(there) > _CROWDED * there[column].nunique()
-    log = is_number(key) and points.is_logarithmic(key, there[column])
+    log = points.is_number(key) and points.is_logarithmic(key, there[column])
     few = there[column].nunique() <= 10 and not subject.declared_log.get(key)
-    strips = not is_number(key) or (few and crowded)
+    strips = not points.is_number(key) or (few and crowded)
     where = (
-        _strips(key, subject.labels[key], column, there[column], crowded=crowded)
+        _strips(points, key, there[column], crowded=crowded)
         if strips
         else _scale(subject.labels[key], column, there[column], log=log)
     )
@@ -138,12 +138,15 @@ def _scale(title: str, column: str, values: "pd.Series[Any]", *, log: bool) -> S
     return {"x": quantitative(column, title, scale=scale, axis=axis)}
 
 
-def _strips(key: str, title: str, column: str, values: "pd.Series[Any]", *, crowded: bool) -> Spec:
-    order: list[Any] = sorted(values.unique().tolist()) if is_number(key) else in_order(values)
+def _strips(points: Points, key: str, values: "pd.Series[Any]", *, crowded: bool) -> Spec:
+    order: list[Any] = (
+        sorted(values.unique().tolist()) if points.is_number(key) else in_order(values)
+    )
     tilted = sum(len(str(value)) for value in order) > 40
     axis = {"labelAngle": -30 if tilted else 0, "labelLimit": 120}
-    kind = "ordinal" if is_number(key) else "nominal"
-    x = {"field": column, "type": kind, "title": title, "sort": order, "axis": axis}
+    kind = "ordinal" if points.is_number(key) else "nominal"
+    title = points.subject.labels[key]
+    x = {"field": points.knob(key), "type": kind, "title": title, "sort": order, "axis": axis}
     if not crowded:
         return {"x": x}
     offset = {"field": "jitter", "type": "quantitative", "scale": {"domain": [-1, 1]}}

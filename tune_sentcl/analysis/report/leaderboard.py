@@ -8,7 +8,7 @@ import pandas as pd
 
 from tune_sentcl.analysis.report.marks import LEGEND, caption, marks
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
-from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value, plain
+from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value
 from tune_sentcl.judging.statistics import mean, sd
 
 _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
@@ -39,7 +39,7 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
         values += [Estimate(row["estimate", ""])] if shrunk else []
         values.append(int(row["n", ""]))
         values += [int(row["lost", ""])] if lost else []
-        values += [*(plain(row[key, ""]) for key in subject.knobs)]
+        values += subject.stated(row["configuration", ""])
         rows.append(
             (*values, Hours(row[subject.cost, "mean"]), subject.brief(row["configuration", ""]))
         )

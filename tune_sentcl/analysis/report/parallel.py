@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import CHOSEN, Figure, Spec, fading, rounded, tooltips
-from tune_sentcl.analysis.report.points import Points, in_order, is_number
+from tune_sentcl.analysis.report.points import Points, in_order
 from tune_sentcl.analysis.report.table import number
 
 _BEST, _OTHERS = 100, 300
@@ -28,8 +28,8 @@ def parallel_figure(points: Points) -> Iterator[Figure]:
     axes = [
         _axis(
             drawn[points.knob(key)],
-            is_number(key),
-            log=is_number(key) and points.is_logarithmic(key, drawn[points.knob(key)]),
+            points.is_number(key),
+            log=points.is_number(key) and points.is_logarithmic(key, drawn[points.knob(key)]),
         )
         for key in keys
     ]

@@ -1,5 +1,6 @@
 """The data set that all figures share: one row per configuration, column names without dots."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,12 +10,13 @@ import pandas as pd
 
 from tune_sentcl.analysis.report.figure import HIGH, LOW, SCORE, SPREAD, rounded
 from tune_sentcl.analysis.report.subject import Subject
-from tune_sentcl.analysis.report.table import time_unit
-from tune_sentcl.config import knobs
+from tune_sentcl.analysis.report.table import Value, time_unit, written
+from tune_sentcl.config import UNSET, knobs
 
 _GOLDEN = 0.618033988749895
 _CROWDED = 50
 _MAGNITUDES = 8
+_NUMBERS = {"int": "Int64", "float": "float64"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +44,13 @@ class Points:
             "jitter": np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3),
             "best": np.arange(count) == 0,
         }
+        found = [self.subject.stated(name) for name in shown["configuration", ""]]
         for index, key in enumerate(self.subject.knobs):
-            values = shown[key, ""]
-            columns[f"k{index}"] = values if is_number(key) else values.map(_text)
+            values = [row[index] for row in found]
+            kind = None if UNSET in values else _NUMBERS.get(knobs()[key].kind)
+            columns[f"k{index}"] = pd.Series(
+                values if kind else list(map(_text, values)), shown.index, kind or object
+            )
         for index, target in enumerate(self.subject.targets):
             mean, sd = shown[target, "mean"], shown[target, "std"]
             columns |= {f"t{index}": mean, f"t{index}_sd": sd}
@@ -72,6 +78,10 @@ class Points:
         """Whether a knob has a logarithmic axis: as the space declares its range, if it does."""
         declared = self.subject.declared_log.get(key)
         return is_logarithmic(values) if declared is None else declared and values.max() > 0
+
+    def is_number(self, key: str) -> bool:
+        """Whether a knob has an axis of numbers: it is numeric, and set everywhere."""
+        return pd.api.types.is_numeric_dtype(self.frame[self.knob(key)])
 
     @property
     def cost_title(self) -> str:
@@ -112,11 +122,6 @@ def columns_by_target(index: int) -> dict[str, str]:
     }
 
 
-def is_number(key: str) -> bool:
-    """Whether a knob is numeric."""
-    return knobs()[key].kind in ("int", "float")
-
-
 def is_logarithmic(values: "pd.Series[Any]") -> bool:
     """Whether a knob's values are spread evenly by ratio rather than by difference."""
     numbers = values.dropna().to_numpy(float)
@@ -129,18 +134,17 @@ def is_logarithmic(values: "pd.Series[Any]") -> bool:
 
 
 def in_order(values: "pd.Series[Any]") -> list[str]:
-    """A column's distinct values as text: integers by size, then names."""
-    found = sorted({str(value) for value in values if value is not None and value == value})
-    return sorted(
-        found, key=lambda text: (not text.isdecimal(), int(text) if text.isdecimal() else 0)
-    )
+    """A column's distinct values as text: numbers by size, then names."""
+    found = {str(value) for value in values if value is not None and value == value}
+    return sorted(found, key=lambda text: (_size(text), text))
 
 
-def _text(value: Any) -> str | None:
-    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
-        return None
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    return (
-        ", ".join(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else str(value)
-    )
+def _size(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.inf
+
+
+def _text(value: Value) -> str | None:
+    return None if value is None else written(value)

@@ -1,7 +1,7 @@
 """The trials and configurations that a report covers, with the numbers that its parts need."""
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast, get_args
@@ -11,9 +11,9 @@ import pandas as pd
 
 from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
-from tune_sentcl.analysis.report.table import Estimate, plain, written
+from tune_sentcl.analysis.report.table import Estimate, Value, plain
 from tune_sentcl.analysis.summary import STS_TASKS
-from tune_sentcl.config import knobs, short_name
+from tune_sentcl.config import Values, knobs, naming_knobs, short_name, stated, title
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
 from tune_sentcl.objective import OFFERS, Objective, objective_named
@@ -112,14 +112,22 @@ class Subject:
                     continue  # of a release with other knobs or another format
         return found
 
+    @cached_property
+    def _values(self) -> Mapping[str, Values]:
+        """All knobs of each configuration."""
+        table = self.frames.snapshot.trials(["configuration", *knobs()])
+        return {row["configuration"]: row for row in table.to_pylist()}
+
+    def stated(self, configuration: str) -> list[Value]:
+        """A configuration's values of `knobs`, as `tune_sentcl.config.stated`."""
+        return [plain(stated(key, self._values[configuration])) for key in self.knobs]
+
     def named(self, names: Sequence[str]) -> list[str]:
-        """The knobs in which some configurations differ, as text."""
-        rows = self.shown.set_index(("configuration", ""))[self.knobs].reindex(list(names))
-        texts = [[written(plain(value)) for value in row] for row in rows.to_numpy(object)]
-        labels = list(self.labels.values())
-        kept = [at for at in range(len(labels)) if len({row[at] for row in texts}) > 1]
-        shown = kept or range(len(labels))
-        return [", ".join(f"{labels[at]} {row[at]}" for at in shown if row[at]) for row in texts]
+        """Some configurations by the knobs in which they differ, one by what differs from all."""
+        rows = [self._values[name] for name in names]
+        among = rows if len(rows) > 1 else list(self._values.values())
+        keys = [key for key in naming_knobs(among) if key in self.knobs] or ["method.name"]
+        return [title(row, keys) for row in rows]
 
     def brief(self, configuration: str) -> str:
         """A configuration's id, shortened as far as it stays unique."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tune_sentcl.config import short_name, varied
+from tune_sentcl.config import short_name, stated, varied
 from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, History
 from tune_sentcl.space import Space
@@ -173,7 +173,7 @@ def _row(assignment: Assignment, keys: Sequence[str], status: str) -> dict[str, 
 
 
 def _knob_values(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    return {short_name(key): masked(config.get(key)) for key in keys}
+    return {short_name(key): masked(stated(key, config)) for key in keys}
 
 
 def _plan_without_ids(space: Space, seeds: Sequence[int], refused: BadInputError) -> Plan:

@@ -1,0 +1,95 @@
+"""A knob that may be unset differs by that, and an untrained encoder has no knobs of training."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from analysis_samples import DEV, Trial, config, score, write_study
+from typer.testing import CliRunner
+
+from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.report.report import report_of
+from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.cli import app
+from tune_sentcl.config import knobs, parse_config, stated, title, varied
+from tune_sentcl.store import Study
+
+CLIPPED: dict[float | None, list[float]] = {None: [70.0, 70.2, 70.1], 1.0: [72.0, 72.1, 72.3]}
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """Two values of one knob, one of them unset, beside the untrained encoder."""
+    trials = [
+        Trial(
+            f"{name}seed{seed}",
+            config(seed, "mnr", optimizer={"max_grad_norm": norm, "lr": 1e-4}),
+            [score(DEV, value)],
+            configuration=name,
+        )
+        for norm, values in CLIPPED.items()
+        for name in [f"clip{norm or 0:g}"]
+        for seed, value in enumerate(values)
+    ]
+    untrained = Trial("u", config(0, "none"), [score(DEV, 60.0)], configuration="start")
+    return write_study(tmp_path / "study", [*trials, untrained])
+
+
+def run(*words: object) -> str:
+    return CliRunner().invoke(app, [str(word) for word in words]).stdout
+
+
+def test_show_has_a_column_of_it(study: Study) -> None:
+    head, *rows = [line.split() for line in run("show", study.files.where).splitlines()]
+    lines = [
+        row for row in rows if len(row) > 3 and row[0][:4] in ("clip", "unse", "star", "conf")
+    ]
+    assert any("max_grad_norm" in line for line in [head, *rows])
+    cells = {word for line in lines for word in line}
+    assert {"unset", "1", "untrained"} <= cells
+    assert not {"none", "5e-05"} & cells, "what the untrained encoder does not use"
+
+
+def test_judge_names_the_value(study: Study) -> None:
+    said = run("judge", study.files.where, "max_grad_norm=1", "max_grad_norm=unset")
+    assert "max_grad_norm=1 (clip1)" in said
+    assert "max_grad_norm=unset (clip0)" in said
+    assert "untrained (start)" in run("judge", study.files.where, "--baseline", "method=none")
+
+
+def test_the_report_draws_and_names_it(study: Study) -> None:
+    report = report_of(Subject(read_study(study.files.where), (DEV,)))
+    assert report.answer.winner == "max_grad_norm=1"
+    (leaderboard, *_) = report.tables
+    at = leaderboard.columns.index("max_grad_norm")
+    assert [row[at] for row in leaderboard.rows] == [1.0, "unset", None]
+    drawn = report.points.frame[report.points.knob("optimizer.max_grad_norm")]
+    assert drawn.tolist() == ["1", "unset", None]
+
+
+def test_every_knob_that_may_be_unset_differs_by_it() -> None:
+    values: dict[str, tuple[str, Any, dict[str, Any]]] = {
+        "encoder.train_length": ("mnr", 16, {}),
+        "data.limit": ("mnr", 64, {}),
+        "optimizer.warmup_epochs": ("mnr", 1.0, {}),
+        "optimizer.max_grad_norm": ("mnr", 1.0, {}),
+        "method.chunk": ("mnr", 8, {}),
+        "method.share": ("conisi", 0.5, {"method.strategy": "o1"}),
+        "method.whitening_dim": ("none", 8, {"method.whitening": True}),
+    }
+    assert values.keys() == {key for key, knob in knobs().items() if knob.may_be_unset}
+    for key, (method, value, others) in values.items():
+        plain = {**parse_config({"method": {"name": method}}, "").dotted(), **others}
+        assert key in varied([{**plain, key: None}, {**plain, key: value}])
+
+
+def test_a_knob_without_effect_is_no_difference() -> None:
+    start, trained = (
+        parse_config({"method": {"name": name}}, "").dotted() for name in ("none", "mnr")
+    )
+    faster = {**trained, "optimizer.lr": 1.0}
+    assert varied([start, faster]) == ["method.name"]
+    assert stated("optimizer.lr", start) is stated("optimizer.max_grad_norm", start) is None
+    keys = varied([start, trained, faster])
+    assert keys == ["method.name", "optimizer.lr"]
+    assert [title(row, keys) for row in (start, faster)] == ["untrained", "method=mnr, lr=1"]
