@@ -9,6 +9,8 @@ import pytest
 from model_samples import SENTENCES, sentence_transformer
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.errors import CheckpointError
+from tune_sentcl.model import saving
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.saving import export
@@ -34,8 +36,25 @@ def test_round_trip(name: str, pooling: Pooling, tmp_path: Path) -> None:
 
     theirs = sentence_transformer(folder)
     found = theirs.encode(SENTENCES, show_progress_bar=False)
+    if name == "minilm":  # whose own modules end with a Normalize
+        expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert theirs.max_seq_length == 12
+
+
+def test_a_pooling_that_they_lack_is_kept_and_not_exported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a pooling of one's own; it was exported as the mean."""
+    encoder = load_encoder(resolve_checkpoint("toy"), "cls", 12)
+    monkeypatch.delitem(saving._MODULES, "cls")
+    with pytest.raises(CheckpointError, match=r"encoder\.pooling: cls: no module of sentence-tr"):
+        saving.export(encoder, tmp_path / "exported", {})
+    assert not (tmp_path / "exported").exists()
+    saving.keep(encoder, tmp_path / "kept", {})
+    checkpoint = resolve_checkpoint(str(tmp_path / "kept"))
+    again = load_encoder(checkpoint, "auto", "auto")
+    assert np.array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
 def test_folder_holds_what_it_should(tmp_path: Path) -> None:

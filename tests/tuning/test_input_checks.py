@@ -34,6 +34,11 @@ def said(
             "method.temperature = 20 is unusual; people use 0.005 to 5",
         ),
         ({"optimizer.batch_size": 4096}, "optimizer.batch_size = 4096 is more than the"),
+        ({"data.limit": 1}, "toy has 1 row: no batch compares it with another"),
+        (
+            {"evaluation.every": 9, "optimizer.batch_size": 16, "optimizer.epochs": 2},
+            "evaluation.every = 9 is more than the 8 steps of a trial with batch_size = 16",
+        ),
     ],
 )
 def test_a_value_far_outside_of_use_is_told_once(
@@ -87,3 +92,11 @@ def test_a_range_of_batches_beyond_the_rows_is_told(tmp_path: Path) -> None:
     assert said(tmp_path, {}, ranges) == []
     (told,) = said(tmp_path, {}, ranges, sampled=True)
     assert told.startswith("optimizer.batch_size = 4096 is more than the 64 rows")
+
+
+def test_a_range_of_batches_in_which_no_point_is_reached_is_told(tmp_path: Path) -> None:
+    ranges = f"{LAMBDA}\noptimizer.batch_size = {{ choices = [16, 64] }}"
+    every = {"evaluation.every": 2, "optimizer.batch_size": 16, "optimizer.epochs": 1}
+    assert said(tmp_path, every, ranges) == []
+    (told,) = said(tmp_path, every, ranges, sampled=True)
+    assert told.startswith("evaluation.every = 2 is more than the 1 steps of a trial with batch_")

@@ -50,6 +50,8 @@ class Encoder(nn.Module):
         prefixes: Prefixes of sentences in `tokenize`, `contents` and `encode`.
         adapted: Its adapters and their base checkpoint; None without adapters.
         tail: Layers after the pooling; often none.
+        normalizes: Whether the checkpoint's own modules scale embeddings to length 1. `export`
+            writes such a module again; here lengths are kept, which no cosine depends on.
         packed: Whether inputs pass the transformer without padding, if it supports that; False
             pads them to the longest.
         arithmetic: Of training. `bf16` runs the transformer under bfloat16 autocast; pooling,
@@ -94,6 +96,7 @@ class Encoder(nn.Module):
         self.prefixes = Prefixes()
         self.adapted: Adapted | None = None
         self.tail = Tail()
+        self.normalizes = False
         self.arithmetic: Arithmetic = "fp32"
         self.runner: Runner | None = None
         self.dim = int(transformer.config.hidden_size)
@@ -336,6 +339,7 @@ def load_encoder(
     pooling, max_length = used(checkpoint, pooling, max_length)
     encoder = Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length, train_length)
     encoder.tail = copy.deepcopy(tail)
+    encoder.normalizes = checkpoint.normalizes
     return encoder.eval().to(device)
 
 

@@ -12,12 +12,22 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.adapters import whole_state, write_adapters
 from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE, PROMPTS_FILE
 from tune_sentcl.model.dense import write_dense
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokenizing import is_lower_case
 
+_MODULES: dict[Pooling, tuple[str, ...]] = {
+    "mean": ("Pooling",),
+    "mean_without_cls": ("WordWeights", "Pooling"),
+    "cls": ("Pooling",),
+    "last": ("Pooling",),
+    "first_last": ("WeightedLayerPooling", "Pooling"),
+    "static_last": ("WeightedLayerPooling", "Pooling"),
+}
+"""The modules of sentence-transformers that pool alike."""
 _LAYER_START: dict[Pooling, int] = {"first_last": 1, "static_last": 0}
 _TYPES = "sentence_transformers.models."
 
@@ -29,8 +39,9 @@ def export(
 
     `mean_without_cls` becomes a WordWeights module that gives the classification token weight 0,
     at all its occurrences if a text spells it out. `first_last` and `static_last` become a
-    WeightedLayerPooling of two layers. Prefixes become prompts, and adapters are added into the
-    weights. `TrialFiles.write_checkpoint` makes the filled folder appear at once.
+    WeightedLayerPooling of two layers. A checkpoint's Normalize comes last. Prefixes become
+    prompts, and adapters are added into the weights. `TrialFiles.write_checkpoint` makes the
+    filled folder appear at once.
 
     Args:
         encoder: Saved in its present precision.
@@ -39,8 +50,19 @@ def export(
         card: The text of `README.md`; None: a list of the facts.
 
     Raises:
+        CheckpointError: No module of sentence-transformers pools as this encoder does.
         OSError: A file cannot be written.
     """
+    if encoder.pooling not in _MODULES:
+        rule = "no module of sentence-transformers pools like that, so that the folder would not"
+        move = f"Choose a trial with one of {', '.join(_MODULES)}."
+        raise CheckpointError(Fault("encoder.pooling", "", encoder.pooling, rule, move))
+    _write_whole(encoder, path, metadata, card)
+
+
+def _write_whole(
+    encoder: Encoder, path: Path, metadata: Mapping[str, object], card: str | None = None
+) -> None:
     path.mkdir(parents=True, exist_ok=True)
     try:
         _write_transformer(encoder, path)
@@ -84,15 +106,14 @@ def _write_transformer(encoder: Encoder, folder: Path) -> None:
 
 
 def write_modules(encoder: Encoder, folder: Path) -> None:
-    """Write the modules after the transformer, as sentence-transformers does."""
-    names = ["Transformer"]
-    if encoder.pooling == "mean_without_cls":
-        names.append("WordWeights")
-    if encoder.pooling in _LAYER_START:
-        names.append("WeightedLayerPooling")
-    names.append("Pooling")
+    """Write the modules after the transformer, as sentence-transformers does.
+
+    Of a pooling that it does not have, `OWN_FILE` alone says the name.
+    """
+    names = ["Transformer", *_MODULES.get(encoder.pooling, ())]
     layers = list(encoder.tail.layers)
     names += ["Dense"] * len(layers)
+    names += ["Normalize"] * encoder.normalizes
     modules = []
     for number, name in enumerate(names):
         # The number keeps programs that look for 1_Pooling alone from finding a later pooling.
@@ -100,7 +121,7 @@ def write_modules(encoder: Encoder, folder: Path) -> None:
         modules.append(
             {"idx": number, "name": str(number), "path": path, "type": f"{_TYPES}{name}"}
         )
-        if path:
+        if path and name != "Normalize":  # it has no files
             (folder / path).mkdir()
             if name == "Dense":
                 write_dense(layers.pop(0), folder / path)
@@ -210,7 +231,7 @@ def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
         OSError: A file cannot be written.
     """
     if encoder.adapted is None:
-        export(encoder, path, metadata)
+        _write_whole(encoder, path, metadata)
         return
     path.mkdir(parents=True, exist_ok=True)
     try:

@@ -4,6 +4,7 @@
 list.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ def warnings(
     yield from _other_than_stated(read)
     yield from _whole_rankings(read)
     yield from _unusual_values(_grid_and_range_ends(space, sampled=sampled))
-    yield from _large_batches(space, read, sampled=sampled)
+    yield from _few_batches(space, read, sampled=sampled)
     if sampled:
         yield from _unreadable_sources(space, loader)
 
@@ -234,18 +235,28 @@ def _unusual_values(configs: Sequence[TrialConfig]) -> Iterator[str]:
         yield f"{key} = {' and '.join(found)} is unusual; people use {usual}"
 
 
-def _large_batches(space: Space, read: Sequence[GridInputs], *, sampled: bool) -> Iterator[str]:
+def _few_batches(space: Space, read: Sequence[GridInputs], *, sampled: bool) -> Iterator[str]:
+    """Batches that hold all rows, and evaluation points that no trial reaches."""
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     ends = [int(size) for item in drawn for size in item.ends()]
-    large: dict[tuple[int, int], None] = {}
+    said: dict[str, None] = {}
     for one in read:
-        corpus = one.resolved.inputs.corpus
-        rows = max(corpus.parts, default=len(corpus))
-        if one.config.method.takes_steps:
-            sizes = (one.config.optimizer.batch_size, *ends)
-            large.update({(size, rows): None for size in sizes if size > rows})
-    for size, rows in large:
-        yield f"optimizer.batch_size = {size} is more than the {rows} rows: a batch holds them all"
+        corpus, config = one.resolved.inputs.corpus, one.config
+        if not config.method.takes_steps:
+            continue
+        if len(corpus) == 1:
+            said[f"{corpus.source} has 1 row: no batch compares it with another"] = None
+        rows, every = max(corpus.parts, default=len(corpus)), config.evaluation.every
+        for size in dict.fromkeys((config.optimizer.batch_size, *ends)):
+            if size > rows > 1:
+                text = f"optimizer.batch_size = {size} is more than the {rows} rows"
+                said[f"{text}: a batch holds them all"] = None
+            is_own = size == config.optimizer.batch_size
+            batches = check_batches(corpus, config) if is_own else math.ceil(len(corpus) / size)
+            if every > (steps := batches * config.optimizer.epochs):
+                text = f"evaluation.every = {every} is more than the {steps} steps of a trial"
+                said[f"{text} with batch_size = {size}: it is scored at its end alone"] = None
+    yield from said
 
 
 def _unreadable_sources(space: Space, loader: InputLoader) -> Iterator[str]:

@@ -56,6 +56,7 @@ class Checkpoint:
             ask the user for a pooling.
         revision: The hub's full commit hash; empty for folders.
         dense: Sub-folders of the layers after the pooling, in their order.
+        normalizes: Whether its modules scale embeddings to length 1.
         kind: `model`; `random`, the model's architecture with new random weights; or `words`, a
             text file of word vectors.
         prefixes: The prefixes that its files state.
@@ -74,6 +75,7 @@ class Checkpoint:
     pooling_problem: str = ""
     revision: str = ""
     dense: tuple[str, ...] = ()
+    normalizes: bool = False
     kind: Literal["model", "random", "words"] = "model"
     prefixes: Prefixes = field(default_factory=Prefixes)
     base: "Checkpoint | None" = None
@@ -194,6 +196,7 @@ def _described(name: str, path: str, fingerprint: str, found: Description) -> Ch
         found.max_length,
         found.problem,
         dense=found.dense,
+        normalizes=found.normalizes,
         prefixes=found.prefixes,
         width=found.width,
         layers=found.layers,
@@ -220,6 +223,7 @@ def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Chec
     return replace(
         _described(name, str(folder), whole.hexdigest()[:16], description),
         pooling_problem="",
+        normalizes=found.normalizes,
         width=description.width or found.width,
         layers=found.layers,
         positions=found.positions,

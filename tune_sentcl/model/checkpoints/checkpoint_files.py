@@ -107,6 +107,7 @@ class Description:
     max_length: int | None
     problem: str = ""
     dense: tuple[str, ...] = ()
+    normalizes: bool = False
     prefixes: Prefixes = field(default_factory=Prefixes)
     width: int | None = None
     layers: int | None = None
@@ -120,7 +121,11 @@ def read_description(folder: Path) -> Description:
     Missing and damaged files count as empty.
     """
     found = _described(folder)
-    return replace(found, positions=stated_positions(_table(folder / "config.json")))
+    return replace(
+        found,
+        positions=stated_positions(_table(folder / "config.json")),
+        normalizes="Normalize" in map(_kind, _modules(folder)),
+    )
 
 
 def _described(folder: Path) -> Description:
@@ -136,10 +141,27 @@ def _described(folder: Path) -> Description:
     if own.get("pooling") in _POOLINGS:
         prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
         length = _count(own.get("max_length"))
-        return Description(own["pooling"], length, "", dense, prefixes, width, layers, lower)
+        return Description(
+            own["pooling"],
+            length,
+            dense=dense,
+            prefixes=prefixes,
+            width=width,
+            layers=layers,
+            lower_case=lower,
+        )
     pooling, problem = _stated_pooling(folder)
     prefixes = _stated_prefixes(folder)
-    return Description(pooling, max_length, problem, dense, prefixes, width, layers, lower)
+    return Description(
+        pooling,
+        max_length,
+        problem,
+        dense=dense,
+        prefixes=prefixes,
+        width=width,
+        layers=layers,
+        lower_case=lower,
+    )
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:
