@@ -96,7 +96,7 @@ def test_a_range_of_batches_beyond_the_rows_is_told(tmp_path: Path) -> None:
 
 def test_a_range_of_batches_in_which_no_point_is_reached_is_told(tmp_path: Path) -> None:
     ranges = f"{LAMBDA}\noptimizer.batch_size = {{ choices = [16, 64] }}"
-    every = {"evaluation.every": 2, "optimizer.batch_size": 16, "optimizer.epochs": 1}
+    every = {"evaluation.every": 2, "optimizer.epochs": 1}
     assert said(tmp_path, every, ranges) == []
     (told,) = said(tmp_path, every, ranges, sampled=True)
     assert told.startswith("evaluation.every = 2 is more than the 1 steps of a trial with batch_")

@@ -91,8 +91,8 @@ def _length_of(read: Callable[..., Sized], *arguments: int | str) -> Callable[[P
     return lambda path: len(read(path, *arguments))
 
 
-def _nli(name: str, rows: int, optional: bool = False) -> Part:
-    return Part(f"nli/{name}.parquet", rows, _labelled, optional)
+def _nli(name: str, rows: int) -> Part:
+    return Part(f"nli/{name}.parquet", rows, _labelled)
 
 
 def _wordnet(kind: str, rows: int) -> Part:
@@ -104,16 +104,12 @@ SETS: dict[str, tuple[Part, ...]] = {
     "STS-B": _splits("STS-B"),
     "SICK": _splits("SICK-R"),
     **{name: _transfer(name) for name in TASKS if name != "SICK-E"},  # SICK's files are above
-    "SNLI": (
-        _nli("snli_train", WHOLE["snli"], optional=True),
-        _nli("snli_train_partial", 92613, optional=True),
-    ),
+    "SNLI": (_nli("snli_train", WHOLE["snli"]),),
+    "SNLI, partial": (_nli("snli_train_partial", 92613),),
     "SNLI, first 2000": (_nli("snli_train_first2000", 2000),),
     "SNLI dev": (_nli("snli_dev", 9842),),
-    "MultiNLI": (
-        _nli("mnli_train", WHOLE["mnli"], optional=True),
-        _nli("mnli_train_partial", 19219, optional=True),
-    ),
+    "MultiNLI": (_nli("mnli_train", WHOLE["mnli"]),),
+    "MultiNLI, partial": (_nli("mnli_train_partial", 19219),),
     "SimCSE's NLI": (Part("nli/nli_for_simcse.csv", WHOLE["nli-simcse"], _length_of(read_table)),),
     "Wikipedia": (
         Part(
