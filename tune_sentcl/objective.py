@@ -200,7 +200,9 @@ def unmeasured(
         elif any(objective.suite not in config.suites for config in asked):
             rule = f"the trials do not measure the suite {objective.suite}"
             suites = ",".join(f'"{one}"' for one in dict.fromkeys(("sts", objective.suite)))
-            move = f"Give --set 'evaluation.suites=[{suites}]'."
+            names = dict.fromkeys(name for config in asked for name in _measured_tasks(config))
+            move = f"Name a task that they measure ({', '.join(names)}), or give "
+            move += f"--set 'evaluation.suites=[{suites}]'."
             yield Fault("--objective", "", str(objective), rule, move)
         elif not always and any(objective.protocol not in c.protocols for c in asked):
             rule = f"the trials do not measure by the protocol {objective.protocol}"
@@ -210,15 +212,21 @@ def unmeasured(
 
 def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Iterator[Fault]:
     for config in configs:
-        names = [source.name for source in own_sources(config.own)]
+        names = _measured_tasks(config)
         if objective.task not in names:
-            there = f"there are {_either(names)} and SentEval's" if names else "SentEval's are"
-            rule = f"the trials measure no such task; {there} {', '.join(OFFERS)}"
-            near = difflib.get_close_matches(objective.task, [*names, *OFFERS], 1)
+            rule = f"the trials measure no such task; they measure {', '.join(names)}"
+            near = difflib.get_close_matches(objective.task, names, 1)
             hint = f"Did you mean {near[0]}? " if near else ""
-            move = f"{hint}Name a task of your own in evaluation.own."
+            move = f"{hint}Name one of these, or add a task to evaluation.own."
             yield Fault("--objective", "", str(objective), rule, move)
             return
+
+
+def _measured_tasks(config: EvaluationConfig) -> list[str]:
+    """The tasks that trials with these settings measure; own ones first."""
+    suites = set(config.suites)
+    theirs = [task for task in OFFERS if Objective(task, "", "", "").suite in suites]
+    return [*(source.name for source in own_sources(config.own)), *theirs]
 
 
 def metric_cutoff(metric: str) -> tuple[str, int] | None:
@@ -242,7 +250,7 @@ def _parse(text: str, allow_test: bool) -> Objective:
     if not task or not 1 <= len(parts) <= 3:
         rule = f"must be TASK:METRIC[:SPLIT[:PROTOCOL]] with a task of {', '.join(OFFERS)}"
         rule += ", or one of your own"
-        raise _wrong(text, rule, f"The default is {DEFAULT}.")
+        raise _wrong(text, rule, f"Write it like {DEFAULT} or docs:ndcg@10.")
     objective = (
         _parse_own(text, task, parts) if named is None else _parse_senteval(text, named, parts)
     )

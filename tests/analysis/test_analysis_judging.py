@@ -17,6 +17,7 @@ from tune_sentcl.cli import app
 from tune_sentcl.errors import StudyError
 from tune_sentcl.judging.comparing import ComparisonRules
 from tune_sentcl.judging.judgement import judge, judge_winner
+from tune_sentcl.judging.power import older_noise, shown
 from tune_sentcl.judging.statistics import planned_critical
 from tune_sentcl.store import Study
 from tune_sentcl.store.manifest import SeedPlan
@@ -224,6 +225,19 @@ def test_fresh_seeds_choose_nobody_are_quoted_and_do_not_decide_alone(tmp_path: 
     assert (row["n"], row["seeds"], row["b"]) == (pytest.approx(3), "sequential", "lambda5")
     quoted = "10.50 +- 0.71 on 2 fresh seeds: quote this (71.13 on the 3 that chose it)"
     assert any(quoted in note for note in found[0].notes)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-14, 0.3])
+def test_what_seeds_can_show_is_not_told_of_configurations_that_scored_alike(
+    tmp_path: Path, spread: float
+) -> None:
+    trials = [
+        *seeded(0.1, [71.0, 71.0 + spread, 71.0 - spread]),
+        *seeded(0.5, [71.0 + spread, 71.0, 71.0]),
+    ]
+    noise = older_noise([write_study(tmp_path, trials)], DEV)
+    text = shown(SeedPlan((0, 1, 2), 2), 0, noise)
+    assert ("points" in text) == (spread == 0.3) and "e-" not in text
 
 
 MEASURING = (

@@ -95,8 +95,8 @@ SIX = " ".join(
 OPTION_FAULTS = [
     ("--objective STS-B:spearman:test", ["STS-B:spearman:test", "test split", "--allow-test"]),
     ("--objective STS12:spearman", ["STS12:spearman", "test split", "STS-B:spearman:dev"]),
-    ("--objective STS99:spearman", ["STS99:spearman", "no such task", "STS12", "Did you mean"]),
-    ("--objective STS-B", ["--objective: STS-B", "TASK:METRIC[:SPLIT[:PROTOCOL]]", "The default"]),
+    ("--objective STS99:spearman", ["STS99:spearman", "measure STS12, STS13", "Did you mean"]),
+    ("--objective STS-B", ["--objective: STS-B", "TASK:METRIC[:SPLIT[:PROTOCOL]]", "Write it"]),
     ("--objective STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson", "STS-B:spearman"]),
     ("--objective MR:accuracy", ["MR:accuracy:dev", "do not measure the suite transfer", "--set"]),
     (SIX, ["STS-B:spearman, STS-B:pearson", "columns for 5 objectives", "Drop some."]),

@@ -218,11 +218,13 @@ def test_kinds_without_finished_trials_are_not_timed_on_a_gpu(tmp_path: Path) ->
 
 def test_a_plan_names_the_classifiers_that_it_does_not_count(tmp_path: Path) -> None:
     more = 'evaluation.suites = ["sts", "transfer"]\nevaluation.protocols = ["senteval-5fold"]'
-    for fixed, named in ((more, True), ("", False)):
-        space = lambda_space(tmp_path / str(named), 0.3, fixed=fixed)
+    unused = 'evaluation.protocols = ["cosine", "senteval-5fold"]'  # without the suite transfer
+    for number, (fixed, named) in enumerate(((more, True), ("", False), (unused, False))):
+        space = lambda_space(tmp_path / str(number), 0.3, fixed=fixed)
         notes = " ".join(make_plan(space, None, None, None, HERE).notes)
         assert "s a trial (1 kind of trial timed here); " in notes
         assert ("not include the classifiers of senteval-5fold" in notes) == named
+        assert ("classifiers" in notes) == named
 
 
 LINE = r"planned (at most )?\d+:\d\d for (\d+) trials? \((.*)\), took \d+:\d\d"

@@ -22,7 +22,6 @@ from tune_sentcl.history import (
 )
 from tune_sentcl.judging.contenders import study_objectives
 from tune_sentcl.objective import (
-    DEFAULT,
     Objective,
     mean,
     value_columns,
@@ -106,7 +105,7 @@ def _refuse_unknown(objectives: Sequence[Objective], history: History) -> None:
     for objective in objectives:
         if objective.is_own and history.tasks and objective.task not in history.tasks:
             rule = f"no trial has such a task; there are {', '.join(sorted(history.tasks))}"
-            move = f"Name one of them, or leave it out: the default is {DEFAULT}."
+            move = "Name one of them, or leave it out for the score that the search maximized."
             raise ObjectiveError(Fault("--objective", "", str(objective), rule, move))
 
 

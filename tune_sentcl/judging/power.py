@@ -11,13 +11,16 @@ from tune_sentcl.judging.statistics import smallest_shown
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.manifest import SeedPlan
 from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.reading.union import TOLERANCE
 
 _FEW = 5  # fresh seeds that are proposed where none were asked for
 _CONFIRMED = 3  # winner, baseline and runner-up
 
 
 def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
-    """Say which differences the seeds of a search can show; empty for a single configuration.
+    """Say which differences the seeds of a search can show.
+
+    Empty for a single configuration, and if older configurations scored alike with every seed.
 
     Args:
         plan: The seeds that it is asked for.
@@ -30,7 +33,8 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
         return _line(confirm, "fresh seeds", _CONFIRMED, noise)
     if plan.configurations is None:
         advised = _line(_FEW, f"fresh seeds (--confirm {_FEW})", _CONFIRMED, noise)
-        return f"scores decide which configurations get all seeds; {advised}"
+        what = "scores decide which configurations get all seeds"
+        return f"{what}; {advised}" if advised else what
     return _line(len(plan.seeds), "seeds", plan.configurations, noise)
 
 
@@ -41,7 +45,9 @@ def _line(seeds: int, kind: str, configurations: int, noise: tuple[float, int]) 
         one = kind.removesuffix("s")
         return f"1 {one} shows no difference: give --seeds 0,1,2 or --confirm {_FEW}"
     sd, older = noise
-    if not sd > 0:
+    if sd <= TOLERANCE:  # they scored alike, which says nothing of others
+        return ""
+    if math.isnan(sd):
         size = f"{least:.1f} times the sd of a seed"
         return (
             f"{seeds} {kind} can show differences of {size} or more between trained configurations"

@@ -20,7 +20,7 @@ from tune_sentcl.errors import (
     TuneSentclError,
 )
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
-from tune_sentcl.objective import DEFAULT, Objective, default_among, metric_cutoff
+from tune_sentcl.objective import Objective, default_among, metric_cutoff
 from tune_sentcl.space import Space
 from tune_sentcl.train import check_batches
 from tune_sentcl.trial import InputLoader
@@ -133,8 +133,9 @@ def _missing_objective(objective: Objective, one: GridInputs) -> Fault:
         why = f"; there are {', '.join(map(str, measured))}"
         if any(metric_cutoff(other.metric) for other in measured):
             why += ", and these metrics at any other cut-off"
-    alternative = default_among(sets.objectives) or DEFAULT
-    move = f"Mend that, or choose another objective, such as {alternative}."
+    alternative = default_among(sets.objectives)
+    such = f", such as {alternative}" if alternative else ""
+    move = f"Repair the set, or choose another objective{such}."
     return Fault("--objective", "", str(objective), f"no set at hand gives it{why}", move)
 
 

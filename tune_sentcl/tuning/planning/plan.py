@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tune_sentcl.config import short_name, stated, varied
+from tune_sentcl.config import TrialConfig, short_name, stated, varied
+from tune_sentcl.data.tasks.own_task import LabeledTask, protocol_of
 from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, History
 from tune_sentcl.space import Space
@@ -200,12 +201,11 @@ def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterato
         if estimate is not None:
             slots = estimate.slots
             yield _duration(estimate)
-            protocols = {protocol for c in configs for protocol in c.evaluation.protocols}
-            untimed = ", ".join(sorted(protocols - {"cosine"}))
-            if estimate.timed and untimed:
+            protocols = {name for c in configs for name in _classifiers(prepared, c)}
+            if estimate.timed and protocols:
                 yield (
-                    f"this does not include the classifiers of {untimed}; "
-                    "--set evaluation.protocols=cosine leaves them out of the trials"
+                    f"this does not include the classifiers of {', '.join(sorted(protocols))}; "
+                    "--set evaluation.protocols=cosine leaves SentEval's out of the trials"
                 )
     except TuneSentclError as error:
         yield f"the time cannot be estimated: {mask_text(str(error))}"
@@ -213,6 +213,17 @@ def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterato
     peak = (min(need.trained, need.kept) + need.states + count * _BYTES_A_TRIAL) / 1e6
     of_it = f", {need.states / 1e6:.0f} MB of it states of running trials" if need.states else ""
     yield f"about {peak:.0f} MB of disk at the peak{of_it}"
+
+
+def _classifiers(prepared: PreparedSearch, config: TrialConfig) -> Iterator[str]:
+    """The protocols that train a classifier on a task that a config measures."""
+    for protocol in config.evaluation.protocols:
+        suite = "sts" if protocol == "relatedness" else "transfer"
+        if protocol != "cosine" and suite in config.evaluation.suites:
+            yield protocol
+    for task in prepared.loader.sets(config).own:
+        if isinstance(task, LabeledTask):
+            yield protocol_of(task)
 
 
 def _duration(estimate: SearchEstimate) -> str:
