@@ -6,7 +6,8 @@ array; progress and messages go to stderr. No heavy library is imported before a
 """
 
 import sys
-from typing import Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -18,6 +19,7 @@ from tune_sentcl.cli import study_commands as inspecting
 from tune_sentcl.cli import submitting
 from tune_sentcl.cli import verify_command as verifying
 from tune_sentcl.cli.exits import guarded, watch_output
+from tune_sentcl.cli.terminal_tables import line
 from tune_sentcl.signals import shutdown_signals
 
 
@@ -39,12 +41,31 @@ class GroupedCommand(TyperCommand):
 
 app = typer.Typer(
     name="tune-sentcl",
-    help="Search the hyperparameters of contrastive sentence encoders.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        line(f"tune-sentcl {metadata.version('tune-sentcl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Search the hyperparameters of contrastive sentence encoders."""
+
+
 data_app = typer.Typer(help="The real data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 jobs_app = typer.Typer(help="Searches that a Ray cluster runs.", no_args_is_help=True)

@@ -26,6 +26,8 @@ def joined_columns(value: object) -> object:
         PydanticCustomError: A role is unknown, or a column has two roles.
     """
     if isinstance(value, str):
+        if value.lstrip().startswith("{"):
+            raise _refused('{ anchor = "question" }, with = instead of :')
         parts = [part.partition("=") for part in value.split(",") if part.strip()]
         value = {role.strip(): column for role, _, column in parts}
     if not isinstance(value, Mapping):

@@ -30,8 +30,12 @@ class TrialConfig(Frozen):
             legal = f"file, {' or '.join(whole if labeled else torn)}"
             raise PydanticCustomError(
                 "data.order",
-                "Input should be {legal} for method {method}",
-                {"legal": legal, "method": self.method.name, "value": self.data.order},
+                "Input should be {legal} for a method that reads {rows}",
+                {
+                    "legal": legal,
+                    "rows": "labeled pairs" if labeled else "other rows than labeled pairs",
+                    "value": self.data.order,
+                },
             )
         return self
 
