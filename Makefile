@@ -56,11 +56,11 @@ format: $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 INSTALL := $(PYTHON) -m venv $(VENV) && $(PIP) pip==26.3 && $(PIP) --editable
 $(VENV)/.core: pyproject.toml constraints.txt
-	$(INSTALL) ".[embedded]"
+	$(INSTALL) ".[embedded,cluster]"
 	touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	$(INSTALL) ".[embedded,dev]"
+	$(INSTALL) ".[embedded,cluster,dev]"
 	touch $(VENV)/.core $@
 
 clean:

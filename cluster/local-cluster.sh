@@ -122,6 +122,8 @@ start() {
   local workers=${1:-2} first cores gpus share name index
   [[ $workers =~ ^[0-9]+$ ]] || fail "WORKERS is a number, not $workers"
   command -v ray >/dev/null || fail "no ray on PATH: activate the environment of tune-sentcl first"
+  python -c 'import grpc, ray.dashboard.optional_deps' 2>/dev/null ||
+    fail "this Ray lacks its dashboard and job server: pip install 'tune-sentcl[cluster]'"
   if running; then fail "a cluster of this user runs already (status, stop)"; fi
   stop >/dev/null  # ends the rest of a crashed cluster
   mkdir -p "$STATE"

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -265,9 +265,36 @@ def test_who_watches_hears_of_a_search_that_maximizes_something_else(tmp_path: P
     assert (before["trial_id"], after["trial_id"]) == ("d", "a")
 
 
-def test_watching_has_no_rows(held: Path) -> None:
+def test_a_search_that_has_not_begun_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind `submit`, whose job opens the study some seconds later."""
+    study, naps = tmp_path / "study", []
+    search: list[Search] = []
+    with ExitStack() as opened:
+
+        def sleep(_: float) -> None:
+            naps.append(study.exists())
+            if len(naps) == 3:
+                driver = StudyDriver.open(study, space=load_space("smoke"), command=["test"])
+                search.append(Search(opened.enter_context(driver)))
+            elif search:
+                search[0].go_on()
+
+        monkeypatch.setattr(
+            watch_command, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+        )
+        done = invoke("show", study, "--watch")
+    assert done.code == 0, done.err
+    assert "no search has begun there; waiting for at most 5:00" in done.err
+    assert done.out.splitlines()[-1] == "the search has ended, 6 of 6 trials are done"
+    assert naps[:3] == [False] * 3
+
+
+def test_watching_has_no_rows(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for option in ("--json", "--csv"):
         refused(invoke("show", held, "--watch", option), "--watch", "not its rows")
+    monkeypatch.setattr(watch_command, "_BEGIN_S", 0.0)
     refused(invoke("show", "nothing", "--watch"), "must be a study")
 
 

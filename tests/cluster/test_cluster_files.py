@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 import yaml
 from cluster_folder import FILES, FOLDER, LAUNCHED, ROOT, kubernetes, launched, normal, pins
+from local_user import LocalUser
 from packaging.requirements import Requirement
 
 from tune_sentcl.config import knobs
@@ -291,6 +292,17 @@ def test_a_script_can_be_read_and_run(path: Path) -> None:
 @pytest.mark.parametrize("path", SCRIPTS, ids=names(SCRIPTS))
 def test_a_script_ends_no_ray_but_its_own(path: Path) -> None:
     assert not re.search(r"ray stop|pkill|killall", path.read_text())
+
+
+def test_a_ray_without_its_job_server_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "grpc.py").write_text("raise ImportError\n")
+    user = LocalUser(tmp_path)
+    user.environment["PYTHONPATH"] = str(tmp_path)
+    said = user.script("start", code=1)
+    assert said.splitlines() == [
+        "local-cluster: this Ray lacks its dashboard and job server: "
+        "pip install 'tune-sentcl[cluster]'"
+    ]
 
 
 def test_links_of_the_page_lead_somewhere() -> None:

@@ -242,6 +242,19 @@ def test_an_address_where_no_cluster_answers_is_refused_at_once(
     assert not (tmp_path / "study").exists()
 
 
+@pytest.mark.long
+def test_a_cluster_that_never_answers_is_given_up() -> None:
+    """As somebody else's that `auto` finds: Ray asked it for nine minutes."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        words = [sys.executable, "-m", "tune_sentcl", "check", "smoke", "--address", address]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 2
+    assert f"{address}: must be the address of a Ray cluster that answers" in done.stderr
+
+
 def test_only_addresses_of_host_and_port_are_tried() -> None:
     for other in ("local", "auto", "ray://head:10001"):
         check_address(other)

@@ -12,12 +12,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.terminal_tables import cell, line
 from tune_sentcl.config import evaluation_data_of
 from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.manifest import Manifest
+from tune_sentcl.store.manifest import MANIFEST, Manifest
 from tune_sentcl.store.progress import RunningTrial, SearchProgress
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
@@ -25,6 +26,7 @@ from tune_sentcl.store.segments import Listing
 from tune_sentcl.watch.clock import clock
 
 _DISK_S, _STORE_S = 1.0, 10.0
+_BEGIN_S = 300.0  # the most that a job takes to begin where nodes install packages first
 _COLUMNS = (
     "trial_id",
     "status",
@@ -119,6 +121,7 @@ _ENDS = {"ended": "ended", "interrupted": "been interrupted"}
 
 def watch(path: str) -> None:
     """Follow a study until its search ends: in place on a terminal, else line by line."""
+    _wait_for_search(StudyFiles.at(path))
     study = Study.read(path)
     reader = _StudyReader(study)
     name = mask_text(study.files.where)
@@ -126,6 +129,22 @@ def watch(path: str) -> None:
         _watch_in_place(reader, Console(highlight=False), name)
     else:
         _watch_by_lines(reader, name)
+
+
+def _wait_for_search(files: StudyFiles) -> None:
+    """Wait until a study has a trial or a report of its search: a job takes time to begin."""
+    said, end = False, time.monotonic() + _BEGIN_S
+    while not _has_begun(files) and time.monotonic() < end:
+        if not said:
+            say(f"{files.where}: no search has begun there; waiting for at most {clock(_BEGIN_S)}")
+            said = True
+        time.sleep(_DISK_S if files.folder else _STORE_S)
+
+
+def _has_begun(files: StudyFiles) -> bool:
+    return files.exists(MANIFEST) and (
+        SearchProgress.read(files) is not None or bool(files.versions("trials"))
+    )
 
 
 class _StudyReader:

@@ -23,6 +23,7 @@ from tune_sentcl.on_ray.preflight import authentication_error, check_address, no
 from tune_sentcl.signals import descendants, shutdown_signals
 
 _OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 _SLOW = "timed out during startup"
 _STARTS = 2
 
@@ -111,7 +112,7 @@ def _start_or_connect(where: str) -> Path:
         logging_level=logging.ERROR,
         **(local if where == "local" else {}),
     )
-    with _captured_stderr() as stderr:
+    with _captured_stderr() as stderr, _one_attempt(where):
         try:
             start_with_retry(start)
         except ResourceError:  # a ValueError too
@@ -126,6 +127,22 @@ def _start_or_connect(where: str) -> Path:
             raise no_cluster_error(where, error) from error
     context = ray.get_runtime_context()
     return Path(context.get_temp_dir(), context.get_session_name())
+
+
+@contextmanager
+def _one_attempt(address: str) -> Iterator[None]:
+    """Give a cluster that does not answer one attempt of half a minute; Ray makes twenty.
+
+    `auto` finds any Ray on this machine, and one of somebody else's may never answer.
+    """
+    if address == "local" or _ATTEMPTS in os.environ:
+        yield
+        return
+    os.environ[_ATTEMPTS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_ATTEMPTS]
 
 
 def start_with_retry(start: Callable[[], object]) -> None:

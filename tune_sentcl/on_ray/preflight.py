@@ -176,6 +176,8 @@ def no_cluster_error(address: str, error: Exception) -> ResourceError:
     """The error that no Ray cluster answers at an address."""
     rule = f"must be the address of a Ray cluster that answers ({error})"
     move = "Correct it, start the cluster, or take --address local."
+    if address == "auto":
+        move = "It may be somebody else's: name yours by --address HOST:PORT, or start it."
     return ResourceError(Fault("--address", "", address, rule, move))
 
 
