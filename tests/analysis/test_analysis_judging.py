@@ -517,11 +517,14 @@ def test_a_collapsed_seed_is_named_and_no_better(tmp_path: Path) -> None:
     for pair in (("lambda3", "lambda5"), ("lambda5", "lambda3")):
         found = judge(study, *pair)
         assert found.verdict == "UNDECIDED"
-        assert any("lambda3): 1 of 12 seeds collapsed (5)." in note for note in found.notes)
+        assert any(
+            "lambda3): 1 of 12 seeds scores far below the others (seed 5: " in note
+            for note in found.notes
+        )
     assert judge(study, "lambda1", "lambda5").row()["df"] == 11, "the others lose nothing"
     (best,) = judge_winner(study, "lambda5")
-    (note,) = (note for note in best.notes if "collapsed" in note)
-    assert "lambda3): 1 of 12 seeds collapsed (5)." in note
+    (note,) = (note for note in best.notes if "far below" in note)
+    assert "lambda3): 1 of 12 seeds scores far below the others (seed 5: " in note
 
 
 def test_fresh_seeds_of_both_decide_alone(tmp_path: Path) -> None:

@@ -19,9 +19,11 @@ from analysis_samples import (
     score,
     write_study,
 )
+from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
 from tune_sentcl.analysis.summary import STS_TASKS, summaries
+from tune_sentcl.cli import app
 from tune_sentcl.errors import ObjectiveError, StudyError
 from tune_sentcl.objective import Objective
 from tune_sentcl.score import Score
@@ -81,6 +83,23 @@ def test_the_knobs_in_which_trials_differ_are_columns(tmp_path: Path) -> None:
     assert list(table["encoder.pooling"]) == ["cls", "mean_without_cls", "mean_without_cls"]
     assert "method.lambda" not in table  # a knob that a method lacks is no difference
     assert "encoder.pooling" in over_seeds
+
+
+def test_the_test_scores_of_own_tasks_stand_beside_those_that_chose(tmp_path: Path) -> None:
+    dev, test = objectives("docs:ndcg@10:dev", "docs:ndcg@10:test")
+    trials = [
+        Trial("t1", config(0), [score(dev, 50.0), score(test, 60.0)]),
+        Trial("t2", config(1), [score(dev, 40.0), score(test, 70.0)]),
+    ]
+    study = write_study(tmp_path / "both", trials, [str(dev)])
+    table, over_seeds = summaries(study)
+    assert list(table["objective_test"]) == [60.0, 70.0]
+    assert list(over_seeds["objective_test_mean"]) == [65.0]
+    shown = CliRunner().invoke(app, ["show", study.files.where]).stdout
+    assert "test: docs:ndcg@10:test; it chooses nothing" in shown and "70.00" in shown
+    only = [replace(trial, scores=trial.scores[:1]) for trial in trials]
+    table, _ = summaries(write_study(tmp_path / "dev", only, [str(dev)]))
+    assert "objective_test" not in table
 
 
 def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_a_table_marks_what_its_seeds_do_not_tell_from_the_best(tmp_path: Path) 
             trials.append(replace(trial, configuration=name))
     write_study(tmp_path, trials, [DEV])
     first, _, board = report(tmp_path, "--format", "md").stdout.partition("## Leaderboard")
-    assert "1 of 10 seeds collapsed (3)" in first and "| 68.00 ±" in board
+    assert "1 of 10 seeds scores far below the others (seed 3: " in first and "| 68.00 ±" in board
     assert "**80.00**" in board and "<ins>79.99</ins>" in board and "| 70.00 ±" in board
     tex = report(tmp_path, "--format", "tex").stdout
     assert r"\textbf{80.00}" in tex and r"\underline{79.99}" in tex and "{70.00}" not in tex

@@ -142,6 +142,26 @@ def test_the_command_of_a_config_that_lacks_a_knob() -> None:
     assert train_command(json.dumps(nested)) is None
 
 
+def test_the_card_has_the_score_of_the_untrained_encoder_beside_each(tmp_path: Path) -> None:
+    start = Planted(toy(), settings={"method.name": "none"}, row={"configuration": "c1"})
+    other = {"configuration": "c2", "checkpoint_fingerprint": "another"}
+    trials = {"tuned": Planted(shaken(toy(), 3)), "start": start}
+    trials["other"] = Planted(shaken(toy(), 4), settings={"method.name": "none"}, row=other)
+    scores = plant(tmp_path / "study", trials).scores().to_pylist()
+    dev = {
+        s["trial_id"]: s["value"]
+        for s in scores
+        if (s["task"], s["split"]) == ("STS-B", "dev") and s["metric"] == "spearman"
+    }
+    export_trial(tmp_path / "study", tmp_path / "model", trial="tuned")
+    text = (tmp_path / "model" / "README.md").read_text()
+    assert "| rows | untrained | value |" in text
+    assert f"| {dev['start']:.2f} | {dev['tuned']:.2f} |" in text
+    export_trial(tmp_path / "study", tmp_path / "plain", trial="start")
+    text = (tmp_path / "plain" / "README.md").read_text()
+    assert "(space `smoke`, untrained)" in text and "| rows | value |" in text
+
+
 def test_which_trial_is_exported(tmp_path: Path) -> None:
     names = ("t0", "t1", "t2")
     trials = {name: Planted(shaken(toy(), seed)) for seed, name in enumerate(names)}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -52,8 +53,10 @@ def summaries(
     `objective`, `sts_avg`, `data`, `seconds`. With several objectives also `objective_2` and so
     on, and `pareto`: whether no other finished trial is better in one objective and as good in
     all. `sts_avg` is the mean of the test Spearman correlations of the seven STS tasks, times 100;
-    NaN if one is missing. `data` is `toy` for the generated sets and `root` for files under the
-    data root. `seconds` is the time of training and evaluation, without start-up.
+    NaN if one is missing. `objective_test` and so on are the test scores of an objective on a dev
+    split of an own task, if any was measured. `data` is `toy` for the generated sets and `root`
+    for files under the data root. `seconds` is the time of training and evaluation, without
+    start-up.
 
     Args:
         study: A running or finished study.
@@ -89,6 +92,15 @@ def configurations_of(study: StudyTables, objectives: Sequence[Objective]) -> pd
     return _over_seeds(_trials(study, objectives), objectives)
 
 
+def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
+    """By column, the test score of each objective on a dev split of an own task."""
+    return {
+        f"{name}_test": replace(objective, split="test")
+        for name, objective in zip(value_columns(len(objectives)), objectives, strict=True)
+        if objective.is_own and objective.split == "dev"
+    }
+
+
 def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
     """All columns of the trials, with their values of these objectives."""
     history = History.read(study, objectives, None)
@@ -110,7 +122,7 @@ def _refuse_unknown(objectives: Sequence[Objective], history: History) -> None:
 
 
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
-    names = value_columns(len(objectives))
+    names = list(value_columns(len(objectives)))
     # Scores on the toy sets are never ranked against scores on real ones.
     ended = zip(table["status"], table["origin"], strict=True)
     ranks = [_RANKED[status] + (origin == CONFIRM_ORIGIN) / 2 for status, origin in ended]
@@ -125,6 +137,7 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
         for _, part in order[order["origin"] != CONFIRM_ORIGIN].groupby("data", dropna=False):
             order.loc[part.index, "pareto"] = front_of(part[names].to_numpy(float))
         names = [*names, "pareto"]
+    names += [name for name in test_columns(objectives) if name in table]
     columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
     return order[[*columns, "sts_avg", "data", "seconds"]].reset_index(drop=True)
 
@@ -136,9 +149,10 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         ended[ended["origin"] == CONFIRM_ORIGIN],
     )
     groups = finished.groupby(_KEYS, dropna=False, sort=True)
+    tests = [name for name in test_columns(objectives) if name in table]
     named = {
         f"{column}_{name}": (column, statistic)
-        for column in (*value_columns(len(objectives)), "sts_avg")
+        for column in (*value_columns(len(objectives)), *tests, "sts_avg")
         for name, statistic in (("mean", "mean"), ("sd", "std"), ("n", "count"))
     }
     own = {knob: (knob, "first") for knob in _knobs(table)}
@@ -191,8 +205,11 @@ def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
     """The trials with the knobs in which they differ, and their scores from the history."""
+    tests = test_columns(objectives)
     history = History.read(
-        study, (*objectives, *_AVERAGED), [*_TRIAL_COLUMNS, *_SECONDS, *knobs()]
+        study,
+        (*objectives, *tests.values(), *_AVERAGED),
+        [*_TRIAL_COLUMNS, *_SECONDS, *knobs()],
     )
     _refuse_unknown(objectives, history)
     table = history.table
@@ -201,9 +218,11 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
     frame = frame_of(table.select([*_TRIAL_COLUMNS, *_SECONDS, "seed", *varied_knobs(table)]))
     frame["seconds"] = frame[_SECONDS].sum(axis="columns", skipna=False)
-    for number, name in enumerate(value_columns(len(objectives))):
+    named = [*value_columns(len(objectives)), *tests]
+    for number, name in enumerate(named):
         frame[name] = pd.array([found[number] for found in values], "float64")
-    tasks = [found[len(objectives) :] for found in values]
+    frame = frame.drop(columns=[name for name in tests if frame[name].isna().all()])
+    tasks = [found[len(named) :] for found in values]
     averages = [None if None in found else mean(found) for found in tasks]
     frame["sts_avg"] = pd.array(averages, "float64")
     frame["data"] = data

@@ -1,12 +1,13 @@
 """A study's trials and configurations as tables on stdout."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.terminal_tables import Layout, cell, line, print_table, shortened, spread
 from tune_sentcl.config import knobs, short_name, stated
-from tune_sentcl.objective import value_columns
+from tune_sentcl.objective import objective_named, value_columns
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
@@ -86,9 +87,12 @@ def _print(
 
 def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layout:
     first, *others = row
-    titles = dict(zip(objectives, _short_titles(objectives), strict=True))
+    tests = [test for test in map(_test, objectives) if test in row]
+    names = [*objectives, *tests]
+    titles = dict(zip(names, _short_titles(names), strict=True))
     ranking = "the objective" if len(objectives) == 1 else "an objective"
-    legend = [f"{short}: {name}, {ranking}" for name, short in titles.items()]
+    legend = [f"{titles[name]}: {name}, {ranking}" for name in objectives]
+    legend += [f"{titles[name]}: {name}; it chooses nothing" for name in tests]
     if _AVERAGE in row:
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
@@ -98,11 +102,11 @@ def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layou
     if _ESTIMATE in row:
         what = f"the mean of {objectives[0]}, shrunk the more the fewer seeds"
         legend.append(f"{_ESTIMATE}: {what}; configurations are ranked by it")
-    numbers = {*objectives, _ESTIMATE, _FRESH, _AVERAGE, "seconds"}
+    numbers = {*names, _ESTIMATE, _FRESH, _AVERAGE, "seconds"}
     constant = [key for key in others if key not in numbers]
     drop_first = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]
     drop_first += [
-        key for key in reversed(others) if key not in {*drop_first, _ESTIMATE, _FRESH, *objectives}
+        key for key in reversed(others) if key not in {*drop_first, _ESTIMATE, _FRESH, *names}
     ]
     return Layout(
         titles=titles,
@@ -138,6 +142,7 @@ def _trial(row: dict[str, Any], objectives: Sequence[str], *, mixed: bool) -> di
             name: row[key]
             for name, key in zip(objectives, value_columns(len(objectives)), strict=True)
         },
+        **{_test(name): row[key] for name, key in _tests(row, objectives)},
         **({"Pareto": "*" if row["pareto"] else ""} if "pareto" in row else {}),
         _AVERAGE: row["sts_avg"],
         **({"data": row["data"]} if mixed else {}),
@@ -163,9 +168,25 @@ def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, 
         **({"lost": row["lost"]} if "lost" in row else {}),
         **fresh,
         **means,
+        **{
+            _test(name): spread(row[f"{key}_mean"], row[f"{key}_sd"])
+            for name, key in _tests(row, objectives)
+        },
         **({_ESTIMATE: row["objective_estimate"]} if "objective_estimate" in row else {}),
         _AVERAGE: spread(row["sts_avg_mean"], row["sts_avg_sd"]),
     }
+
+
+def _tests(row: dict[str, Any], objectives: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The objectives with a test score in a row, each with the start of its columns' names."""
+    for name, key in zip(objectives, value_columns(len(objectives)), strict=True):
+        if f"{key}_test" in row or f"{key}_test_mean" in row:
+            yield name, f"{key}_test"
+
+
+def _test(objective: str) -> str:
+    """The test score of an objective, as on the command line."""
+    return str(replace(objective_named(objective), split="test"))
 
 
 def _knobs(row: dict[str, Any]) -> dict[str, Any]:

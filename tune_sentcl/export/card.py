@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.analysis.papers.required_data import is_part, task_rows
-from tune_sentcl.config import flatten
+from tune_sentcl.config import UNTRAINED, flatten
 from tune_sentcl.export.rerun_command import ROOT, STUDY, as_toml
 from tune_sentcl.objective import parse_objectives
 
@@ -26,20 +26,24 @@ _GENERATED = ("sts", "transfer")
 _SCORE = ("data", "task", "split", "metric", "protocol")
 
 
-def score_lines(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Every score of a whole task, the protocols, and what could not be measured."""
-    whole = [
-        score
-        for score in scores
-        if score["subset"] is None and score["aggregation"] in (None, "all")
-    ]
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for score in whole:
-        if score["value"] is not None:
-            groups.setdefault(tuple(score[name] for name in _SCORE), []).append(score)
+def score_lines(
+    scores: Sequence[Mapping[str, Any]], untrained: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[str]:
+    """Every score of a whole task, the protocols, and what could not be measured.
+
+    Args:
+        scores: Of the model.
+        untrained: Of the encoder that it started from; empty if the study has none.
+    """
+    whole = [score for score in scores if _is_whole(score)]
+    groups, before = _by_kind(whole), _by_kind(untrained)
+    rows = []
+    for kind, found in groups.items():
+        started = _mean_and_sd(before[kind]) if kind in before else ""
+        rows.append({**_line(found), "untrained": started, "value": _mean_and_sd(found)})
     yield "Times 100. Numbers under different protocols are different measurements."
     yield ""
-    yield from table([_line(found) for found in groups.values()])
+    yield from table(rows)
     yield ""
     for protocol in dict.fromkeys(score["protocol"] for score in whole):
         plain, _, width = protocol.partition("@")
@@ -52,6 +56,27 @@ def score_lines(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if score["value"] is None:
             named = f"{score['task']} {score['metric']} by `{score['protocol']}`"
             yield f"- Not measured: {named}: {score['reason']}"
+
+
+def _is_whole(score: Mapping[str, Any]) -> bool:
+    return score["subset"] is None and score["aggregation"] in (None, "all")
+
+
+def _by_kind(
+    scores: Sequence[Mapping[str, Any]],
+) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """The scores of whole tasks by kind; several are those of a classifier's seeds."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for score in filter(_is_whole, scores):
+        if score["value"] is not None:
+            groups.setdefault(tuple(score[name] for name in _SCORE), []).append(score)
+    return groups
+
+
+def _mean_and_sd(found: Sequence[Mapping[str, Any]]) -> str:
+    values = [score["value"] for score in found]
+    spread = f" +- {number(statistics.stdev(values))}" if len(values) > 1 else ""
+    return f"{number(statistics.fmean(values))}{spread}"
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
@@ -72,10 +97,8 @@ def number(value: float | None) -> str:
 
 
 def _line(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """One score; the mean over the seeds of a randomly initialized classifier."""
+    """What a score is; several are those of the seeds of a randomly initialized classifier."""
     first = found[0]
-    values = [score["value"] for score in found]
-    spread = f" +- {number(statistics.stdev(values))}" if len(values) > 1 else ""
     seeds = [str(s["classifier_seed"]) for s in found if s["classifier_seed"] is not None]
     return {
         "task": first["task"],
@@ -85,7 +108,6 @@ def _line(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         "classifier seeds": ", ".join(seeds),
         "sets": first["data"],
         "rows": _counted(first),
-        "value": f"{number(statistics.fmean(values))}{spread}",
     }
 
 
@@ -127,7 +149,7 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         "",
         f"It gives a sentence {width} numbers; pooling is `{pooling}`, inputs are truncated to "
         f"{max_length} tokens. It started from `{start}` and has the weights of one trial of a "
-        f"search by tune_sentcl (space `{record['space']}`, method `{config['method']['name']}`).",
+        f"search by tune_sentcl (space `{record['space']}`, {_method(config)}).",
         "",
         "```python",
         "from sentence_transformers import SentenceTransformer",
@@ -151,7 +173,7 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         "",
         "## Scores",
         "",
-        *score_lines(record["scores"]),
+        *score_lines(record["scores"], record["untrained"]),
         "",
         "## Settings",
         "",
@@ -173,6 +195,11 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _method(config: Mapping[str, Any]) -> str:
+    name = config["method"]["name"]
+    return UNTRAINED if name == "none" else f"method `{name}`"
 
 
 def _head(start: str) -> Iterator[str]:

@@ -108,6 +108,12 @@ class Choice:
         others = {one.trial_id: one for one in found if one.trial_id not in taken}
         return cls(study, objective, data, over_seeds, ranked, others)
 
+    def start_of(self, one: Candidate) -> Candidate | None:
+        """The best trial of the unchanged checkpoint that a trial began with, if any."""
+        start = one.row["checkpoint_fingerprint"]
+        found = (c for c in self.ranked if c.untrained)
+        return next((c for c in found if c.row["checkpoint_fingerprint"] == start), None)
+
     def best(self) -> Candidate:
         """The best trial of the best configuration, among those that have weights.
 

@@ -99,7 +99,7 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
     """The record of a trial's model; `how` is `best` or `named`."""
     study = choice.study
     row = choice.row(one.trial_id)
-    scores = study.scores(where=pc.field("trial_id") == one.trial_id).to_pylist()
+    start = None if one.untrained else choice.start_of(one)
     return {
         "model": one.trial_id,
         "chosen": how,
@@ -114,11 +114,17 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
             "command": choice.command(row),
             "over_seeds": _spread(choice.over_seeds, row),
         },
-        "scores": [{k: v for k, v in score.items() if k != "trial_id"} for score in scores],
+        "scores": _scores(study, one),
+        "untrained": _scores(study, start) if start else [],
         "space": study.manifest.space,
         "commands": list(masked(study.manifest.commands)),
         "written_with": dict(library_versions()),
     }
+
+
+def _scores(study: Study, one: Candidate) -> list[dict[str, Any]]:
+    found = study.scores(where=pc.field("trial_id") == one.trial_id).to_pylist()
+    return [{k: v for k, v in score.items() if k != "trial_id"} for score in found]
 
 
 def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:

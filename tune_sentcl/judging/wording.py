@@ -65,7 +65,7 @@ def sentence(
     seen = f"difference {found.difference:+.2f}, {basis}"
     if found.fallen:
         better, worse = (a, b) if found.difference > 0 else (b, a)
-        seen = f"{seen}; a seed of {better} collapsed, none of {worse} did"
+        seen = f"{seen}; a seed of {better} scores far below its others, none of {worse} does"
     return f"Whether {a} scores higher than {b} on {objective} is undecided ({seen})."
 
 
@@ -138,15 +138,18 @@ def _seeds(evidence: Evidence, one: Contender) -> Iterator[str]:
 
 def _collapse(evidence: Evidence, one: Contender) -> str:
     fallen = evidence.collapsed[one.name]
-    seeds = f"{len(fallen)} of {len(one.scores)} seeds collapsed ({','.join(map(str, fallen))})"
-    return f"{evidence.contenders.title(one)}: {seeds}"
+    count = f"{len(fallen)} of {len(one.scores)} seeds {'score' if fallen[1:] else 'scores'}"
+    seeds = ", ".join(f"seed {seed}: {one.scores[seed]:.2f}" for seed in fallen)
+    return f"{evidence.contenders.title(one)}: {count} far below the others ({seeds})"
 
 
 def other_collapses(evidence: Evidence, known: set[str]) -> Iterator[str]:
     """Remarks on the collapsed seeds of the first configurations that no verdict is about."""
     others = [one for name, one in evidence.contenders.found.items() if name not in known]
     fallen = [one for one in others if one.name in evidence.collapsed]
-    yield from _few([f"{_collapse(evidence, one)}." for one in fallen], "collapsed")
+    yield from _few(
+        [f"{_collapse(evidence, one)}." for one in fallen], "score far below the others"
+    )
 
 
 def unequal_precisions(contenders: Contenders, known: set[str]) -> Iterator[str]:
