@@ -58,11 +58,14 @@ class BadInputError(TuneSentclError, ValueError):
     """The user's input breaks a rule; all faults are listed at once.
 
     Attributes:
-        faults: All faults, in the order of the input.
+        faults: All faults, in the order of the input; one that several methods have is there once,
+            although their defaults in the next move may differ.
     """
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
-        self.faults: tuple[Fault, ...] = (faults,) if isinstance(faults, Fault) else tuple(faults)
+        given = (faults,) if isinstance(faults, Fault) else tuple(faults)
+        distinct = {(one.where, one.key, one.value, one.rule): one for one in reversed(given)}
+        self.faults: tuple[Fault, ...] = tuple(reversed(distinct.values()))
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
     def __reduce__(self) -> tuple[type["BadInputError"], tuple[tuple[Fault, ...]]]:

@@ -111,8 +111,9 @@ def _owners(knob: Knob) -> str:
 def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
     for item in error.errors():
         location = [part for part in item["loc"] if isinstance(part, str)]
+        owner = ""
         if len(location) > 1 and union_members(location[0]):
-            del location[1]  # pydantic's name of the union's member, unknown to users
+            owner = location.pop(1)  # pydantic's name of the union's member, unknown to users
         key = ".".join(location)
         value = "" if item["type"] == "missing" else shown(item["input"])
         if not location:  # rules between keys have the key as their error type
@@ -126,7 +127,7 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
             given = "" if name is None else shown(name)
             yield Fault(where, f"{key}.name", given, f"must be one of {names}", "Choose one.")
         else:
-            yield Fault(where, key, value, _rule(item["type"], item), _next_move(key))
+            yield Fault(where, key, value, _rule(item["type"], item), _next_move(key, owner))
 
 
 def _rule(kind: str, item: Mapping[str, Any]) -> str:
@@ -135,11 +136,11 @@ def _rule(kind: str, item: Mapping[str, Any]) -> str:
     return str(item["msg"]).replace("Input should be", "must be")
 
 
-def _next_move(key: str) -> str:
+def _next_move(key: str, owner: str) -> str:
     all_knobs = knobs()
     if key in all_knobs:
-        default, *others = {shown(value): None for value in all_knobs[key].defaults.values()}
-        usual = "" if others or default == "None" else f" (default {default})"
+        default = all_knobs[key].default(owner)
+        usual = "" if default is None else f" (default {shown(default)})"
         return f"Choose another value: {all_knobs[key].description}{usual}."
     names = [name for name in all_knobs if name.startswith(f"{key}.")]
     return f"Set its keys: {', '.join(names)}." if names else "Correct it."
