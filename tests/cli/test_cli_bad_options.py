@@ -1,5 +1,6 @@
 """Values, options and spaces that cannot be: one message a fault, exit 2, nothing written."""
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -365,3 +366,25 @@ def test_a_checkpoint_of_an_unknown_name(place: Path) -> None:
     refused(done, "'minilmm'", "hub", "Did you mean minilm?")
     assert done.out == ""
     assert snapshot(place) == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ('data.columns={"anchor":"question"}', ["data.columns", "with = instead of :"]),
+        ("data.order=groups", ["data.order", "that reads other rows than labeled pairs"]),
+        ("method.temperature=-1", ["method.temperature = -1", "must be above 0"]),
+    ],
+)
+def test_a_fault_is_told_once_for_all_methods(setting: str, words: list[str], place: Path) -> None:
+    blocks = "".join(
+        f'[[block]]\nfixed.method.name = "{name}"\n' for name in ("none", "mnr", "cosent", "angle")
+    )
+    head = 'name = "losses"\nsummary = "x"\ntrials = 4\n[fixed]\ndata.source = "toy"\n'
+    write(place / "losses.toml", head + blocks)
+    refused(invoke("plan", "losses.toml", "--set", setting), *words, faults=1)
+
+
+def test_the_version_is_printed() -> None:
+    done = invoke("--version")
+    assert (done.code, done.out) == (0, f"tune-sentcl {metadata.version('tune-sentcl')}\n")
