@@ -1,6 +1,7 @@
 """What a figure shows is what the space declares, and a table's marks are those of its seeds."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from report_samples import DEV
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.knobs import knob_figures
+from tune_sentcl.analysis.report.parallel import parallel_figure
 from tune_sentcl.analysis.report.points import Points
+from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.store import CurvePoint, TrialFiles
 
@@ -69,3 +72,52 @@ def test_a_legend_names_knobs_and_no_hash(tmp_path: Path) -> None:
     legend = set(figure.data["curves"]["group"]) - {"others"}
     assert "1: lr=4e-05, batch_size=64" in legend and len(legend) == 6
     assert not any("f0e1" in text for text in legend)
+
+
+def test_the_others_are_counted_although_the_best_have_no_curve(tmp_path: Path) -> None:
+    """As an untrained encoder among the best; 119 others were told as 120 of 119."""
+    (dev,) = objectives(DEV)
+    names = [f"c{number:03}" for number in range(130)]
+    trials = [
+        Trial(
+            name,
+            config(0, optimizer={"lr": (1 + n) / 1e6}),
+            [score(dev, 90.0 - n)],
+            configuration=name,
+        )
+        for n, name in enumerate(names)
+    ]
+    study = write_study(tmp_path, trials, [DEV])
+    for name in names[1:]:  # write_study has given each the loss of one step
+        points = [CurvePoint(step, step / 5, 8 * step, "loss", 1.0) for step in (1, 2)]
+        TrialFiles(tmp_path).write_curves(name, points)
+    TrialFiles(tmp_path).write_curves(names[0], [])
+    frames = read_study(study.files.where)
+    (figure,) = curve_figures(Subject(frames, frames.objectives()))
+    assert "Grey: 120 of the 124 others" in figure.caption
+
+
+def test_no_axis_has_a_tick_beyond_what_was_measured(tmp_path: Path) -> None:
+    """nDCG does not exceed 100, and no trial takes -0.2 minutes."""
+    (dev,) = objectives(DEV)
+    trials = [
+        Trial(f"t{n}", config(n, optimizer={"lr": (1 + n) / 1e6}), [score(dev, 99.0 + n / 2)])
+        for n in range(3)
+    ]
+    write_study(tmp_path, [replace(t, configuration=t.trial_id) for t in trials], [DEV])
+    frames = read_study(tmp_path)
+    report = report_of(Subject(frames, frames.objectives()))
+    scales = [
+        axis["scale"]
+        for figure in report.figures
+        for layer in figure.spec.get("layer", ())
+        for axis in (layer["encoding"].get("x"), layer["encoding"].get("y"))
+        if axis and axis["type"] == "quantitative" and "scale" in axis
+    ]
+    assert len(scales) > 6 and not any(scale.get("nice", True) for scale in scales)
+
+
+def test_few_configurations_have_no_parallel_coordinates(tmp_path: Path) -> None:
+    points = grid_study(tmp_path)
+    assert len(points.frame) < 10
+    assert list(parallel_figure(points)) == []

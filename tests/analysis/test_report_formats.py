@@ -269,7 +269,9 @@ def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     board = text.partition("## Leaderboard")[2].partition("\n## ")[0]
     assert "**71.00** ± 1.41" in board and "60.00" in board and "fresh seeds" in board
     # The headline quotes the seeds that no choice saw.
-    lead = "(dev) 60.00 fresh (1 seed), 71.00 ± 1.41 chosen (2 seeds)"
+    lead = (
+        "(dev) tuned 60.00 on 1 fresh seed (quote this); tuned 71.00 ± 1.41 on 2 seeds that chose"
+    )
     assert lead in text.partition("## ")[0]
     (row,) = csv.DictReader(io.StringIO(report(tmp_path / "study", "--format", "csv").stdout))
     assert (row[f"{DEV}_n"], row["fresh_mean"], row["fresh_n"]) == ("2", "60.0", "1")
@@ -303,8 +305,13 @@ def test_no_name_and_no_line_break_ends_what_it_stands_in(tmp_path: Path) -> Non
 def test_an_axis_prints_a_knob_as_it_was_set(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     trials = [
-        Trial(f"t{n}", config(0, optimizer={"batch_size": n, "lr": n / 1e6}), [score(dev, 70.0)])
+        Trial(
+            f"t{n}-{copy}",
+            config(0, optimizer={"batch_size": n, "lr": n / 1e6}),
+            [score(dev, 70.0)],
+        )
         for n in (64, 512, 1024)
+        for copy in range(4)
     ]
     write_study(
         tmp_path, [replace(trial, configuration=trial.trial_id) for trial in trials], [DEV]

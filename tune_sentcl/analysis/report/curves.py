@@ -7,9 +7,11 @@ import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
     CHOSEN,
+    LINES,
     Figure,
     Spec,
     fading,
+    in_lines,
     nominal,
     quantitative,
     rounded,
@@ -20,6 +22,7 @@ from tune_sentcl.objective import DEFAULT, early_stopping_objective
 
 _BEST, _OTHERS, _POINTS = 6, 120, 200
 _OTHER = "others"
+_LINE = 48  # characters of a line of the legend
 
 
 def curve_figures(subject: Subject) -> Iterator[Figure]:
@@ -29,12 +32,13 @@ def curve_figures(subject: Subject) -> Iterator[Figure]:
     drawn = [one for one in (DEFAULT, *subject.own.values()) if one.curve in there]
     compared = early_stopping_objective(subject.objectives[0], drawn)
     for metric, title in ((compared.curve, title_of(compared)), ("loss", "training loss")):
-        frame, left = _frame(subject, metric)
+        frame, num_others = _frame(subject, metric)
         if frame["samples"].nunique() > 1:
-            yield _figure(f"curve-{metric.replace('.', '-')}", title, frame, left)
+            yield _figure(f"curve-{metric.replace('.', '-')}", title, frame, num_others)
 
 
 def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
+    """The points to draw, and the number of other configurations that have a curve."""
     curves = subject.frames.curves
     kept = curves[
         (curves["metric"] == metric) & curves["value"].notna() & curves["samples"].notna()
@@ -44,13 +48,14 @@ def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
     best = subject.shown["configuration", ""].head(_BEST).tolist()
     there = points["configuration"].drop_duplicates()
     others = there[~there.isin(best)].sort_values()
-    if len(others) > _OTHERS:
+    count = len(others)
+    if count > _OTHERS:
         others = others.iloc[np.linspace(0, len(others) - 1, _OTHERS).round().astype(int)]
     points = points[points["configuration"].isin([*best, *others])]
     means = points.groupby(["configuration", "samples"])["value"].agg(["mean", "std", "count"])
     means = means.reset_index()
     shown = enumerate(zip(best, subject.named(best), strict=True), 1)
-    names = {key: f"{index}: {text}" for index, (key, text) in shown}
+    names = {key: in_lines(f"{index}: {text}", _LINE) for index, (key, text) in shown}
     found = pd.DataFrame(
         {
             "id": means["configuration"].map(subject.brief),
@@ -63,7 +68,7 @@ def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
         }
     )
     thinned = found.groupby("id", group_keys=False)[list(found.columns)].apply(_thin)
-    return rounded(thinned.reset_index(drop=True), 5), len(there) - len(best) - len(others)
+    return rounded(thinned.reset_index(drop=True), 5), count
 
 
 def _thin(curve: pd.DataFrame) -> pd.DataFrame:
@@ -73,16 +78,16 @@ def _thin(curve: pd.DataFrame) -> pd.DataFrame:
     return curve.iloc[np.linspace(0, len(curve) - 1, _POINTS).round().astype(int)]
 
 
-def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
+def _figure(name: str, title: str, frame: pd.DataFrame, num_others: int) -> Figure:
     groups = sorted(set(frame["group"]) - {_OTHER}, key=lambda text: int(text.split(":")[0]))
     seeds = bool(frame.loc[frame["group"] != _OTHER, "low"].notna().any())
     x = quantitative("samples", "rows seen", axis={"format": "~s"}, scale={"nice": False})
-    y = quantitative("mean", title, scale={"zero": False})
+    y = quantitative("mean", title, scale={"zero": False, "nice": False})
     colour = nominal(
         "group",
         "",
         scale={"domain": groups},
-        legend={"orient": "bottom", "columns": 1, "title": None, "labelLimit": 320},
+        legend={**LINES, "orient": "bottom", "columns": 1, "title": None, "labelLimit": 320},
     )
     shown = tooltips(
         {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}
@@ -109,7 +114,9 @@ def _figure(name: str, title: str, frame: pd.DataFrame, left: int) -> Figure:
     caption = f"The {len(groups)} best configurations by rank."
     if _OTHER in set(frame["group"]):
         layers = pale + layers
-        others = f"{_OTHERS} of the {left + _OTHERS:,} others" if left else "the others"
+        others = (
+            f"{_OTHERS} of the {num_others:,} others" if num_others > _OTHERS else "the others"
+        )
         caption += f" Grey: {others}, including pruned ones."
     if seeds:
         caption += " Bands: ± one sd over seeds."

@@ -7,6 +7,7 @@ vl-convert, which contains the same releases of Vega.
 
 import json
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -71,6 +72,15 @@ def quantitative(field_name: str, title: str, **more: Any) -> Spec:
 def nominal(field_name: str, title: str, **more: Any) -> Spec:
     """An encoding of a column of names."""
     return {"field": field_name, "type": "nominal", "title": title, **more}
+
+
+LINES: Spec = {"labelExpr": r"split(datum.label, '\n')"}
+"""An axis or a legend whose labels have several lines, of `in_lines`."""
+
+
+def in_lines(label: str, width: int) -> str:
+    """A label in lines of at most `width` characters."""
+    return "\n".join(textwrap.wrap(label, width))
 
 
 def tooltips(fields: Mapping[str, str]) -> list[Spec]:

@@ -83,12 +83,14 @@ def _figure(
     points: Points, axes: dict[str, str], pair: tuple[str, str], best: "pd.Series[str]", count: int
 ) -> Figure:
     x, y = pair
-    axis = {"scale": {"zero": False, "padding": 8}, "axis": {"format": ".6~g"}}
+    # Nice ends would lie above a score of 100 and below a time of 0.
+    scale = {"zero": False, "nice": False, "padding": 8}
+    axis = {"scale": scale, "axis": {"format": ".6~g"}}
     encoding: Spec = {"x": quantitative(x, axes[x], **axis), "y": quantitative(y, axes[y], **axis)}
     for key, column in (("x", x), ("y", y)):
         floor = None if column == _COST else points.floor(points.subject.targets[int(column[1:])])
         if floor is not None:
-            encoding[key]["scale"] = {"zero": False, "padding": 8, "domainMin": floor}
+            encoding[key]["scale"] = {**scale, "domainMin": floor}
     dense = len(points.frame) > 500
     shown = tooltips({"id": "configuration", **axes, "n": "seeds"})
     layers: list[Spec] = [

@@ -59,7 +59,8 @@ def _figure(points: Points, key: str, column: str) -> Figure:
 
 
 def _layers(points: Points, key: str, where: Spec, count: int) -> list[Spec]:
-    score = quantitative(SCORE, "", scale={"zero": False, "padding": 6}, axis={"format": ".6~g"})
+    scale = {"zero": False, "nice": False, "padding": 6}
+    score = quantitative(SCORE, "", scale=scale, axis={"format": ".6~g"})
     spread = {**score, "field": LOW}
     colour = _colour(points, points.knob(key)) if key != _METHOD else {}
     dense = count > 500

@@ -10,6 +10,7 @@ from tune_sentcl.analysis.report.marks import LEGEND, caption, marks
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value
 from tune_sentcl.judging.statistics import mean, sd
+from tune_sentcl.objective import Objective
 
 _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
 
@@ -21,7 +22,12 @@ def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
 
 
 _SPARE = 1000
-DATA = {"toy": "the generated toy sets", "root": "the real sets"}
+ON_DATA = {"toy": " on the generated toy sets", "root": " on the real sets"}
+
+
+def on_data(objective: Objective, data: str) -> str:
+    """Which of SentEval's sets a score is on; empty for a user's own task."""
+    return "" if objective.is_own else ON_DATA[data]
 
 
 def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
@@ -55,7 +61,7 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     count = most or len(rows)
     return Table(
         name=f"leaderboard-{data}" if several else "leaderboard",
-        title=f"Leaderboard on {DATA[data]}" if several else "Leaderboard",
+        title=f"Leaderboard{ON_DATA[data]}" if several else "Leaderboard",
         columns=columns,
         rows=tuple(rows[:count]),
         best=best,
@@ -65,7 +71,9 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
         ids=tuple(map(subject.brief, ids)),
         spare=tuple(rows[count:]),
         caption=caption(
-            f"Scores times 100 on {DATA[data]}", shown["n", ""], subject.averaged(subject.targets)
+            f"Scores times 100{on_data(subject.objectives[0], data)}",
+            shown["n", ""],
+            subject.averaged(subject.targets),
         ),
         knobs=range(first, first + len(labels)),
         scores=range(1, 1 + len(targets)),

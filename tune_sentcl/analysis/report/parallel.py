@@ -12,17 +12,18 @@ from tune_sentcl.analysis.report.points import Points, in_order
 from tune_sentcl.analysis.report.table import number
 
 _BEST, _OTHERS = 100, 300
+_LEAST = 10  # fewer lines show no pattern
 _LINES, _TICKS, _AXES = "lines", "ticks", "axes"
 _FEW, _MOST, _DENSE = 5, 10, 60
 
 
 def parallel_figure(points: Points) -> Iterator[Figure]:
-    """The figure, if at least two knobs vary and two configurations have scores."""
+    """The figure, if at least two knobs vary and ten configurations have scores."""
     subject = points.subject
     keys = [key for key in subject.knobs if points.frame[points.knob(key)].nunique() > 1][:_MOST]
     target = subject.targets[0]
     scored = points.frame[points.frame[points.target(target)].notna()]
-    if len(keys) < 2 or len(scored) < 2:
+    if len(keys) < 2 or len(scored) < _LEAST:
         return
     drawn = _drawn(scored)
     axes = [

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import Figure, bars, quantitative
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
-from tune_sentcl.analysis.report.table import Hours, Table, Value, time_unit
+from tune_sentcl.analysis.report.table import Hours, Table, Value
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.reading.snapshot import STUDY
 from tune_sentcl.store.schema import LIBRARIES
@@ -63,26 +62,19 @@ def elapsed_hours(trials: pd.DataFrame) -> float:
     return float((ends.max() - timed["started_at"].min()).total_seconds()) / _HOUR
 
 
-def plan(subject: Subject) -> Iterator[Table | Figure]:
+def plan(subject: Subject) -> Iterator[Table]:
     """Estimated and actual time of each study's last estimated search."""
     records = {n: m.plan for n, m in subject.frames.manifests.items() if m.plan is not None}
     if not records:
         return
     rows: list[tuple[Value, ...]] = []
-    spent = []
     for name, record in records.items():
         planned, actual = record.planned_seconds / _HOUR, record.actual_seconds / _HOUR
         off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
         rows.append((name, record.trials, Hours(planned), Hours(actual), off))
-        spent += [(name, "planned", planned), (name, "actual", actual)]
     columns = ("study", "trials", "planned", "actual", "difference")
     note = "The last search with an estimate, from its first trial's start to the end."
-    title = "Plan against actual time"
-    yield Table("plan", title, columns, tuple(rows), note=note)
-    frame = pd.DataFrame(spent, columns=["place", "kind", "time"])
-    unit, factor = time_unit(float(frame["time"].max()))
-    x = quantitative("time", unit)
-    yield bars("plan-hours", title, "", frame.assign(time=frame["time"] * factor), x)
+    yield Table("plan", "Plan against actual time", columns, tuple(rows), note=note)
 
 
 def _of(subject: Subject, name: str) -> pd.DataFrame:

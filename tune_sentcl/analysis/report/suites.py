@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pandas as pd
 
-from tune_sentcl.analysis.report.leaderboard import DATA
+from tune_sentcl.analysis.report.leaderboard import ON_DATA
 from tune_sentcl.analysis.report.marks import LEGEND, caption, marks
 from tune_sentcl.analysis.report.subject import Subject, mean_of, title_of
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, plain
+from tune_sentcl.analysis.report.table import Estimate, Table, Value
 from tune_sentcl.objective import OFFERS, Objective
 
 _METRICS = {"sts": ("spearman", "Spearman"), "transfer": ("accuracy", "accuracy")}
@@ -30,7 +30,8 @@ def _own_table(subject: Subject, most: int) -> Table:
     """Every score of the user's own tasks, without an average, because their metrics differ."""
     scores = subject.by_seed(subject.data)
     columns = {title_of(objective): scores[name] for name, objective in subject.own.items()}
-    made = _built(subject, columns, most, knobs_first=False, averages="")
+    of = "Scores times 100"
+    made = _built(subject, columns, most, knobs_first=False, averages="", of=of)
     return replace(made, name="own", title="Own tasks: times 100")
 
 
@@ -60,7 +61,8 @@ def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[T
         columns = dict(items)
         sentence = f" {mean_of(title, averaged)}"
     few = len(subject.knobs) <= _FEW  # the papers put the knobs first
-    made = _built(subject, columns, most, knobs_first=few, averages=sentence)
+    of = f"Test scores times 100{ON_DATA[subject.data]}"
+    made = _built(subject, columns, most, knobs_first=few, averages=sentence, of=of)
     joined = " Subsets joined (all)." if any(task.startswith("STS1") for task in there) else ""
     order = f" Columns as in {subject.paper}'s tables." if subject.paper else ""
     yield replace(
@@ -78,14 +80,24 @@ def _built(
     *,
     knobs_first: bool,
     averages: str,
+    of: str,
 ) -> Table:
-    """A table of scores; `columns` are by configuration and seed, under their headings."""
+    """A table of scores.
+
+    Args:
+        subject: The studies.
+        columns: The scores by configuration and seed, under their headings.
+        most: The number of rows; 0: all.
+        knobs_first: Whether the knobs come before the scores.
+        averages: Of which tasks an average is, as a sentence.
+        of: What the scores are, for the caption.
+    """
     part = subject.shown.head(most) if most else subject.shown
     ids = part["configuration", ""].tolist()
     scores = zip(*(_estimates(values, ids) for values in columns.values()), strict=True)
     rows: list[tuple[Value, ...]] = []
     for index, ((_, row), own) in enumerate(zip(part.iterrows(), scores, strict=True), 1):
-        knobs = [plain(row[key, ""]) for key in subject.knobs]
+        knobs = subject.stated(row["configuration", ""])
         seeds = int(row["n", ""])
         rows.append((*knobs, *own, seeds) if knobs_first else (index, *own, seeds, *knobs))
     labels = [subject.labels[key] for key in subject.knobs]
@@ -103,7 +115,7 @@ def _built(
         more=len(subject.shown) - len(part),
         near=near,
         ids=tuple(map(subject.brief, ids)),
-        caption=caption(f"Test scores times 100 on {DATA[subject.data]}", part["n", ""], averages),
+        caption=caption(of, part["n", ""], averages),
         knobs=range(first) if knobs_first else range(after + 1, after + 1 + len(labels)),
         scores=range(first, after),
     )

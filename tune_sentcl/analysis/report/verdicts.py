@@ -10,17 +10,20 @@ import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
     CHOSEN,
+    LINES,
     Figure,
     Spec,
     fading,
+    in_lines,
     nominal,
     quantitative,
     tooltips,
 )
-from tune_sentcl.analysis.report.leaderboard import DATA
+from tune_sentcl.analysis.report.leaderboard import on_data
 from tune_sentcl.analysis.report.marks import indistinguishable
 from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
+from tune_sentcl.config import UNTRAINED, draws
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.judging.contender import Contender
 from tune_sentcl.judging.contenders import Contenders
@@ -30,7 +33,8 @@ from tune_sentcl.judging.wording import unequal_precisions
 from tune_sentcl.objective import Objective
 
 _DRAWN = 10
-_FRESH, _CHOSEN = "fresh", "chosen"
+_FRESH, _CHOSEN = "fresh seeds", "seeds of the search"
+_LINE = 34  # characters of a line of a label
 _GROUPS = ("best", "not distinguishable", "other")
 
 
@@ -67,8 +71,9 @@ class Answer:
         """The question that the studies answer."""
         title, judged = title_of(_chosen_by(self.subject)), title_of(self.subject.objectives[0])
         also = "" if title == judged else f" What is its {judged}?"
-        count, data = len(self.contenders.found), DATA[self.contenders.data]
-        return f"Which of {count:,} configurations has the highest {title} on {data}?{also}"
+        on = on_data(_chosen_by(self.subject), self.contenders.data)
+        count = len(self.contenders.found)
+        return f"Which of {count:,} configurations has the highest {title}{on}?{also}"
 
     @property
     def winner(self) -> str:
@@ -77,25 +82,41 @@ class Answer:
         return "".join(self.subject.named(names) if names else ())
 
     @property
-    def scores(self) -> Iterator[tuple[str, Estimate]]:
-        """The winner's scores on seeds that no choice saw, if any, and on those that chose it."""
-        for one in self.contenders.scored()[:1]:
-            for kind, found in ((_FRESH, one.fresh_scores), (_CHOSEN, one.chosen_scores)):
+    def scores(self) -> Iterator[tuple[str, Estimate, str]]:
+        """What was scored, the score, and on which seeds: the untrained encoder and the winner.
+
+        Seeds that no choice saw come before those that chose the winner.
+        """
+        ranked = self.contenders.scored()
+        start = next((one for one in ranked if not draws(one.knobs)), None)
+        if start is not None and start is not ranked[0]:
+            yield UNTRAINED, Estimate(mean([*start.scores.values()])), ""
+        for one in ranked[:1]:
+            kinds = (
+                (one.fresh_scores, "fresh {} (quote this)"),
+                (one.chosen_scores, "{} that chose it"),
+            )
+            for found, words in kinds:
                 if own := list(found.values()):
-                    yield kind, Estimate(mean(own), sd(own), len(own))
+                    seeds = f"{len(own)} {words.format('seed' if len(own) == 1 else 'seeds')}"
+                    name = "tuned" if draws(one.knobs) else UNTRAINED
+                    yield name, Estimate(mean(own), sd(own), len(own)), f"on {seeds}"
 
     @property
     def lead(self) -> str:
         """The result in one sentence."""
-        found = [
-            f"{written(score)} {kind} ({score.n} {'seed' if score.n == 1 else 'seeds'})"
-            for kind, score in self.scores
-        ]
+        found = [" ".join((name, written(score), on)).strip() for name, score, on in self.scores]
         if not found:
             return "No trial has finished with a score."
         title = title_of(self.subject.objectives[0])
         who = f" ({self.winner})" if self.winner else ""
-        return f"Best of {len(self.contenders.found):,}: {title} {', '.join(found)}{who}."
+        return f"Best of {len(self.contenders.found):,}: {title} {'; '.join(found)}{who}."
+
+    def brief(self, text: str) -> str:
+        """A sentence in which the winner has no knobs, because they stand above it."""
+        name = self.contenders.title(self.contenders.scored()[0])
+        found = text.replace(name, "the winner")
+        return found[:1].upper() + found[1:]
 
     @property
     def notes(self) -> Sequence[str]:
@@ -165,7 +186,7 @@ def _row(contenders: Contenders, one: Judgement) -> tuple[Value, ...]:
 
 def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
     best, labels = drawn[0], subject.named([one.name for one in drawn])
-    places = [f"{place}: {label}" for place, label in enumerate(labels, 1)]
+    places = [in_lines(f"{place}: {label}", _LINE) for place, label in enumerate(labels, 1)]
     equal = indistinguishable({one.name: one.scores for one in drawn}, best.name)
     groups = [_GROUPS[0], *(_GROUPS[1 if one.name in equal else 2] for one in drawn[1:])]
     frame = pd.DataFrame(
@@ -183,12 +204,13 @@ def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
         ]
     )
     title = title_of(subject.objectives[0])
-    x = quantitative("score", title, scale={"zero": False, "padding": 8})
-    y = nominal("name", "", sort=places, axis={"labelLimit": 180, "ticks": False, "domain": False})
+    x = quantitative("score", title, scale={"zero": False, "nice": False, "padding": 8})
+    axis = {**LINES, "labelLimit": 240, "ticks": False, "domain": False}
+    y = nominal("name", "", sort=places, axis=axis)
     legend = {"orient": "bottom", "columns": 1, "title": None}
     colours = {"domain": _GROUPS, "range": ["@accent", "@ink", "@pale"]}
     shapes = {"domain": [_CHOSEN, _FRESH], "range": ["circle", "diamond"]}
-    shape = nominal("kind", "", scale=shapes, legend={**legend, "orient": "top", "columns": 2})
+    shape = nominal("kind", "", scale=shapes, legend={**legend, "orient": "top"})
     shown = tooltips({"name": "configuration", "score": title, "seed": "seed", "kind": "kind"})
     encoding: Spec = {"x": x, "y": y, "color": nominal("group", "", scale=colours, legend=legend)}
     layers: list[Spec] = [
@@ -201,11 +223,12 @@ def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
             "encoding": {**encoding, "x": {**x, "aggregate": "mean"}},
         },
     ]
-    height = 24 * len(drawn)
+    height = len(drawn) * max(24, *(10 + 14 * len(place.splitlines()) for place in places))
     return Figure(
         name="seeds",
         title="The best configurations, seed by seed",
-        caption=f"The best {len(drawn)} by rank; bar: mean of all its seeds.",
+        caption=f"The best {len(drawn)} by rank; bar: mean of all its seeds."
+        + " Fresh seeds took no part in any choice." * bool((frame["kind"] == _FRESH).any()),
         spec={"params": [CHOSEN], "data": {"name": "seeds"}, "height": height, "layer": layers},
         data={"seeds": frame.round(4)},
         height=90 + height,
