@@ -38,6 +38,12 @@ def run(words: list[str]) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, f"{done.stderr}{done.exception}"
 
 
+def test_the_template_is_the_pages() -> None:
+    (space,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+    template = Path(__file__).parents[1] / "docs" / "examples" / "support.toml"
+    assert template.read_text(encoding="utf-8") == space
+
+
 def test_the_page_leads_to_a_model_that_is_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

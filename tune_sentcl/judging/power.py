@@ -31,11 +31,11 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
         return ""
     if confirm:
         return _line(confirm, "fresh seeds", _CONFIRMED, noise)
-    if plan.configurations is None:
+    if plan.configurations is None and len(plan.seeds) > 1:
         advised = _line(_FEW, f"fresh seeds (--confirm {_FEW})", _CONFIRMED, noise)
         what = "scores decide which configurations get all seeds"
         return f"{what}; {advised}" if advised else what
-    return _line(len(plan.seeds), "seeds", plan.configurations, noise)
+    return _line(len(plan.seeds), "seeds", plan.configurations or _CONFIRMED, noise)
 
 
 def _line(seeds: int, kind: str, configurations: int, noise: tuple[float, int]) -> str:

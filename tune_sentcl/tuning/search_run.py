@@ -83,9 +83,6 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
     """Run what a study lacks with `run`, a launcher, and compact the study at the end."""
     proposals, watcher = prepared.proposals, prepared.watcher
     with open_session(prepared, path, budget) as session:
-        if prepared.settings.origin != "single":
-            watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
-        session.watcher.begin(proposals.done, proposals.total)
         try:
             if not session.finished:
                 run(session)
@@ -178,16 +175,13 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         if rungs is not None and rungs.spacing.is_known and prepared.options.grace is None:
             record = replace(record, first_rung=rungs.spacing.grace)
         driver.record(record)
-        is_search = prepared.settings.origin is None and not prepared.proposals.finished
-        if is_search and (text := prepared.shown(driver.study, record.seed_plan)):
-            prepared.watcher.say(text)
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
         with (
             progress_file(prepared.watcher, driver) as watcher_with_file,
             tracking(track, path, name, watcher_with_file) as watcher,
         ):
-            yield Session(
+            session = Session(
                 driver,
                 prepared.proposals,
                 prepared.settings,
@@ -195,6 +189,19 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
                 mirror,
                 StoppingRules(rungs, budget, prepared.options.retries),
             )
+            _begin(prepared, session, driver.study, record)
+            yield session
+
+
+def _begin(prepared: PreparedSearch, session: Session, study: Study, record: SearchRecord) -> None:
+    """Say what runs, and what its seeds can show."""
+    watcher, proposals = prepared.watcher, prepared.proposals
+    if prepared.settings.origin != "single":
+        watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
+    session.watcher.begin(proposals.done, proposals.total)
+    is_search = prepared.settings.origin is None and not proposals.finished
+    if is_search and (text := prepared.shown(study, record.seed_plan)):
+        watcher.say(text)
 
 
 def _seed_plan(

@@ -18,7 +18,7 @@ from tune_sentcl.seeding import stream
 _SEED = 20261121
 
 
-def write_domain(folder: Path, pairs: int = 400, documents: int = 300, queries: int = 80) -> None:
+def write_domain(folder: Path, pairs: int = 400, documents: int = 300, queries: int = 240) -> None:
     """Write `pairs.csv` and, in BEIR's layout, `support/`, true by construction.
 
     A query states a part of its document's scene, in other and often in wider words. A document
