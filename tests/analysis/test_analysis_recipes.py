@@ -37,7 +37,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     The second has further seeds, and both confirm the second lambda on a fresh seed.
     """
-    for name, seeds in (("demo", range(3)), ("more", range(2, 4))):
+    for name, seeds in (("lambda", range(3)), ("more", range(2, 4))):
         trials = [
             Trial(f"{part}{seed}", scl(seed, weight), scores(seed, weight))
             for part, weight in (("a", 0.1), ("b", 0.3))

@@ -215,7 +215,8 @@ def test_what_is_trained_on_the_toy_alone_is_measured_on_it() -> None:
 def test_labeled_pairs_are_not_torn() -> None:
     for order in ("shuffled", "distinct"):
         with pytest.raises(
-            ConfigError, match="must be file, groups or shuffled_groups for method scl"
+            ConfigError,
+            match="must be file, groups or shuffled_groups for a method that reads labeled pairs",
         ):
             parse_dotted({"method.name": "scl", "data.order": order}, "test")
     for order in ("groups", "shuffled_groups"):

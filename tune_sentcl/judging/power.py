@@ -43,7 +43,9 @@ def _line(seeds: int, kind: str, configurations: int, noise: tuple[float, int]) 
     least = smallest_shown(seeds, configurations, alpha)
     if math.isinf(least):
         one = kind.removesuffix("s")
-        return f"1 {one} cannot tell a difference from luck: give --seeds 0,1,2 or --confirm {_FEW}"
+        return (
+            f"1 {one} cannot tell a difference from luck: give --seeds 0,1,2 or --confirm {_FEW}"
+        )
     sd, older = noise
     if sd <= TOLERANCE:  # they scored alike, which says nothing of others
         return ""
