@@ -64,8 +64,10 @@ class BadInputError(TuneSentclError, ValueError):
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
         given = (faults,) if isinstance(faults, Fault) else tuple(faults)
-        distinct = {(one.where, one.key, one.value, one.rule): one for one in reversed(given)}
-        self.faults: tuple[Fault, ...] = tuple(reversed(distinct.values()))
+        distinct: dict[tuple[str, ...], Fault] = {}
+        for one in given:
+            distinct.setdefault((one.where, one.key, one.value, one.rule), one)
+        self.faults: tuple[Fault, ...] = tuple(distinct.values())
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
     def __reduce__(self) -> tuple[type["BadInputError"], tuple[tuple[Fault, ...]]]:

@@ -11,7 +11,15 @@ from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
-from tune_sentcl.config import knobs, parse_config, stated, title, varied
+from tune_sentcl.config import (
+    is_start,
+    knobs,
+    naming_knobs,
+    parse_config,
+    stated,
+    title,
+    varied,
+)
 from tune_sentcl.store import Study
 
 CLIPPED: dict[float | None, list[float]] = {None: [70.0, 70.2, 70.1], 1.0: [72.0, 72.1, 72.3]}
@@ -93,3 +101,19 @@ def test_a_knob_without_effect_is_no_difference() -> None:
     keys = varied([start, trained, faster])
     assert keys == ["method.name", "optimizer.lr"]
     assert [title(row, keys) for row in (start, faster)] == ["untrained", "method=mnr, lr=1"]
+
+
+def test_a_trained_configuration_has_a_name_beside_two_untrained_ones() -> None:
+    start, mnr = (
+        parse_config({"method": {"name": name}}, "").dotted() for name in ("none", "mnr")
+    )
+    rows = [start, {**start, "method.whitening": True}, mnr]
+    names = [title(row, naming_knobs(rows)) for row in rows]
+    assert names == ["untrained, whitening=false", "untrained, whitening=true", "method=mnr"]
+    assert [is_start(row, mnr) for row in rows] == [True, False, False]
+    assert not is_start({**start, "encoder.pooling": "cls"}, mnr)
+
+
+def test_a_study_without_trials_is_shown(tmp_path: Path) -> None:
+    empty = write_study(tmp_path / "empty", [])
+    assert "no trial has ended yet" in CliRunner().invoke(app, ["show", empty.files.where]).stderr

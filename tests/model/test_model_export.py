@@ -7,11 +7,13 @@ from typing import get_args
 import numpy as np
 import pytest
 from model_samples import SENTENCES, sentence_transformer
+from torch import nn
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model import saving
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.saving import export
 
@@ -47,6 +49,7 @@ def test_a_pooling_that_they_lack_is_kept_and_not_exported(
 ) -> None:
     """As a pooling of one's own; it was exported as the mean."""
     encoder = load_encoder(resolve_checkpoint("toy"), "cls", 12)
+    encoder.tail = Tail(Dense(nn.Linear(encoder.dim, 4), "none"))  # as of clsr
     monkeypatch.delitem(saving._MODULES, "cls")
     with pytest.raises(CheckpointError, match=r"encoder\.pooling: cls: no module of sentence-tr"):
         saving.export(encoder, tmp_path / "exported", {})

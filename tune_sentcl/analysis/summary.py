@@ -93,11 +93,15 @@ def configurations_of(study: StudyTables, objectives: Sequence[Objective]) -> pd
 
 
 def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
-    """By column, the test score of each objective on a dev split of an own task."""
+    """By column, the test score of each objective on a dev split of an own task.
+
+    Test scores that are objectives themselves have columns of their own.
+    """
     return {
-        f"{name}_test": replace(objective, split="test")
+        f"{name}_test": test
         for name, objective in zip(value_columns(len(objectives)), objectives, strict=True)
-        if objective.is_own and objective.split == "dev"
+        if objective.is_own
+        and (test := replace(objective, split="test")) not in (objective, *objectives)
     }
 
 

@@ -40,6 +40,7 @@ from tune_sentcl.cli.options import (
 )
 from tune_sentcl.cli.study_tables import print_study
 from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_table
+from tune_sentcl.config import UNSET, UNTRAINED
 
 if TYPE_CHECKING:
     from tune_sentcl.tuning.search_options import SearchOptions
@@ -185,7 +186,8 @@ def plan(
 
     made = make_plan(loaded, study, data, parse_seeds(seeds), options)
     if json_rows:
-        print_json(made.rows)
+        raw = {UNTRAINED: "none", UNSET: None}  # as `--set` takes them
+        print_json([{k: raw.get(str(v), v) for k, v in row.items()} for row in made.rows])
     else:
         others = list(made.rows[0])[1:] if made.rows else []
         titles = {"trial_id": "trial"}

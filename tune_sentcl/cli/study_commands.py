@@ -21,7 +21,7 @@ from tune_sentcl.cli.terminal_tables import (
     print_table,
     spread,
 )
-from tune_sentcl.config import ProtocolName, SuiteName, varied
+from tune_sentcl.config import ProtocolName, SuiteName, stated, varied
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space, space_names
@@ -65,7 +65,7 @@ def _show_space(space: Space) -> None:
     configs = [config.dotted() for config in space.configurations]
     keys = list(dict.fromkeys(key for config in configs for key in config))
     shown = varied(configs)
-    grid = [{key: config.get(key) for key in shown} for config in configs]
+    grid = [{key: stated(key, config) for key in shown} for config in configs]
     line("")
     print_table(grid, "Grid", Layout(knobs=shown))
     constant = {

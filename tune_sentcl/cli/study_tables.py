@@ -61,6 +61,8 @@ def _first(study: "Study", table: Any, most: int, name: str) -> list[dict[str, A
     import pyarrow.compute as pc
 
     rows: list[dict[str, Any]] = (table.head(most) if most else table).to_dict("records")
+    if not rows:
+        return []
     there = pc.field(name).isin([row[name] for row in rows])
     trials = study.trials([name, *knobs()]).filter(there).to_pylist()
     values = {trial[name]: trial for trial in trials}

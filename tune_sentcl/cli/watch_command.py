@@ -133,10 +133,13 @@ def watch(path: str) -> None:
 
 def _wait_for_search(files: StudyFiles) -> None:
     """Wait until a study has a trial or a report of its search: a job takes time to begin."""
+    if files.folder is not None and files.folder.is_file():
+        return  # which `Study.read` refuses
     said, end = False, time.monotonic() + _BEGIN_S
     while not _has_begun(files) and time.monotonic() < end:
         if not said:
-            say(f"{files.where}: no search has begun there; waiting for at most {clock(_BEGIN_S)}")
+            most = f"at most {clock(_BEGIN_S)}"
+            say(f"{files.where}: no search has begun there; waiting for {most}")
             said = True
         time.sleep(_DISK_S if files.folder else _STORE_S)
 

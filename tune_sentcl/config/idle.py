@@ -104,11 +104,22 @@ def varied(rows: Sequence[Values]) -> list[str]:
 def naming_knobs(rows: Sequence[Values]) -> list[str]:
     """The knobs that name configurations in `title`.
 
-    The method is one of them if those that are trained have several, or if nothing else differs.
+    The method is left out where those that are trained have one, and differ in something else.
     """
-    keys = varied(rows)
-    methods = {row["method.name"] for row in rows if draws(row)}
-    return keys[1:] if len(methods) == 1 and len(keys) > 1 else keys
+    keys, trained = varied(rows), [row for row in rows if draws(row)]
+    methods = {row["method.name"] for row in trained}
+    return keys[1:] if len(methods) == 1 and len(varied(trained)) > 1 else keys
+
+
+_START = ("checkpoint", "pooling", "max_length", "query_prefix", "text_prefix")
+
+
+def is_start(values: Values, trained: Values) -> bool:
+    """Whether values are those of the unchanged encoder with which a training began."""
+    is_unchanged = not draws(values) and not values.get("method.whitening")
+    return is_unchanged and all(
+        values.get(f"encoder.{name}") == trained.get(f"encoder.{name}") for name in _START
+    )
 
 
 def title(values: Values, keys: Sequence[str]) -> str:

@@ -189,14 +189,18 @@ def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:
     if not present:
         looked = required or list(parts)
         between = " + " if required else " or "
+        has_part = any((root / one.path).exists() for one in SETS.get(f"{name}, partial", ()))
         return CheckedSet(
             name=name,
             files=tuple(part.path for part in looked),
             rows=None,
             expected=_expected(looked, between),
             status="missing",
-            problem="no file of the set is there",
-            repair="Copy the set there if it is needed.",
+            problem="only a part of the set is there"
+            if has_part
+            else "no file of the set is there",
+            repair="Copy the set there if it is needed"
+            + (", or take a part of it by data.limit." if has_part else "."),
         )
     looked = [part for part in parts if part in present or part in required]
     faults: list[Fault] = []

@@ -97,7 +97,7 @@ def number(value: float | None) -> str:
 
 
 def _line(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What a score is; several are those of the seeds of a randomly initialized classifier."""
+    """Describe a score; several ones are those of a classifier's seeds."""
     first = found[0]
     seeds = [str(s["classifier_seed"]) for s in found if s["classifier_seed"] is not None]
     return {
@@ -198,8 +198,10 @@ def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
 
 
 def _method(config: Mapping[str, Any]) -> str:
-    name = config["method"]["name"]
-    return UNTRAINED if name == "none" else f"method `{name}`"
+    method = config["method"]
+    if method["name"] != "none":
+        return f"method `{method['name']}`"
+    return f"{UNTRAINED}, whitened" if method["whitening"] else UNTRAINED
 
 
 def _head(start: str) -> Iterator[str]:

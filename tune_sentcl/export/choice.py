@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tune_sentcl.analysis.summary import configurations
-from tune_sentcl.config import DataName, evaluation_data_of
+from tune_sentcl.config import DataName, evaluation_data_of, is_start
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.export.rerun_command import train_command
 from tune_sentcl.history import CONFIRM_ORIGIN, History, ranked_data
@@ -110,9 +110,9 @@ class Choice:
 
     def start_of(self, one: Candidate) -> Candidate | None:
         """The best trial of the unchanged checkpoint that a trial began with, if any."""
-        start = one.row["checkpoint_fingerprint"]
-        found = (c for c in self.ranked if c.untrained)
-        return next((c for c in found if c.row["checkpoint_fingerprint"] == start), None)
+        same = (c for c in self.ranked if is_start(c.row, one.row))
+        print_ = one.row["checkpoint_fingerprint"]
+        return next((c for c in same if c.row["checkpoint_fingerprint"] == print_), None)
 
     def best(self) -> Candidate:
         """The best trial of the best configuration, among those that have weights.

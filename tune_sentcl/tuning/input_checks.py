@@ -155,7 +155,10 @@ def warnings(
     yield from _other_than_stated(read)
     yield from _whole_rankings(read)
     yield from _unusual_values(_grid_and_range_ends(space, sampled=sampled))
-    yield from _few_batches(space, read, sampled=sampled)
+    drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
+    sizes = [int(size) for item in drawn for size in item.ends()]
+    yield from _few_batches(read, sizes)
+    yield from _unreached_points(read, sizes)
     if sampled:
         yield from _unreadable_sources(space, loader)
 
@@ -236,25 +239,37 @@ def _unusual_values(configs: Sequence[TrialConfig]) -> Iterator[str]:
         yield f"{key} = {' and '.join(found)} is unusual; people use {usual}"
 
 
-def _few_batches(space: Space, read: Sequence[GridInputs], *, sampled: bool) -> Iterator[str]:
-    """Batches that hold all rows, and evaluation points that no trial reaches."""
-    drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
-    ends = [int(size) for item in drawn for size in item.ends()]
+def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[str]:
+    """Batches that hold all rows; `sizes` are those that a sampler may draw."""
     said: dict[str, None] = {}
-    for one in read:
-        corpus, config = one.resolved.inputs.corpus, one.config
-        if not config.method.takes_steps:
-            continue
+    for one in (one for one in read if one.config.method.takes_steps):
+        corpus = one.resolved.inputs.corpus
+        rows = max(corpus.parts, default=len(corpus))
         if len(corpus) == 1:
             said[f"{corpus.source} has 1 row: no batch compares it with another"] = None
-        rows, every = max(corpus.parts, default=len(corpus)), config.evaluation.every
-        for size in dict.fromkeys((config.optimizer.batch_size, *ends)):
-            if size > rows > 1:
+            continue
+        for size in (one.config.optimizer.batch_size, *sizes):
+            if size > rows:
                 text = f"optimizer.batch_size = {size} is more than the {rows} rows"
                 said[f"{text}: a batch holds them all"] = None
-            is_own = size == config.optimizer.batch_size
-            batches = check_batches(corpus, config) if is_own else math.ceil(len(corpus) / size)
-            if every > (steps := batches * config.optimizer.epochs):
+    yield from said
+
+
+def _unreached_points(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[str]:
+    """Evaluation points behind the last step; `sizes` are batches that a sampler may draw."""
+    said: dict[str, None] = {}
+    counted: dict[tuple[object, ...], int] = {}
+    for one in read:
+        corpus, config, every = one.resolved.inputs.corpus, one.config, one.config.evaluation.every
+        if not every or not config.method.takes_steps:
+            continue
+        own = config.optimizer.batch_size
+        kind = (config.method.name, config.data, own)
+        if kind not in counted:
+            counted[kind] = check_batches(corpus, config)  # draws an epoch
+        batches = {size: math.ceil(len(corpus) / size) for size in sizes} | {own: counted[kind]}
+        for size, count in batches.items():
+            if every > (steps := count * config.optimizer.epochs):
                 text = f"evaluation.every = {every} is more than the {steps} steps of a trial"
                 said[f"{text} with batch_size = {size}: it is scored at its end alone"] = None
     yield from said

@@ -23,7 +23,7 @@ from tune_sentcl.analysis.report.leaderboard import on_data
 from tune_sentcl.analysis.report.marks import indistinguishable
 from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
-from tune_sentcl.config import UNTRAINED, draws
+from tune_sentcl.config import UNTRAINED, draws, is_start
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.judging.contender import Contender
 from tune_sentcl.judging.contenders import Contenders
@@ -83,15 +83,18 @@ class Answer:
 
     @property
     def scores(self) -> Iterator[tuple[str, Estimate, str]]:
-        """What was scored, the score, and on which seeds: the untrained encoder and the winner.
+        """The scores of the untrained encoder and of the winner: a name, the score, its seeds.
 
         Seeds that no choice saw come before those that chose the winner.
         """
         ranked = self.contenders.scored()
-        start = next((one for one in ranked if not draws(one.knobs)), None)
-        if start is not None and start is not ranked[0]:
-            yield UNTRAINED, Estimate(mean([*start.scores.values()])), ""
         for one in ranked[:1]:
+            if not draws(one.knobs):
+                yield UNTRAINED, Estimate(mean([*one.scores.values()])), ""
+                return
+            start = next((other for other in ranked if is_start(other.knobs, one.knobs)), None)
+            if start is not None:
+                yield UNTRAINED, Estimate(mean([*start.scores.values()])), ""
             kinds = (
                 (one.fresh_scores, "fresh {} (quote this)"),
                 (one.chosen_scores, "{} that chose it"),
@@ -99,8 +102,7 @@ class Answer:
             for found, words in kinds:
                 if own := list(found.values()):
                     seeds = f"{len(own)} {words.format('seed' if len(own) == 1 else 'seeds')}"
-                    name = "tuned" if draws(one.knobs) else UNTRAINED
-                    yield name, Estimate(mean(own), sd(own), len(own)), f"on {seeds}"
+                    yield "tuned", Estimate(mean(own), sd(own), len(own)), f"on {seeds}"
 
     @property
     def lead(self) -> str:
@@ -122,8 +124,10 @@ class Answer:
     def notes(self) -> Sequence[str]:
         """Remarks on the verdicts, each once; without a verdict on seeds of unequal precision."""
         if not self.judgements:
-            return list(unequal_precisions(self.contenders, set()))
-        return list(dict.fromkeys(note for one in self.judgements for note in one.notes))
+            found = list(unequal_precisions(self.contenders, set()))
+        else:
+            found = [note for one in self.judgements for note in one.notes]
+        return [note[:1].upper() + note[1:] for note in dict.fromkeys(found)]
 
     @property
     def steps(self) -> Sequence[str]:

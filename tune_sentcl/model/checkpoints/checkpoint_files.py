@@ -130,7 +130,8 @@ def read_description(folder: Path) -> Description:
 
 def _described(folder: Path) -> Description:
     own = _table(folder / OWN_FILE)
-    dense, misplaced = _stated_layers(folder)
+    pools_here = own.get("pooling") in _POOLINGS  # perhaps as no module of theirs does
+    dense, misplaced = _stated_layers(folder, pools_here=pools_here)
     settings = _settings(folder)
     max_length, lower = _stated_length(folder, settings), settings.get("do_lower_case") is True
     if misplaced:
@@ -138,7 +139,7 @@ def _described(folder: Path) -> Description:
     config = _table(folder / "config.json")
     layers = _count(config.get("num_hidden_layers", config.get("num_layers")))
     width = _width(folder, dense)
-    if own.get("pooling") in _POOLINGS:
+    if pools_here:
         prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
         length = _count(own.get("max_length"))
         return Description(
@@ -206,14 +207,14 @@ def read_base(folder: Path) -> tuple[str, str] | None:
     return str(base.get("checkpoint", "")), str(base.get("fingerprint", ""))
 
 
-def _stated_layers(folder: Path) -> tuple[tuple[str, ...], str]:
+def _stated_layers(folder: Path, *, pools_here: bool) -> tuple[tuple[str, ...], str]:
     """The folders of the layers after the pooling, or why they are not supported."""
     outside = [path for path in map(_path, _modules(folder)) if not _is_below(path)]
     if outside:
         return (), f"its modules.json names {outside[0]}, which is not below it"
     kinds = [_kind(module) for module in _modules(folder)]
     dense = [number for number, kind in enumerate(kinds) if kind == "Dense"]
-    if dense and "Pooling" not in kinds[: dense[0]]:
+    if dense and not pools_here and "Pooling" not in kinds[: dense[0]]:
         return (), "it has a module Dense before its pooling"
     if dense and "Normalize" in kinds[: dense[-1]]:
         return (), "it has a module Dense after a Normalize"
