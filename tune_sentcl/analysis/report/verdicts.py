@@ -35,7 +35,7 @@ from tune_sentcl.objective import Objective
 _DRAWN = 10
 _FRESH, _CHOSEN = "fresh seeds", "seeds of the search"
 _LINE = 34  # characters of a line of a label
-_GROUPS = ("best", "not distinguishable from the best", "other")
+_GROUPS = ("best", "not proven worse", "worse")
 
 
 @dataclass(frozen=True, eq=False)
