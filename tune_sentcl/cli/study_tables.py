@@ -94,7 +94,7 @@ def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layou
     titles = dict(zip(names, _short_titles(names), strict=True))
     ranking = "the objective" if len(objectives) == 1 else "an objective"
     legend = [f"{titles[name]}: {name}, {ranking}" for name in objectives]
-    legend += [f"{titles[name]}: {name}; it chooses nothing" for name in tests]
+    legend += [f"{titles[name]}: {name}, reported only" for name in tests]
     if _AVERAGE in row:
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
