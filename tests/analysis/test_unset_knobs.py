@@ -63,6 +63,7 @@ def test_judge_names_the_value(study: Study) -> None:
     assert "max_grad_norm=1 (clip1)" in said
     assert "max_grad_norm=unset (clip0)" in said
     assert "untrained (start)" in run("judge", study.files.where, "--baseline", "method=none")
+    assert "untrained (start)" in run("judge", study.files.where, "--baseline", "method=untrained")
 
 
 def test_the_report_draws_and_names_it(study: Study) -> None:

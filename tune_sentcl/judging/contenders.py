@@ -241,7 +241,9 @@ class Contenders:
             one
             for one in self.found.values()
             if all(
-                _same(one.knobs.get(key), value) or stated(key, one.knobs) == value
+                # The value, or its text in a title, which has four digits.
+                _same(one.knobs.get(key), value)
+                or value_text(stated(key, one.knobs)) == value_text(value)
                 for key, value in wanted.items()
             )
         ]
