@@ -10,7 +10,13 @@ from tune_sentcl.config import usual_ranges
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.space import load_space
 from tune_sentcl.space.space import space_names
-from tune_sentcl.tuning.input_checks import check_lengths, range_ends, read_inputs, warnings
+from tune_sentcl.tuning.input_checks import (
+    check_first_batches,
+    check_lengths,
+    range_ends,
+    read_inputs,
+    warnings,
+)
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.trial_ids import TrialNamer
@@ -21,7 +27,8 @@ def said(
 ) -> list[str]:
     space = lambda_space(folder, 0.5, ranges=ranges).with_overrides(values)
     read = read_inputs(space, TrialNamer(NoInputs()))
-    return list(warnings(space, read, NoInputs(), sampled=sampled))
+    num_batches = check_first_batches(read)
+    return list(warnings(space, read, NoInputs(), num_batches, sampled=sampled))
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,17 @@ list.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tune_sentcl.config import AUTO_FALLBACKS, TrialConfig, parse_dotted, usual_ranges
+from tune_sentcl.config import (
+    AUTO_FALLBACKS,
+    DataConfig,
+    TrialConfig,
+    parse_dotted,
+    usual_ranges,
+)
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import (
     BadInputError,
@@ -29,6 +35,10 @@ from tune_sentcl.tuning.trial_ids import ResolvedInputs, TrialNamer
 _LENGTHS = ("encoder.max_length", "encoder.train_length")
 _ANY_ENCODER = 512
 """A length that spaces state for every encoder; one with fewer positions truncates sooner."""
+
+
+BatchKind = tuple[str, DataConfig, int]
+"""A method, its data and its batch size: all that an epoch's batches depend on, but the seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +98,23 @@ def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
         raise ConfigError(list(faults))
 
 
-def check_first_batches(read: Sequence[GridInputs]) -> None:
+def check_first_batches(read: Sequence[GridInputs]) -> Mapping[BatchKind, int]:
     """Draw the first epoch of each kind of batch; a premise's rows may exceed a batch.
+
+    Returns:
+        The number of batches of an epoch; 0 without steps.
 
     Raises:
         DataError: A method cannot learn from a batch.
     """
-    kinds = {
-        (one.config.method.name, one.config.data, one.config.optimizer.batch_size): one
-        for one in read
+    kinds = {_kind(one.config): one for one in read}
+    return {
+        kind: check_batches(one.resolved.inputs.corpus, one.config) for kind, one in kinds.items()
     }
-    for one in kinds.values():
-        check_batches(one.resolved.inputs.corpus, one.config)
+
+
+def _kind(config: TrialConfig) -> BatchKind:
+    return config.method.name, config.data, config.optimizer.batch_size
 
 
 def check_objectives(read: Sequence[GridInputs], objectives: Sequence[Objective]) -> None:
@@ -140,7 +155,12 @@ def _missing_objective(objective: Objective, one: GridInputs) -> Fault:
 
 
 def warnings(
-    space: Space, read: Sequence[GridInputs], loader: InputLoader, *, sampled: bool
+    space: Space,
+    read: Sequence[GridInputs],
+    loader: InputLoader,
+    num_batches: Mapping[BatchKind, int],
+    *,
+    sampled: bool,
 ) -> Iterator[str]:
     """Everything that a user should know before the first trial, each sentence once.
 
@@ -148,6 +168,7 @@ def warnings(
         space: The space that is searched.
         read: Its grid's configurations with their inputs.
         loader: Reads the data sources that the ranges name.
+        num_batches: From `check_first_batches`.
         sampled: Whether configurations are sampled from the ranges too.
     """
     yield from _unread_tasks(read)
@@ -158,7 +179,7 @@ def warnings(
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     sizes = [int(size) for item in drawn for size in item.ends()]
     yield from _few_batches(read, sizes)
-    yield from _unreached_points(read, sizes)
+    yield from _unreached_points(read, sizes, num_batches)
     if sampled:
         yield from _unreadable_sources(space, loader)
 
@@ -255,19 +276,19 @@ def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[s
     yield from said
 
 
-def _unreached_points(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[str]:
+def _unreached_points(
+    read: Sequence[GridInputs], sizes: Sequence[int], num_batches: Mapping[BatchKind, int]
+) -> Iterator[str]:
     """Evaluation points behind the last step; `sizes` are batches that a sampler may draw."""
     said: dict[str, None] = {}
-    counted: dict[tuple[object, ...], int] = {}
-    for one in read:
-        corpus, config, every = one.resolved.inputs.corpus, one.config, one.config.evaluation.every
-        if not every or not config.method.takes_steps:
-            continue
-        own = config.optimizer.batch_size
-        kind = (config.method.name, config.data, own)
-        if kind not in counted:
-            counted[kind] = check_batches(corpus, config)  # draws an epoch
-        batches = {size: math.ceil(len(corpus) / size) for size in sizes} | {own: counted[kind]}
+    for one in (one for one in read if one.config.method.takes_steps):
+        config, every, rows = (
+            one.config,
+            one.config.evaluation.every,
+            len(one.resolved.inputs.corpus),
+        )
+        batches = {size: math.ceil(rows / size) for size in sizes}
+        batches[config.optimizer.batch_size] = num_batches[_kind(config)]
         for size, count in batches.items():
             if every > (steps := count * config.optimizer.epochs):
                 text = f"evaluation.every = {every} is more than the {steps} steps of a trial"

@@ -241,9 +241,9 @@ def prepare(
     sampled = options.samples
     read = read_inputs(space, proposals.namer)
     check_lengths(space, loader, sampled=sampled)
-    check_first_batches(read)
+    num_batches = check_first_batches(read)
     check_objectives(read, objectives)
-    for text in warnings(space, read, loader, sampled=sampled):
+    for text in warnings(space, read, loader, num_batches, sampled=sampled):
         watcher.say(text)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
     past = past_studies(options.learn_from, space, objectives, loader)
