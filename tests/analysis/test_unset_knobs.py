@@ -118,3 +118,21 @@ def test_a_trained_configuration_has_a_name_beside_two_untrained_ones() -> None:
 def test_a_study_without_trials_is_shown(tmp_path: Path) -> None:
     empty = write_study(tmp_path / "empty", [])
     assert "no trial has ended yet" in CliRunner().invoke(app, ["show", empty.files.where]).stderr
+
+
+def test_knobs_given_in_full_are_found_where_titles_print_alike(tmp_path: Path) -> None:
+    rates = (0.00075651, 0.00075654)
+    trials = [
+        Trial(
+            f"r{n}s{s}",
+            config(s, optimizer={"lr": rate}),
+            [score(DEV, 70.0 + n + s)],
+            configuration=f"r{n}",
+        )
+        for n, rate in enumerate(rates)
+        for s in range(2)
+    ]
+    where = write_study(tmp_path / "close", trials).files.where
+    assert "lr=0.0007565 (r1)" in run("judge", where, "lr=0.00075654", "lr=0.00075651")
+    said = CliRunner().invoke(app, ["judge", where, "lr=0.0007565", "lr=0.00075651"]).stderr
+    assert "fits several configurations" in said

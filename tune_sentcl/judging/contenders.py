@@ -237,15 +237,15 @@ class Contenders:
 
     def _by_knobs(self, asked: Mapping[str, Any]) -> list[Contender]:
         wanted = {self._knob(given, value): value for given, value in asked.items()}
-        return [
+        exact = [
             one
             for one in self.found.values()
-            if all(
-                # The value, or its text in a title, which has four digits.
-                _same(one.knobs.get(key), value)
-                or value_text(stated(key, one.knobs)) == value_text(value)
-                for key, value in wanted.items()
-            )
+            if all(_same(one.knobs.get(key), value) for key, value in wanted.items())
+        ]
+        return exact or [
+            one
+            for one in self.found.values()
+            if all(value_text(stated(k, one.knobs)) == value_text(v) for k, v in wanted.items())
         ]
 
     def _knob(self, given: str, value: Any) -> str:
