@@ -96,9 +96,13 @@ def varied(rows: Sequence[Values]) -> list[str]:
 
     `unset` is a value. A knob without effect in a configuration is no difference.
     """
-    named = [key for key in knobs() if key not in ("seed", "method.name")]
-    values = {key: {str(stated(key, row)) for row in rows} - {"None"} for key in named}
-    return ["method.name", *(key for key in named if len(values[key]) > 1)]
+    found = ["method.name"]
+    for key in knobs():
+        # First what is quick to tell: a knob with one value is no difference.
+        if key not in ("seed", "method.name") and len({str(row.get(key)) for row in rows}) > 1:
+            values = {str(stated(key, row)) for row in rows} - {"None"}
+            found += [key] if len(values) > 1 else []
+    return found
 
 
 def naming_knobs(rows: Sequence[Values]) -> list[str]:
@@ -114,10 +118,14 @@ def naming_knobs(rows: Sequence[Values]) -> list[str]:
 _START = ("checkpoint", "pooling", "max_length", "query_prefix", "text_prefix")
 
 
+def is_unchanged(values: Values) -> bool:
+    """Whether the encoder is used as its checkpoint has it."""
+    return not draws(values) and not values.get("method.whitening")
+
+
 def is_start(values: Values, trained: Values) -> bool:
     """Whether values are those of the unchanged encoder with which a training began."""
-    is_unchanged = not draws(values) and not values.get("method.whitening")
-    return is_unchanged and all(
+    return is_unchanged(values) and all(
         values.get(f"encoder.{name}") == trained.get(f"encoder.{name}") for name in _START
     )
 

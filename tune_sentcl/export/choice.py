@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tune_sentcl.analysis.summary import configurations
-from tune_sentcl.config import DataName, evaluation_data_of, is_start
+from tune_sentcl.config import DataName, evaluation_data_of, is_start, is_unchanged
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.export.rerun_command import train_command
 from tune_sentcl.history import CONFIRM_ORIGIN, History, ranked_data
@@ -50,7 +50,7 @@ class Candidate:
     @property
     def untrained(self) -> bool:
         """Whether its model is the unchanged checkpoint that it started from."""
-        return self.row["method.name"] == "none" and not self.row["method.whitening"]
+        return is_unchanged(self.row)
 
     @property
     def uses_word_vectors(self) -> bool:

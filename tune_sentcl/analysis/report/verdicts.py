@@ -60,9 +60,14 @@ class Answer:
         return found.planned_by(*manifests.values()) if len(manifests) == 1 else found
 
     @cached_property
+    def ranked(self) -> Sequence[Contender]:
+        """The configurations with a score, the best first."""
+        return self.contenders.scored()
+
+    @cached_property
     def judgements(self) -> Sequence[Judgement]:
         """The winner against the baseline, if there is one, and against the runner-up."""
-        if len(self.contenders.scored()) < 2:
+        if len(self.ranked) < 2:
             return ()
         return judge_first(self.contenders, next(iter(self.contenders.baselines()), None))
 
@@ -75,10 +80,10 @@ class Answer:
         count = len(self.contenders.found)
         return f"Which of {count:,} configurations has the highest {title}{on}?{also}"
 
-    @property
+    @cached_property
     def winner(self) -> str:
         """The knobs of the best configuration; empty if none has a score."""
-        names = [one.name for one in self.contenders.scored()[:1]]
+        names = [one.name for one in self.ranked[:1]]
         return "".join(self.subject.named(names) if names else ())
 
     @property
@@ -87,22 +92,22 @@ class Answer:
 
         Seeds that no choice saw come before those that chose the winner.
         """
-        ranked = self.contenders.scored()
-        for one in ranked[:1]:
-            if not draws(one.knobs):
-                yield UNTRAINED, Estimate(mean([*one.scores.values()])), ""
-                return
-            start = next((other for other in ranked if is_start(other.knobs, one.knobs)), None)
-            if start is not None:
-                yield UNTRAINED, Estimate(mean([*start.scores.values()])), ""
-            kinds = (
-                (one.fresh_scores, "fresh {} (quote this)"),
-                (one.chosen_scores, "{} that chose it"),
-            )
-            for found, words in kinds:
-                if own := list(found.values()):
-                    seeds = f"{len(own)} {words.format('seed' if len(own) == 1 else 'seeds')}"
-                    yield "tuned", Estimate(mean(own), sd(own), len(own)), f"on {seeds}"
+        if not self.ranked:
+            return
+        one = self.ranked[0]
+        if not draws(one.knobs):
+            yield UNTRAINED, Estimate(mean([*one.scores.values()])), ""
+            return
+        start = next((other for other in self.ranked if is_start(other.knobs, one.knobs)), None)
+        if start is not None:
+            yield UNTRAINED, Estimate(mean([*start.scores.values()])), ""
+        for found, words in (
+            (one.fresh_scores, "fresh {} (quote this)"),
+            (one.chosen_scores, "{} that chose it"),
+        ):
+            if own := list(found.values()):
+                seeds = f"{len(own)} {words.format('seed' if len(own) == 1 else 'seeds')}"
+                yield "tuned", Estimate(mean(own), sd(own), len(own)), f"on {seeds}"
 
     @property
     def lead(self) -> str:
@@ -116,7 +121,7 @@ class Answer:
 
     def brief(self, text: str) -> str:
         """A sentence in which the winner has no knobs, because they stand above it."""
-        name = self.contenders.title(self.contenders.scored()[0])
+        name = self.contenders.title(self.ranked[0])
         found = text.replace(name, "the winner")
         return found[:1].upper() + found[1:]
 
@@ -144,7 +149,7 @@ class Answer:
     @property
     def figures(self) -> tuple[Figure, ...]:
         """The best configurations with the score of each seed."""
-        drawn = self.contenders.scored()[:_DRAWN]
+        drawn = self.ranked[:_DRAWN]
         return (_figure(self.subject, drawn),) if drawn else ()
 
     @property
