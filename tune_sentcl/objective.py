@@ -4,7 +4,7 @@ import difflib
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tune_sentcl.config import EvaluationConfig
@@ -224,9 +224,12 @@ def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Itera
 
 def _measured_tasks(config: EvaluationConfig) -> list[str]:
     """The tasks that trials with these settings measure; own ones first."""
-    suites = set(config.suites)
-    theirs = [task for task in OFFERS if Objective(task, "", "", "").suite in suites]
-    return [*(source.name for source in own_sources(config.own)), *theirs]
+    return [*(source.name for source in own_sources(config.own)), *tasks_of(config.suites)]
+
+
+def tasks_of(suites: Collection[str]) -> list[str]:
+    """SentEval's tasks of some suites."""
+    return [task for task in OFFERS if Objective(task, "", "", "").suite in suites]
 
 
 def metric_cutoff(metric: str) -> tuple[str, int] | None:

@@ -40,7 +40,6 @@ from tune_sentcl.cli.options import (
 )
 from tune_sentcl.cli.study_tables import print_study
 from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_table
-from tune_sentcl.config import UNSET, UNTRAINED
 
 if TYPE_CHECKING:
     from tune_sentcl.tuning.search_options import SearchOptions
@@ -186,13 +185,12 @@ def plan(
 
     made = make_plan(loaded, study, data, parse_seeds(seeds), options)
     if json_rows:
-        raw = {UNTRAINED: "none", UNSET: None}  # as `--set` takes them
-        print_json([{k: raw.get(str(v), v) for k, v in row.items()} for row in made.rows])
+        print_json(made.rows)
     else:
-        others = list(made.rows[0])[1:] if made.rows else []
+        others = list(made.stated[0])[1:] if made.stated else []
         titles = {"trial_id": "trial"}
         layout = Layout(titles=titles, knobs=others, constant=others, of="trials")
-        print_table(made.rows, f"Trials of {space}", layout)
+        print_table(made.stated, f"Trials of {space}", layout)
     for text in made.notes:
         (say if json_rows else line)(text)
     if made.refused is not None:  # so that `plan && search` stops

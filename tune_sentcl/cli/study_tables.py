@@ -1,13 +1,12 @@
 """A study's trials and configurations as tables on stdout."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.terminal_tables import Layout, cell, line, print_table, shortened, spread
 from tune_sentcl.config import knobs, short_name, stated
-from tune_sentcl.objective import objective_named, value_columns
+from tune_sentcl.objective import value_columns
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
@@ -32,7 +31,7 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     Without `objectives` the last search's objectives rank. A table has at most `most` rows; 0:
     all.
     """
-    from tune_sentcl.analysis.summary import summaries
+    from tune_sentcl.analysis.summary import summaries, test_columns
     from tune_sentcl.judging.contenders import study_objectives
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.reading.study import Study
@@ -45,15 +44,17 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     trials, over_seeds = summaries(study, chosen)
     if not len(trials):
         say("no trial has ended yet")
+    found = test_columns(chosen)
+    tests = {column: str(found[column]) for column in found if column in trials}
     mixed = trials["data"].nunique() > 1
     first = _first(study, trials, most, "trial_id")
-    rows = [_trial(row, names, mixed=mixed) for row in first]
-    _print(trials, most, rows, names)
+    rows = [_trial(row, names, tests, mixed=mixed) for row in first]
+    _print(trials, most, rows, names, tests)
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
         first = _first(study, over_seeds, most, "configuration")
-        rows = [_configuration(row, names) for row in first]
+        rows = [_configuration(row, names, tests) for row in first]
         line("")
-        _print(over_seeds, most, rows, names, "Means over seeds ± standard deviations")
+        _print(over_seeds, most, rows, names, tests, "Means over seeds ± standard deviations")
 
 
 def _first(study: "Study", table: Any, most: int, name: str) -> list[dict[str, Any]]:
@@ -77,24 +78,26 @@ def _print(
     most: int,
     rows: Sequence[dict[str, Any]],
     objectives: Sequence[str],
+    tests: Mapping[str, str],
     title: str = "",
 ) -> None:
     if rows and not any(cell(row[_AVERAGE]) for row in rows):
         rows = [{key: row[key] for key in row if key != _AVERAGE} for row in rows]
     if rows:
-        print_table(rows, title, _layout(table, rows[0], objectives))
+        print_table(rows, title, _layout(table, rows[0], objectives, tests))
     if most and len(table) > most:
         line(f"{len(table) - most} more: --limit 0 prints all, --csv every column.")
 
 
-def _layout(table: Any, row: dict[str, Any], objectives: Sequence[str]) -> Layout:
+def _layout(
+    table: Any, row: dict[str, Any], objectives: Sequence[str], tests: Mapping[str, str]
+) -> Layout:
     first, *others = row
-    tests = [test for test in map(_test, objectives) if test in row and test not in objectives]
-    names = [*objectives, *tests]
+    names = [*objectives, *tests.values()]
     titles = dict(zip(names, _short_titles(names), strict=True))
     ranking = "the objective" if len(objectives) == 1 else "an objective"
     legend = [f"{titles[name]}: {name}, {ranking}" for name in objectives]
-    legend += [f"{titles[name]}: {name}, reported only" for name in tests]
+    legend += [f"{titles[name]}: {name}, reported only" for name in tests.values()]
     if _AVERAGE in row:
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
@@ -135,7 +138,9 @@ def _short_titles(objectives: Sequence[str]) -> list[str]:
     return list(objectives)
 
 
-def _trial(row: dict[str, Any], objectives: Sequence[str], *, mixed: bool) -> dict[str, Any]:
+def _trial(
+    row: dict[str, Any], objectives: Sequence[str], tests: Mapping[str, str], *, mixed: bool
+) -> dict[str, Any]:
     return {
         "trial": row["trial_id"],
         **_knobs(row),
@@ -144,7 +149,7 @@ def _trial(row: dict[str, Any], objectives: Sequence[str], *, mixed: bool) -> di
             name: row[key]
             for name, key in zip(objectives, value_columns(len(objectives)), strict=True)
         },
-        **{_test(name): row[key] for name, key in _tests(row, objectives)},
+        **{name: row[key] for key, name in tests.items()},
         **({"Pareto": "*" if row["pareto"] else ""} if "pareto" in row else {}),
         _AVERAGE: row["sts_avg"],
         **({"data": row["data"]} if mixed else {}),
@@ -152,7 +157,9 @@ def _trial(row: dict[str, Any], objectives: Sequence[str], *, mixed: bool) -> di
     }
 
 
-def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, Any]:
+def _configuration(
+    row: dict[str, Any], objectives: Sequence[str], tests: Mapping[str, str]
+) -> dict[str, Any]:
     means = {
         name: spread(row[f"{key}_mean"], row[f"{key}_sd"])
         for name, key in zip(objectives, value_columns(len(objectives)), strict=True)
@@ -170,25 +177,10 @@ def _configuration(row: dict[str, Any], objectives: Sequence[str]) -> dict[str, 
         **({"lost": row["lost"]} if "lost" in row else {}),
         **fresh,
         **means,
-        **{
-            _test(name): spread(row[f"{key}_mean"], row[f"{key}_sd"])
-            for name, key in _tests(row, objectives)
-        },
+        **{name: spread(row[f"{key}_mean"], row[f"{key}_sd"]) for key, name in tests.items()},
         **({_ESTIMATE: row["objective_estimate"]} if "objective_estimate" in row else {}),
         _AVERAGE: spread(row["sts_avg_mean"], row["sts_avg_sd"]),
     }
-
-
-def _tests(row: dict[str, Any], objectives: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The objectives with a test score in a row, each with the start of its columns' names."""
-    for name, key in zip(objectives, value_columns(len(objectives)), strict=True):
-        if f"{key}_test" in row or f"{key}_test_mean" in row:
-            yield name, f"{key}_test"
-
-
-def _test(objective: str) -> str:
-    """The test score of an objective, as on the command line."""
-    return str(replace(objective_named(objective), split="test"))
 
 
 def _knobs(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
 from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
@@ -16,7 +17,7 @@ from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import Values, knobs, naming_knobs, short_name, stated, title
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
-from tune_sentcl.objective import OFFERS, Objective, objective_named
+from tune_sentcl.objective import OFFERS, Objective, objective_named, tasks_of
 from tune_sentcl.space.grids import read_ranges
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
@@ -116,7 +117,9 @@ class Subject:
     def _values(self) -> Mapping[str, Values]:
         """All knobs of each configuration."""
         table = self.frames.snapshot.trials(["configuration", *knobs()])
-        return {row["configuration"]: row for row in table.to_pylist()}
+        names = table["configuration"].combine_chunks()
+        firsts = table.take(pc.index_in(pc.unique(names), value_set=names))
+        return {row["configuration"]: row for row in firsts.to_pylist()}
 
     def stated(self, configuration: str) -> list[Value]:
         """A configuration's values of `knobs`, as `tune_sentcl.config.stated`."""
@@ -243,7 +246,7 @@ class Subject:
 
     def printed(self, suite: str) -> list[str]:
         """The tasks of a suite that the study's paper averages, in its order; else all tasks."""
-        own = [task for task in OFFERS if Objective(task, "", "", "").suite == suite]
+        own = tasks_of([suite])
         if self.paper is None:
             return own
         found = paper_results(self.paper)
@@ -253,7 +256,7 @@ class Subject:
     def tasks(self, suite: str) -> list[str]:
         """The tasks of a suite, first those that the study's paper prints."""
         printed = self.printed(suite)
-        own = [task for task in OFFERS if Objective(task, "", "", "").suite == suite]
+        own = tasks_of([suite])
         return [*printed, *(task for task in own if task not in printed)]
 
     def estimate(self, row: "pd.Series[Any]", column: str) -> Estimate:

@@ -1,15 +1,16 @@
 """Plans a search: its trials, those that the study holds, and the time and disk of the rest."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, short_name, stated, varied
+from tune_sentcl.config import TrialConfig, Values, short_name, stated, varied
 from tune_sentcl.data.tasks.own_task import LabeledTask, protocol_of
 from tune_sentcl.errors import BadInputError, CheckpointError, DataError, TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, History
+from tune_sentcl.objective import OFFERS, tasks_of
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, PlanRecord
@@ -40,11 +41,13 @@ class Plan:
     Attributes:
         rows: One per trial: `trial_id`, the knobs that differ, `seed`, and `status`: `to run`, or
             the status in the study.
+        stated: The same rows with the knobs as tables print them.
         notes: Totals, estimated time and disk, one line each.
         refused: The error with which a search would refuse to start; None if it would run.
     """
 
     rows: list[dict[str, Any]]
+    stated: list[dict[str, Any]]
     notes: list[str]
     refused: BadInputError | None = None
 
@@ -85,13 +88,15 @@ def make_plan(
     )
     proposals = prepared.proposals
     to_run = proposals.queued()
-    assignments = list(proposals.assignments())
-    keys = varied([assignment.config.dotted() for assignment in assignments])
     status = _statuses(prepared, history, to_run)
-    rows = [_row(assignment, keys, status[assignment.trial_id]) for assignment in assignments]
-    sampled = proposals.total - len(rows)
+    trials = [
+        (assignment.trial_id, assignment.config.dotted(), status[assignment.trial_id])
+        for assignment in proposals.assignments()
+    ]
+    sampled = proposals.total - len(trials)
     notes = [
-        f"{len(rows)} trials known, {len(to_run)} of them to run; {sampled} more from the sampler"
+        f"{len(trials)} trials known, {len(to_run)} of them to run; "
+        f"{sampled} more from the sampler"
     ]
     if proposals.needs_retraining:
         notes.append(
@@ -107,7 +112,7 @@ def make_plan(
         notes.append(_rungs(prepared, spacing))
     if to_run or sampled:
         notes += _costs(prepared, existing_study, len(to_run) + sampled)
-    return Plan(rows, notes)
+    return _plan(trials, notes)
 
 
 def _rungs(prepared: PreparedSearch, rung_spacing: RungSpacing) -> str:
@@ -164,32 +169,40 @@ def _statuses(
     return found
 
 
-def _row(assignment: Assignment, keys: Sequence[str], status: str) -> dict[str, Any]:
-    return {
-        "trial_id": assignment.trial_id,
-        **_knob_values(assignment.config.dotted(), keys),
-        "seed": assignment.config.seed,
-        "status": status,
-    }
+_Trial = tuple[str | None, Values, str]
+"""Its id, if it is known, its knobs and its status."""
 
 
-def _knob_values(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    return {short_name(key): masked(stated(key, config)) for key in keys}
+def _plan(
+    trials: Sequence[_Trial], notes: list[str], refused: BadInputError | None = None
+) -> Plan:
+    keys = varied([values for _, values, _ in trials])
+    raw, shown = (
+        [
+            {
+                "trial_id": trial_id,
+                **{short_name(key): masked(value_of(key, values)) for key in keys},
+                "seed": values["seed"],
+                "status": status,
+            }
+            for trial_id, values, status in trials
+        ]
+        for value_of in (_value, stated)
+    )
+    return Plan(raw, shown, notes, refused)
+
+
+def _value(key: str, values: Values) -> Any:
+    return values.get(key)
 
 
 def _plan_without_ids(space: Space, seeds: Sequence[int], refused: BadInputError) -> Plan:
-    keys = varied([config.dotted() for config in space.configurations])
-    rows = [
-        {
-            "trial_id": None,
-            **_knob_values(config.dotted(), keys),
-            "seed": seed,
-            "status": "unknown",
-        }
+    trials: list[_Trial] = [
+        (None, {**config.dotted(), "seed": seed}, "unknown")
         for config in space.configurations
         for seed in seeds
     ]
-    return Plan(rows, [f"{len(rows)} trials; their status in a study is unknown"], refused)
+    return _plan(trials, [f"{len(trials)} trials; their status in a study is unknown"], refused)
 
 
 def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterator[str]:
@@ -217,10 +230,8 @@ def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterato
 
 def _classifiers(prepared: PreparedSearch, config: TrialConfig) -> Iterator[str]:
     """The protocols that train a classifier on a task that a config measures."""
-    for protocol in config.evaluation.protocols:
-        suite = "sts" if protocol == "relatedness" else "transfer"
-        if protocol != "cosine" and suite in config.evaluation.suites:
-            yield protocol
+    offered = {name for task in tasks_of(config.evaluation.suites) for name in OFFERS[task]}
+    yield from offered.intersection(config.evaluation.protocols) - {"cosine"}
     for task in prepared.loader.sets(config).own:
         if isinstance(task, LabeledTask):
             yield protocol_of(task)
