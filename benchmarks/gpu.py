@@ -2,21 +2,25 @@
 
 It needs a GPU, and is not run by `make bench`; `make test-gpu` runs a part of it.
 
-Encoders have MiniLM's and BERT's sizes and random weights; rows are generated with SNLI's lengths,
-three hypotheses a premise (`paper_trial`). Parts: `steps`, SCL at 64 pairs in each precision, with
-the epoch of 549,367 pairs that follows; `peer`, the same encoder, rows and batches by
-sentence-transformers' SoftmaxLoss, bf16, in a bare loop; `packing`, 512 pairs packed and padded;
-`idle`, the share of the time in which the card runs no kernel; `many`, eight trainings at a time
-on the card beside one; `scores`, the seven STS and the eight transfer tasks.
+Encoders have MiniLM's, BERT-medium's and BERT-base's sizes and random weights; rows are generated
+with SNLI's lengths, three hypotheses a premise (`paper_trial`). Parts: `steps`, SCL at 64 pairs in
+each precision, with the epoch of 549,367 pairs that follows; `peer`, the same encoder, rows and
+batches by sentence-transformers' SoftmaxLoss, bf16, in a bare loop; `packing`, 512 pairs packed
+and padded; `idle`, the share of the time in which the card runs no kernel; `many`, eight trainings
+at a time on the card beside one, without and with NVIDIA's MPS, by which kernels of several
+processes run side by side; `scores`, the seven STS and the eight transfer tasks.
 """
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +56,13 @@ from tune_sentcl.model.encoder import load_encoder
 
 SIZES = {
     "MiniLM": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
+    "BERT-medium": {"hidden_size": 512, "num_hidden_layers": 8, "intermediate_size": 2048},
     "BERT-base": {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072},
 }
 MOST_EPOCH, MOST_SCORES = 60.0, 20.0
 WARM = 30  # steps: every size of a batch has been captured by then
 SEVERAL, LARGE = 8, 512
+MPS = "nvidia-cuda-mps-control"
 _WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy", "cudaEventSynchronize")
 
 
@@ -168,18 +174,39 @@ def idle(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
 
 def many(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     """Trainings at a time on one card, each in a process of its own."""
-    folder = folders["MiniLM"]
-    rates = {}
-    for number in (1, SEVERAL):
-        command = [sys.executable, __file__, "--one", str(folder), "--until"]
-        until = time.time() + 24 + number
-        made = [
-            subprocess.Popen([*command, str(until)], stdout=subprocess.PIPE, text=True)
-            for _ in range(number)
-        ]
-        rates[number] = sum(float(process.communicate()[0].split()[-1]) for process in made)
-    told = "one training"
-    yield Row(f"MiniLM, bf16, {SEVERAL} at a time", rates[SEVERAL], rates[1], told, "pairs/s", 4.0)
+    alone = at_a_time(folders["MiniLM"], 1)
+    part, told = f"MiniLM, bf16, {SEVERAL} at a time", "one training"
+    yield Row(part, at_a_time(folders["MiniLM"], SEVERAL), alone, told, "pairs/s", 4.0)
+    if shutil.which(MPS) is None:
+        print(f"{MPS} is not here, so nothing is measured with it.", file=sys.stderr)
+        return
+    with mps() as environment:
+        rate = at_a_time(folders["MiniLM"], SEVERAL, environment)
+    yield Row(f"{part}, with MPS", rate, alone, told, "pairs/s")
+
+
+def at_a_time(folder: Path, number: int, environment: dict[str, str] | None = None) -> float:
+    """Pairs a second of all of `number` trainings together."""
+    command = [sys.executable, __file__, "--one", str(folder), "--until"]
+    command.append(str(time.time() + 24 + number))
+    made = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(number)
+    ]
+    return sum(float(process.communicate()[0].split()[-1]) for process in made)
+
+
+@contextmanager
+def mps() -> Iterator[dict[str, str]]:
+    """NVIDIA's multi-process service; gives the environment of its clients."""
+    with tempfile.TemporaryDirectory() as place:
+        folders = {f"CUDA_MPS_{name}_DIRECTORY": place for name in ("PIPE", "LOG")}
+        environment = {**os.environ, **folders}
+        subprocess.run([MPS, "-d"], env=environment, check=True)
+        try:
+            yield environment
+        finally:
+            subprocess.run([MPS], input="quit\n", env=environment, text=True, check=True)
 
 
 def one(folder: Path, until: float) -> None:
