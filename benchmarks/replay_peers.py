@@ -21,8 +21,7 @@ from replay_search import DEFAULT, OwnSearch, TableSpace, parse_policy, tell_par
 from replay_table import Free, Job, Params, Searcher, Table, Task
 
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.tuning.sampler.past_scale import standardized
-from tune_sentcl.tuning.sampler.portfolio import portfolio
+from tune_sentcl.tuning.sampler.portfolio import portfolio, standardized
 from tune_sentcl.tuning.sampler.sampling import distribution, suggest
 
 Stage = tuple[int, int, int]

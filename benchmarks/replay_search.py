@@ -1,20 +1,18 @@
-"""The package's own search over a table: its proposals, rungs and session, without a study.
+"""The package's own search over a table: its proposals, stages and session, without a study.
 
 Only the ends are replaced: the space is the table's, the trials are rows of the table, and the
 driver writes nothing. A proposed configuration becomes the nearest one of the table that the
 search has not taken, and the sampler is told its knobs.
 """
 
-import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import optuna
 import typer
-from optuna.trial import FrozenTrial, TrialState
 from replay_table import Free, Job, Params, Table, Task
 
 from tune_sentcl.cli import app
@@ -27,17 +25,13 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.configuration_groups import Sampling
-from tune_sentcl.tuning.prepare import sampling_of
+from tune_sentcl.tuning.halving import SHARES
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.rung_spacing import spaced
-from tune_sentcl.tuning.rungs import Rungs
-from tune_sentcl.tuning.sampler.past_scale import PAST_NAME, standardized
-from tune_sentcl.tuning.sampler.portfolio import best_params
-from tune_sentcl.tuning.sampler.sampling import distribution, frozen_trial
+from tune_sentcl.tuning.sampler.portfolio import best_params, standardized
+from tune_sentcl.tuning.sampler.sampling import TpeSampler, distribution
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
-from tune_sentcl.tuning.session import Session, StoppingRules
+from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.worker import Failure
 
@@ -116,6 +110,7 @@ class TableConfig:
 
     values: Params
     seed: int = 0
+    method = SimpleNamespace(takes_steps=True)
 
     def dotted(self) -> Params:
         """All values by dotted key."""
@@ -155,6 +150,9 @@ class TableSpace(Space):
         """All values of the configuration of a row's params."""
         return {**_DATA, **values}
 
+    def exact_params(self, config: Any) -> None:
+        """No configuration: a table has no grid."""
+
 
 class _Namer:
     """Names configurations and trials by their rows; see `TrialNamer`."""
@@ -166,7 +164,9 @@ class _Namer:
             corpus=SimpleNamespace(source=""),
             fingerprints=Fingerprints("", ""),
         )
-        self.loader = SimpleNamespace(load=lambda config: self._inputs)
+        self.loader = SimpleNamespace(
+            load=lambda config: self._inputs, early_stopping_objective=None
+        )
 
     def index(self, values: Values) -> int:
         """The index of a configuration in the table."""
@@ -188,32 +188,39 @@ class _Namer:
 class TableProposals(Proposals):
     """Proposals that take the nearest free configuration of the table."""
 
-    def __init__(self, table: Table, namer: Any, sampling: Sampling) -> None:
-        super().__init__(TableSpace.of(table), namer, sampling)
+    def __init__(
+        self, table: Table, namer: Any, options: SearchOptions, seeds: Sequence[int]
+    ) -> None:
+        super().__init__(TableSpace.of(table), namer, options, seeds)
         self._free, self._table = Free(table), table
 
-    def whole_steps(self, trial_id: str) -> int:
-        """The points of a training stand for its steps."""
-        return self._table.points
+    def config(self, name: str) -> Any:
+        """The config of a configuration."""
+        return TableConfig(dict(self.configurations[name].values))
 
-    def _is_new(self, params: dict[str, Any]) -> bool:
+    def _is_new(self, params: Params) -> bool:
         return self._free.exists(params)
 
-    def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
-        run = tell_params(optuna_trial, self._table, self._free.take(params))
-        if params in self._all_given:
-            self._all_given.append(run)
-        super()._queue_sampled(optuna_trial, run)
+    def _found(self, params: Params) -> Params:
+        index = self._free.take(params)
+        if isinstance(self._sampler, TpeSampler) and self._sampler.asked is not None:
+            return tell_params(self._sampler.asked, self._table, index)
+        return params_of(self._table, index)
 
 
 def tell_params(trial: optuna.Trial, table: Table, index: int) -> Params:
     """Replace what a sampler drew by the params of the configuration that runs."""
-    params = {item.key: table.params[index][item.key] for item in active_of(table, index)}
+    params = params_of(table, index)
     for item in active_of(table, index):
         drawn_from = distribution(item)
         value = drawn_from.to_internal_repr(params[item.key])
         trial.storage.set_trial_param(trial._trial_id, item.key, value, drawn_from)
     return params
+
+
+def params_of(table: Table, index: int) -> Params:
+    """The values of the ranges of a configuration."""
+    return {item.key: table.params[index][item.key] for item in active_of(table, index)}
 
 
 def active_of(table: Table, index: int) -> list[Range]:
@@ -236,10 +243,10 @@ class OwnSearch:
         options = _sized(policy, budget, task.seed)
         self._task, self._namer = task, _Namer(task)
         self._objective = parse_objectives(options.objectives, allow_test=True)[0]
-        sampling = sampling_of(options, policy.seeds or tuple(range(len(task.seeds))))
-        proposals = TableProposals(task.table, self._namer, sampling)
+        seeds = policy.seeds or tuple(range(len(task.seeds)))
+        proposals = TableProposals(task.table, self._namer, options, seeds)
         options.check(proposals.space)
-        if max(sampling.seeds) >= len(task.seeds):
+        if max(seeds) >= len(task.seeds):
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
             raise ConfigError(Fault("--seeds", "", str(policy.seeds), rule, "Ask for fewer."))
         if options.learn_from and not learn:
@@ -247,12 +254,13 @@ class OwnSearch:
             raise ConfigError(
                 Fault("--learn-from", "", LEARN, rule, "Name tables of other tasks.")
             )
-        past = list(_past_trials(proposals.space, learn)) if options.learn_from else []
-        proposals.resume_from(History([self._objective]), given=[*best_params(past), *priors])
-        proposals.sampler_study.add_past_trials(past)
-        rules = StoppingRules(_rungs(options, task.table), budget_of(options))
+        past = best_params(_past_studies(learn)) if options.learn_from else []
+        shares = (1.0,) if options.is_whole else shares_of(task.table.points)
+        proposals.resume_from(History([self._objective]), shares, given=[*past, *priors])
         settings, driver, watcher = SessionSettings("table", keep=0), _no_study(), _Silent()
-        self._session = Session(driver, proposals, settings, cast(Any, watcher), rules=rules)
+        self._session = Session(
+            driver, proposals, settings, cast(Any, watcher), budget=budget_of(options)
+        )
         self._trials: dict[tuple[int, int], str] = {}
         self._points: dict[tuple[int, int], int] = {}
         self._scores: dict[str, list[float]] = {}
@@ -265,7 +273,8 @@ class OwnSearch:
             return None
         self._session.started(assignment.trial_id)
         config: Any = assignment.config
-        job = Job(self._namer.index(config.values), config.seed, self._task.table.points)
+        last = round(assignment.until * self._task.table.points)
+        job = Job(self._namer.index(config.values), config.seed, last)
         self._trials[job.configuration, job.seed] = assignment.trial_id
         return job
 
@@ -275,10 +284,12 @@ class OwnSearch:
         self._points[key] = number
         rows = int(self._task.table.rows[job.configuration, number - 1])
         scores = (_score(self._objective, score),) if final else ()
-        progress = Progress(number, job.last, rows, score, scores, {"steps": number}, final)
+        paused = number == job.last and not final
+        columns = {"steps": number}
+        progress = Progress(number, job.last, rows, score, scores, columns, final, paused)
         if final:
             self._scores.setdefault(self._task.names[job.configuration], []).append(score)
-        return self._session.progress(self._trials[key], progress)
+        return self._session.progress(self._trials[key], progress) and number < job.last
 
     def fail(self, job: Job) -> None:
         """Report a score that is not a number."""
@@ -300,30 +311,20 @@ class OwnSearch:
 def _sized(policy: Policy, budget: float, seed: int) -> SearchOptions:
     """The options with the seed, and with the budget unless they say how much to sample."""
     options = replace(policy.options, sampler_seed=seed)
+    options = replace(options, states=0)
     is_open = not policy.sizes_itself and options.sampler != "grid"
     return replace(options, budget=budget) if is_open else options
 
 
-def _rungs(options: SearchOptions, table: Table) -> Rungs | None:
-    """The rungs of a search; the first lies no lower than the slowest first point."""
-    if options.scheduler != "asha" or table.points == 1:
-        return None
-    return Rungs(spaced(options, int(table.rows[:, 0].max())))
+def shares_of(points: int) -> tuple[float, ...]:
+    """The points of a training that are nearest to the ends of stages, as shares of it."""
+    return tuple(sorted({max(1, round(share * points)) / points for share in SHARES}))
 
 
-def _past_trials(space: Space, tables: Iterable[Table]) -> Iterator[FrozenTrial]:
+def _past_studies(tables: Iterable[Table]) -> list[dict[tuple[tuple[str, Any], ...], float]]:
     """The configurations of other tables, as `--learn-from` takes those of studies."""
-    for table in tables:
-        truths = table.truth().tolist()
-        values = standardized(dict(enumerate(truths)))
-        for index, params in enumerate(table.params):
-            has_score = truths[index] > -math.inf
-            state = TrialState.COMPLETE if has_score else TrialState.PRUNED
-            value = [values[index]] if has_score else None
-            attrs = {PAST_NAME: f"{table.name} {index}", "learned_from": table.path}
-            trial = frozen_trial(space, params, state, value, {}, attrs)
-            if trial is not None:
-                yield trial
+    pairs = [zip(table.params, table.truth().tolist(), strict=True) for table in tables]
+    return [standardized({tuple(sorted(p.items())): t for p, t in found}) for found in pairs]
 
 
 def _score(objective: Objective, value: float) -> Score:

@@ -158,7 +158,7 @@ def _launcher(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
         yield with_estimate(lambda session: _on_ray_here(session, prepared, path), prepared, path)
     else:
         with _on_ray(prepared, path) as run:
-            yield run
+            yield with_estimate(run, prepared, path)
 
 
 @contextmanager

@@ -17,9 +17,8 @@ from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     History,
     constant_score,
-    estimates,
     evaluation_data_of_rows,
-    rank_key,
+    rank_keys,
 )
 from tune_sentcl.judging.contenders import study_objectives
 from tune_sentcl.objective import (
@@ -70,9 +69,8 @@ def summaries(
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
     """One row per configuration, aggregated over finished seeds, the best first.
 
-    The order is that of `tune_sentcl.history.rank_key`. The column `objective_estimate` follows
-    `objective_mean` if they differ in any row. The column `lost`, if any, counts seeds that a
-    failure or a rung ended.
+    The order is that of `tune_sentcl.history.rank_keys`. The column `lost`, if any, counts seeds
+    that have failed or were stopped.
 
     Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
     knobs that only affect measuring), `data`, and for each objective and `sts_avg`: `..._mean`,
@@ -169,17 +167,11 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     found["objective_mean"] = pd.array([means[key] for key in keys], "float64")
     lost = Counter(table.loc[table["lost"], _KEYS].itertuples(index=False, name=None))
     found["lost"] = pd.array([lost[key] for key in keys], "int64")
-    settled = {
-        key: constant_score(values[key], {"method.name": method}) is not None
+    constant = {
+        key
         for key, method in zip(keys, found["method.name"], strict=True)
+        if constant_score(values[key], {"method.name": method}) is not None
     }
-    estimated: dict[tuple[str, str], float] = {}
-    for on in {data for _, data in keys}:
-        apart = {key for key in keys if settled[key] or lost[key]}
-        estimated |= estimates({key: values[key] for key in keys if key[1] == on}, apart)
-    if any(estimated[key] != value for key, value in means.items() if value is not None):
-        found["objective_estimate"] = [estimated[key] for key in keys]
-        columns.insert(columns.index("objective_mean") + 1, "objective_estimate")
     columns += ["lost"] if found["lost"].any() else []
     if len(fresh):
         again = {
@@ -191,11 +183,14 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         found = found.merge(confirmed, on=_KEYS, how="left").fillna({"fresh_n": 0})
         found["fresh_n"] = found["fresh_n"].astype(int)
         columns += again
-    ranks = [
-        (key[1], *rank_key(estimated[key], values[key], 0 if settled[key] else lost[key], key[0]))
-        for key in keys
-    ]
-    order = sorted(range(len(found)), key=ranks.__getitem__)
+    ranks = {
+        key: (on, *rank)
+        for on in {data for _, data in keys}
+        for key, rank in rank_keys(
+            {k: values[k] for k in keys if k[1] == on}, lost, constant
+        ).items()
+    }
+    order = sorted(range(len(found)), key=lambda place: ranks[keys[place]])
     return found[columns].iloc[order].reset_index(drop=True)
 
 

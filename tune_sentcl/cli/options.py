@@ -65,7 +65,7 @@ SeedsOption = Annotated[
 TrialsOption = Annotated[
     int,
     typer.Option(
-        help="Sample configurations until the study holds this many beyond the grid.",
+        help="Sample this many configurations beyond the grid.",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -73,8 +73,8 @@ BudgetOption = Annotated[
     float | None,
     typer.Option(
         metavar="N",
-        help="Sample configurations for the compute of this many whole trainings of one seed. "
-        "Default: no limit for --trials, nothing without it.",
+        help="Sample as many configurations as halving can pay for with this many whole trainings "
+        "of one seed.",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -89,8 +89,7 @@ LearnFromOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="STUDY",
-        help="Sample the best configurations of another study first, and give the sampler all "
-        "of them (repeatable).",
+        help="Sample the best configurations of another study first (repeatable).",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -130,11 +129,20 @@ RetrainOption = Annotated[
     ),
 ]
 SchedulerOption = Annotated[
-    Literal["asha", "race", "none"],
+    Literal["halving", "none"],
     typer.Option(
-        help="Which sampled configurations go on. asha: a trial that scores low among those with "
-        "as many training rows ends early, and the best configurations run with further seeds. "
-        "race: no trial ends early. none: all configurations run with all seeds.",
+        help="Which sampled configurations go on. halving: all train for a small share of their "
+        "rows, the best quarter for four times as many, and so on to the end; the best third of "
+        "these and of the grid run with a further seed. none: all run whole, with all seeds.",
+        rich_help_panel=EARLY_STOPPING,
+    ),
+]
+StatesOption = Annotated[
+    float,
+    typer.Option(
+        metavar="GB",
+        help="Disk for the states of stopped trials, from which they go on later; a trial without "
+        "one starts again.",
         rich_help_panel=EARLY_STOPPING,
     ),
 ]

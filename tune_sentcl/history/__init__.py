@@ -4,13 +4,13 @@ The session, the plan and the result tables get the state of trials from `Histor
 module derives it from the rows of a study.
 """
 
+from tune_sentcl.history.configuration import Configuration
 from tune_sentcl.history.history import History
 from tune_sentcl.history.ranking import (
     RankKey,
     best_configuration,
     constant_score,
-    estimates,
-    rank_key,
+    rank_keys,
     ranked_data,
 )
 from tune_sentcl.history.trial_records import (
@@ -22,7 +22,6 @@ from tune_sentcl.history.trial_records import (
     RequestedScores,
     Result,
     Status,
-    StoredConfiguration,
     evaluation_data_of_rows,
 )
 from tune_sentcl.store.rows import CONFIRM_ORIGIN
@@ -32,6 +31,7 @@ __all__ = [
     "WHOLE_TASKS",
     "Action",
     "Assignment",
+    "Configuration",
     "History",
     "LostReason",
     "Origin",
@@ -39,11 +39,9 @@ __all__ = [
     "RequestedScores",
     "Result",
     "Status",
-    "StoredConfiguration",
     "best_configuration",
     "constant_score",
-    "estimates",
     "evaluation_data_of_rows",
-    "rank_key",
+    "rank_keys",
     "ranked_data",
 ]

@@ -1,12 +1,15 @@
 """`History`: the status, scores and failures of every trial of a study."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tune_sentcl.config import evaluation_data_of, flatten
+from tune_sentcl.history.configuration import Configuration
 from tune_sentcl.history.ranking import ranked_data
 from tune_sentcl.history.trial_records import (
     KEYS,
@@ -18,7 +21,6 @@ from tune_sentcl.history.trial_records import (
     RequestedScores,
     Result,
     Status,
-    StoredConfiguration,
     TrialRecord,
     evaluation_data_of_rows,
     measurements_by_trial,
@@ -33,10 +35,10 @@ from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.reading.snapshot import StudyTables
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, RUN_COLUMNS, stored_run_columns
 
-_ROW = ("trial_id", "configuration", "origin", "status", "attempt", "config", "error_type")
+_ROW = ("trial_id", "configuration", "seed", "origin", "status", "attempt", "config")
+_ENDS = ("error_type", "stages")
 _DATA = ("evaluation.data", "data.source")
-_POINT = ("trial_id", "samples", "value")
-_CONFIGURED = ("configuration", "trial_id", "origin", "config")
+_CONFIGURED = ("configuration", "trial_id", "seed", "origin", "config")
 
 
 class History:
@@ -60,7 +62,6 @@ class History:
         self._trials: dict[str, TrialRecord] = {}
         self._run_columns: dict[str, dict[str, Any]] = {}
         self._rows = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
-        self._points = pa.table({name: pa.array([], pa.string()) for name in _POINT})
         self._interned: dict[frozenset[Measurement], frozenset[Measurement]] = {}
         self._failed_twice: set[tuple[Measurement, str]] = set()
 
@@ -70,8 +71,6 @@ class History:
         study: StudyTables,
         objectives: Sequence[Objective],
         columns: Sequence[str] | None = (),
-        *,
-        points: bool = False,
         early_stopping_objective: Objective | None = None,
     ) -> Self:
         """Read each table once.
@@ -80,28 +79,23 @@ class History:
             study: The study.
             objectives: The objectives of a search.
             columns: Additional columns for `table`; None for all.
-            points: Whether to read the evaluation points of all trials, or of pruned ones only.
-            early_stopping_objective: The score that compared running trials; None: the default.
+            early_stopping_objective: The score at the ends of stages; None: the default.
 
         Raises:
             StudyError: A file is damaged or cannot be read.
         """
         history = cls(objectives)
         history.weights = study.checkpoints()
-        required = (*_ROW, *_DATA, *RUN_COLUMNS, "attempt_files")
+        required = (*_ROW, *_ENDS, *_DATA, *RUN_COLUMNS, "attempt_files")
         wanted = None if columns is None else list(dict.fromkeys((*required, *columns)))
         history.table = rows = study.trials(wanted)
-        history._read_trials(rows)
+        compared = early_stopping_objective or default_early_stopping_objective(objectives[0])
+        history._read_trials(rows, str(compared))
         names, labels = rows["trial_id"].to_pylist(), rows["attempt_files"].to_pylist()
         files = dict(zip(names, labels, strict=True))
         finished = {name: files[name] for name in history.with_status("finished")}
         columns = ["trial_id", *KEYS, "metric", "value", "reason", "version"]
         history._read_scores(study.scores(columns, WHOLE_TASKS, finished))
-        pruned = {name: files[name] for name in history.with_status("pruned")}
-        if curve_files := files if points else pruned:
-            compared = early_stopping_objective or default_early_stopping_objective(objectives[0])
-            curve = pc.field("metric") == compared.curve
-            history._read_points(study.curves(_POINT, curve, curve_files))
         return history
 
     def __len__(self) -> int:
@@ -176,10 +170,8 @@ class History:
     def result(self, trial_id: str, data: str) -> Result:
         """How a trial with a row ended."""
         record = self._trials[trial_id]
-        if record.status == "pruned":
-            rows, dev = record.pruned_at or (0, None)
-            return Result("pruned", rows=rows, dev=dev)
-        return Result(record.status, self.values(trial_id, data), error_type=record.error_type)
+        values = self.values(trial_id, data)
+        return Result(record.status, values, record.stages, record.error_type)
 
     def lacks_objective(self, trial_id: str, requested: RequestedScores) -> bool:
         """Whether a finished trial has no value of an objective, and no reason for that."""
@@ -231,18 +223,22 @@ class History:
                 trials = trials.set_column(trials.column_names.index(key), key, array)
         return trials
 
-    def configurations(self) -> Iterator[StoredConfiguration]:
+    def configurations(self) -> Iterator[Configuration]:
         """The configurations without confirming trials; frees the rows, so call it once."""
         table, self._rows = self._rows, self._rows.slice(0, 0)
-        found: dict[str, StoredConfiguration] = {}
+        found: dict[str, Configuration] = {}
         for batch in table.to_batches(max_chunksize=1000):
             columns = (batch[name].to_pylist() for name in _CONFIGURED)
-            for name, trial_id, origin, config in zip(*columns, strict=True):
+            for name, trial_id, seed, origin, config in zip(*columns, strict=True):
                 if origin == CONFIRM_ORIGIN:
                     continue
-                before = found.setdefault(name, StoredConfiguration(name, config, [], []))
-                before.trial_ids.append(trial_id)
-                before.origins.append(origin)
+                if name not in found:
+                    values = dict(flatten(json.loads(config)))
+                    found[name] = Configuration(name, "grid", values)
+                one = found[name]
+                one.origin = "sampler" if "sampler" in (origin, one.origin) else "grid"
+                one.trials[seed] = trial_id
+                one.results[seed] = self.result(trial_id, evaluation_data_of(one.values))
         yield from found.values()
 
     def record_end(
@@ -251,7 +247,8 @@ class History:
         """Record a trial's end; a finished trial stays finished and gets further scores."""
         record = self._trials.get(trial_id)
         if record is None or record.status != "finished":
-            record = self._trials[trial_id] = TrialRecord(status, attempt)
+            before = {} if record is None else record.stages
+            record = self._trials[trial_id] = TrialRecord(status, attempt, stages=before)
         elif status == "finished":
             record.attempt = attempt
         scores = list(scores)
@@ -270,42 +267,32 @@ class History:
                     key = (score.data, number, score.classifier_seed)
                     record.objective_values.setdefault(key, score.value)
 
-    def record_pruned(self, trial_id: str, rows: int, dev: float | None) -> None:
-        """Record a pruned trial's training rows and early-stopping score when it was stopped."""
-        if dev is not None:
-            self._trials[trial_id].pruned_at = (rows, dev)
+    def record_stage(self, trial_id: str, share: float, score: float) -> None:
+        """Record a trial's score at the end of a stage; the first one stays."""
+        self._trials[trial_id].stages.setdefault(share, score)
 
-    def record_steps(self, trial_id: str, steps: int | None) -> None:
-        """Record how many steps a trial has made."""
-        self._trials[trial_id].steps = steps
-
-    def steps(self, trial_id: str) -> int | None:
-        """How many steps a trial had made at its end; None if that is unknown."""
+    def stages(self, trial_id: str) -> Mapping[float, float]:
+        """A trial's scores at the ends of stages, by the share of a whole training."""
         record = self._trials.get(trial_id)
-        return record.steps if record else None
+        return record.stages if record else {}
 
     def record_error(self, trial_id: str, error_type: str | None) -> None:
         """Record the class of a failed trial's error."""
         self._trials[trial_id].error_type = error_type
 
-    def points(self) -> Iterator[tuple[str, int, float]]:
-        """The evaluation points by training rows: trial, rows, score; frees them, so call once."""
-        table, self._points = self._points, self._points.slice(0, 0)
-        for batch in table.to_batches(max_chunksize=10_000):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
     def with_status(self, status: Status) -> list[str]:
         """The trials with a status."""
         return [name for name, record in self._trials.items() if record.status == status]
 
-    def _read_trials(self, table: pa.Table) -> None:
-        names = ("trial_id", "status", "attempt", "error_type", "steps")
+    def _read_trials(self, table: pa.Table, compared: str) -> None:
+        names = ("trial_id", "status", "attempt", "error_type", "stages")
         columns = [table[name].to_pylist() for name in names]
         evaluation_data = evaluation_data_of_rows(table)
-        for name, status, attempt, error, steps, data in zip(
+        for name, status, attempt, error, ends, data in zip(
             *columns, evaluation_data, strict=True
         ):
-            record = TrialRecord(status, attempt or 1, error_type=error, steps=steps, data=data)
+            stages = {e["share"]: e["value"] for e in ends or () if e["objective"] == compared}
+            record = TrialRecord(status, attempt or 1, stages=stages, error_type=error, data=data)
             self._trials[name] = record
         self._rows = table.select(list(_CONFIGURED))
         finished = table.filter(pc.field("status") == "finished")
@@ -334,9 +321,3 @@ class History:
             )
             for name, data, seed, value in zip(*columns, strict=True):
                 self._trials[name].objective_values[data, number, seed] = value
-
-    def _read_points(self, table: pa.Table) -> None:
-        self._points = table.sort_by("samples")
-        pruned = self._points.filter(of_trials(self.with_status("pruned")))
-        for name, rows, value in zip(*(column.to_pylist() for column in pruned), strict=True):
-            self._trials[name].pruned_at = (rows, value)

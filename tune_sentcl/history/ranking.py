@@ -1,18 +1,16 @@
 """The ranking of configurations, and the evaluation data that it uses."""
 
-import math
-import sys
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from tune_sentcl.config import DataName, Values, draws
 from tune_sentcl.objective import mean as mean_of
 from tune_sentcl.store.reading.union import TOLERANCE
 
-K = TypeVar("K")
-RankKey = tuple[bool, bool, float, int, float, str]
+K = TypeVar("K", bound=Hashable)
+RankKey = tuple[bool, bool, int, float, str]
 """Sorts configurations with the same evaluation data; the smallest is the best."""
-_FEWEST = 3  # configurations for a prior
 
 
 def constant_score(values: Sequence[float], knobs: Values) -> float | None:
@@ -30,72 +28,37 @@ def constant_score(values: Sequence[float], knobs: Values) -> float | None:
     return mean_of(values)
 
 
-def estimates(scores: Mapping[K, Sequence[float]], apart: Container[K] = ()) -> dict[K, float]:
-    """Each configuration's mean, shrunk the more the fewer seeds it has; NaN without a score.
-
-    With n seeds it is `m + t / (t + s / n) * (mean - m)` (empirical Bayes: Efron and Morris 1975).
-    s is the pooled variance over seeds. m and t are the mean and variance of the true scores in
-    the upper half of the configurations, because bad ones do not show how close good ones are. t
-    is the variance of the means less the mean of s / n, and at least s / 20. The estimate is the
-    mean if all n are equal (the order would be the same), if s is 0, or with fewer than three
-    configurations.
-
-    Args:
-        scores: By configuration, the finite scores of the seeds that count for a choice, in any
-            order; all on the same evaluation data.
-        apart: Configurations that keep their mean and do not affect other estimates: those with a
-            `constant_score`, and those with lost seeds, which come last.
-    """
-    means = {key: math.nan if (m := mean_of(v)) is None else m for key, v in scores.items()}
-    drawn = {key: len(v) for key, v in scores.items() if len(v) and key not in apart}
-    if len(drawn) < _FEWEST or len(set(drawn.values())) < 2:
-        return means
-    several = [key for key in drawn if min(scores[key]) < max(scores[key])]
-    squares = math.fsum((value - means[key]) ** 2 for key in several for value in scores[key])
-    noise = squares / sum(n - 1 for n in drawn.values())
-    if not noise:
-        return means
-    ordered = sorted(((means[key], n) for key, n in drawn.items()), reverse=True)
-    upper = ordered[: max(_FEWEST, (len(drawn) + 1) // 2)]
-    center = math.fsum(mean for mean, _ in upper) / len(upper)
-    seen = math.fsum((mean - center) ** 2 for mean, _ in upper) / (len(upper) - 1)
-    spread = seen - math.fsum(noise / n for _, n in upper) / len(upper)
-    spread = max(spread, 0.05 * noise, sys.float_info.min)
-    for key, n in drawn.items():
-        means[key] = center + spread / (spread + noise / n) * (means[key] - center)
-    return means
-
-
-def rank_key(estimate: float, values: Sequence[float], lost: int, name: str) -> RankKey:
-    """The sort key of configurations with the same evaluation data; the smallest is the best.
+def rank_keys(
+    scores: Mapping[K, Sequence[float]],
+    lost: Mapping[K, int] = MappingProxyType({}),
+    constant: Container[K] = (),
+) -> dict[K, RankKey]:
+    """The sort keys of configurations with the same evaluation data; the smallest is the best.
 
     The order is: configurations without lost seeds, with lost seeds (whose other seeds may be the
-    lucky ones), without a score. Within each group it is by estimate, number of seeds and mean,
-    highest first, then by name. A seed that was never run is not lost.
+    lucky ones), without a score. Within each group those with the most seeds come first, because
+    the best of many means of few seeds is the luckiest one; then the highest mean, then the name.
+    A seed that was never run is not lost.
 
     Args:
-        estimate: Of `estimates`.
-        values: The scores of the seeds that count for a choice.
-        lost: The number of lost seeds (`History.lost_reason`); 0 with a `constant_score`.
-        name: The configuration's name.
+        scores: By configuration, the scores of the seeds that count for a choice.
+        lost: How many seeds were lost (`History.lost_reason`).
+        constant: The configurations with a `constant_score`, which holds for every seed.
     """
-    mean = mean_of(values)
-    if mean is None:
-        return True, lost > 0, 0.0, 0, 0.0, name
-    return False, lost > 0, -estimate, -len(values), -mean, name
+    most = max(map(len, scores.values()), default=0)
+    found: dict[K, RankKey] = {}
+    for key, values in scores.items():
+        mean, is_constant = mean_of(values), key in constant
+        missed = not is_constant and lost.get(key, 0) > 0
+        seeds = 0 if mean is None else most if is_constant else len(values)
+        found[key] = (mean is None, missed, -seeds, -(mean or 0.0), str(key))
+    return found
 
 
-def best_configuration(
-    scores: Mapping[str, Sequence[float]], constant: Container[str] = ()
-) -> str:
-    """The best of configurations without lost seeds, by `rank_key`.
-
-    Args:
-        scores: By name, the scores of the seeds; at least one configuration has a score.
-        constant: The names of those with a `constant_score`.
-    """
-    found = estimates(scores, constant)
-    return min(scores, key=lambda name: rank_key(found[name], scores[name], 0, name))
+def best_configuration(scores: Mapping[str, Sequence[float]]) -> str:
+    """The best of configurations without lost seeds, by `rank_keys`; at least one has a score."""
+    keys = rank_keys(scores)
+    return min(scores, key=keys.__getitem__)
 
 
 def ranked_data(finished: Iterable[tuple[str, bool]]) -> DataName:

@@ -41,6 +41,9 @@ class Assignment:
         action: Whether to train or to measure.
         attempt_files: The label of this attempt's files; see `store.segments`.
         files_before: The label that the trial's row names now; empty without one.
+        until: The share of its training after which it pauses; 1: none.
+        pause_above: The least score at the pause with which its state is worth keeping; None: none
+            is.
     """
 
     trial_id: str
@@ -51,6 +54,8 @@ class Assignment:
     action: Action = "train"
     attempt_files: str = ""
     files_before: str = ""
+    until: float = 1.0
+    pause_above: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,33 +78,14 @@ class Result:
     Attributes:
         status: As in the trials table.
         values: The objectives of a finished trial, times 100; None for a missing value.
-        rows: Training rows at the last evaluation point of a pruned trial.
-        dev: The early-stopping score there, times 100; None if it was not measured.
+        stages: Its scores at the ends of stages, times 100, by the share of a whole training.
         error_type: The class of a failed trial's error.
     """
 
     status: Status
     values: tuple[float | None, ...] = ()
-    rows: int = 0
-    dev: float | None = None
+    stages: Mapping[float, float] = field(default_factory=dict)
     error_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredConfiguration:
-    """One configuration of a study.
-
-    Attributes:
-        name: Its name.
-        config: The config of one of its trials as JSON.
-        trial_ids: Its trials.
-        origins: The origin of each trial.
-    """
-
-    name: str
-    config: str
-    trial_ids: list[str]
-    origins: list[str]
 
 
 @dataclass(slots=True)
@@ -111,9 +97,8 @@ class TrialRecord:
     measured: frozenset[Measurement] = frozenset()
     failures: Mapping[Measurement, str] = field(default_factory=lambda: NO_FAILURES)
     objective_values: dict[tuple[str, int, int | None], float] = field(default_factory=dict)
-    pruned_at: tuple[int, float] | None = None
+    stages: dict[float, float] = field(default_factory=dict)
     error_type: str | None = None
-    steps: int | None = None
     data: str = "root"
 
 

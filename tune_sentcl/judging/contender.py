@@ -1,12 +1,11 @@
 """One configuration of a study and the scores of its seeds."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tune_sentcl.config import Values
-from tune_sentcl.history import CONFIRM_ORIGIN, History, LostReason, constant_score, rank_key
+from tune_sentcl.history import CONFIRM_ORIGIN, History, LostReason, constant_score
 from tune_sentcl.judging.statistics import mean
 
 
@@ -26,7 +25,6 @@ class Contender:
         trials: All its trials.
         num_lost_ranking: How many of the seeds for ranking were lost, even if the score ignores
             the seed.
-        estimate: The score that ranks it (`tune_sentcl.history.estimates`); NaN without scores.
         lost: Why each seed without the judged score was lost; includes fresh seeds.
         started: When its first trial began; empty if no row says it.
         is_sampled: Whether the sampler has proposed it.
@@ -41,7 +39,6 @@ class Contender:
     precisions: dict[int, str] = field(default_factory=dict)
     trials: list[str] = field(default_factory=list)
     num_lost_ranking: int = 0
-    estimate: float = math.nan
     lost: dict[int, LostReason] = field(default_factory=dict)
     started: str = ""
     is_sampled: bool = False
@@ -81,12 +78,6 @@ class Contender:
     def chosen_lost(self) -> list[int]:
         """The lost seeds that would have taken part in the choice."""
         return [seed for seed in self.informative_lost if seed not in self.fresh]
-
-    @property
-    def rank_key(self) -> tuple[bool, bool, float, int, float, str]:
-        """See `tune_sentcl.history.rank_key`."""
-        values = list(self.ranking_scores.values())
-        return rank_key(self.estimate, values, self.num_missed, self.name)
 
     def take(self, row: Mapping[str, Any], history: History, data: str) -> None:
         """Add one of the configuration's trials."""

@@ -1,6 +1,6 @@
 """The configurations of a study with their scores by seed, looked up by name or by knobs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     History,
     constant_score,
-    estimates,
+    rank_keys,
     ranked_data,
 )
 from tune_sentcl.judging.contender import Contender
@@ -130,11 +130,6 @@ class Contenders:
             name = row["configuration"]
             values = {key: row[key] for key in knobs()}
             found.setdefault(name, Contender(name, values)).take(row, history, data)
-        ranked = {name: list(one.ranking_scores.values()) for name, one in found.items()}
-        apart = {n for n, c in found.items() if constant_score(ranked[n], c.knobs) is not None}
-        apart.update(name for name, one in found.items() if one.num_lost_ranking)
-        for name, estimate in estimates(ranked, apart).items():
-            found[name].estimate = estimate
         naming = naming_knobs([one.knobs for one in found.values()])
         differ = list(filter(affects_weights, naming)) or ["method.name"]
         return cls(where, space_texts, objectives[1], data, found, differ)
@@ -163,11 +158,17 @@ class Contenders:
     def scored(self) -> list[Contender]:
         """The configurations with both scores, the best first.
 
-        They are ranked by the estimate (`tune_sentcl.history.rank_key`) of the score that the
-        search maximized, from the seeds that the search ranked.
+        They are ranked (`tune_sentcl.history.rank_keys`) by the score that the search maximized,
+        from the seeds that the search ranked.
         """
         there = [one for one in self.found.values() if one.ranking_scores and one.scores]
-        return sorted(there, key=lambda one: one.rank_key)
+        scores = {one.name: list(one.ranking_scores.values()) for one in there}
+        lost = {one.name: one.num_missed for one in there}
+        constant = {
+            n for n, v in scores.items() if constant_score(v, self.found[n].knobs) is not None
+        }
+        keys = rank_keys(scores, lost, constant)
+        return sorted(there, key=lambda one: keys[one.name])
 
     def drawn_scores(self) -> dict[str, dict[int, float]]:
         """All judged scores by configuration and seed, without those that no seed changes."""
@@ -210,12 +211,6 @@ class Contenders:
             )
         ]
         return fits if len(fits) == 1 else []
-
-    def ranked_by(self, one: Contender) -> Iterator[str]:
-        """A note on the estimate that a configuration is ranked by, unless it is the mean."""
-        if one.estimate != one.mean:
-            numbers = f"{one.estimate:.2f}, not by its mean {one.mean:.2f}"
-            yield f"{self.title(one)} is ranked by its estimate {numbers}: seeds are unequal."
 
     def title(self, one: Contender) -> str:
         """The knobs in which a configuration differs, and the start of its id."""

@@ -78,9 +78,8 @@ class Judgement:
     def row(self) -> dict[str, Any]:
         """The verdict as plain values, with None for what is not finite.
 
-        `a_mean` is over the seeds that took part in the choice, `a_fresh_mean` over the others,
-        and `a_estimate` is what A is ranked by (`Contenders.scored`). The other values are those
-        of `Comparison`.
+        `a_mean` is over the seeds that took part in the choice, `a_fresh_mean` over the others.
+        The other values are those of `Comparison`.
         """
         found = self.found
         names = ("procedure", "difference", "low", "high", "p", "level", "error", "df", "n")
@@ -101,7 +100,6 @@ class Judgement:
         }
         for side, one in (("a", self.a), ("b", self.b)):
             row |= _over_seeds(side, list(one.chosen_scores.values()))
-            row[f"{side}_estimate"] = one.estimate
             row |= _over_seeds(f"{side}_fresh", list(one.fresh_scores.values()))
         if found and found.n == int(found.n):
             row["n"] = int(found.n)
@@ -203,13 +201,14 @@ def _noted(found: Judgement, *notes: str) -> Judgement:
 
 
 def _ranking_notes(contenders: Contenders, scored: Sequence[Contender]) -> Iterator[str]:
-    """The winner's estimate, and the first configuration with a higher mean and lost seeds."""
-    yield from contenders.ranked_by(scored[0])
+    """The first configuration that has a higher mean than the winner, and why it has not won."""
     first, *others = scored
-    passed = (c for c in others if c.num_missed > first.num_missed and c.mean > first.mean)
-    for one in list(passed)[:1]:
-        seeds = f"{one.num_missed} of {one.num_missed + len(one.ranking_scores)} seeds"
-        yield f"{contenders.title(one)} has a higher mean, but lost {seeds}: it is not the winner."
+    for one in [other for other in others if other.mean > first.mean][:1]:
+        count, most = len(one.ranking_scores), len(first.ranking_scores)
+        why = f"has {count} seeds and the winner {most}"
+        if one.num_missed:
+            why = f"lost {one.num_missed} of {one.num_missed + count} seeds"
+        yield f"{contenders.title(one)} has a higher mean, but {why}: it is not the winner."
 
 
 def _judged(

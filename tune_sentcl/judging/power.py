@@ -32,9 +32,7 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
     if confirm:
         return _line(confirm, "fresh seeds", _CONFIRMED, noise)
     if plan.configurations is None and len(plan.seeds) > 1:
-        advised = _line(_FEW, f"fresh seeds (--confirm {_FEW})", _CONFIRMED, noise)
-        what = "scores decide which configurations get all seeds"
-        return f"{what}; {advised}" if advised else what
+        return _line(_FEW, f"fresh seeds (--confirm {_FEW})", _CONFIRMED, noise)
     return _line(len(plan.seeds), "seeds", plan.configurations or _CONFIRMED, noise)
 
 
@@ -47,13 +45,8 @@ def _line(seeds: int, kind: str, configurations: int, noise: tuple[float, int]) 
             f"1 {one} cannot tell a difference from luck: give --seeds 0,1,2 or --confirm {_FEW}"
         )
     sd, older = noise
-    if sd <= TOLERANCE:  # they scored alike, which says nothing of others
+    if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others
         return ""
-    if math.isnan(sd):
-        size = f"{least:.1f} times the sd of a seed"
-        return (
-            f"{seeds} {kind} can show differences of {size} or more between trained configurations"
-        )
     points = f"{least * sd:.2g} points"
     known = f"sd of a seed {sd:.2g}, from {older} older configurations"
     return f"{seeds} {kind} can show differences of {points} or more ({known})"

@@ -70,11 +70,10 @@ def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey)
 
     gpus = surveyed.trial.gpus
 
-    def trial_limits() -> tuple[int, int]:
-        nodes, most = cluster_nodes(), options.max_concurrent or math.inf
-        max_parallel = int(min(surveyed.max_parallel(nodes), most))
-        wanted = surveyed.num_to_request(nodes, session.num_running, session.proposals.num_queued)
-        return int(min(wanted, most)), max_parallel
+    def trial_limit() -> int:
+        nodes, queued = cluster_nodes(), session.proposals.num_queued
+        wanted = surveyed.num_to_request(nodes, session.num_running, queued)
+        return int(min(wanted, options.max_concurrent or math.inf))
 
     with _tune_environment(options.ray_address), _scratch() as scratch:
         trainable = tune.with_parameters(
@@ -88,7 +87,7 @@ def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey)
         tuner = tune.Tuner(
             tune.with_resources(trainable, _bundle(surveyed.trial)),
             tune_config=tune.TuneConfig(
-                search_alg=_SessionSearcher(session, trial_limits),
+                search_alg=_SessionSearcher(session, trial_limit),
                 scheduler=_SessionScheduler(session),
                 num_samples=-1,
                 reuse_actors=True,
@@ -146,15 +145,15 @@ def _tune_environment(address: str) -> Iterator[None]:
 class _SessionSearcher(Searcher):
     """Gives Tune the trials of a session.
 
-    `trial_limits()` returns how many trials to request, and how many can run in parallel.
+    `trial_limit()` returns how many trials to request.
     Requested trials that do not fit wait for a free worker; an autoscaler then starts nodes for
     them.
     """
 
-    def __init__(self, session: Session, trial_limits: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, session: Session, trial_limit: Callable[[], int]) -> None:
         super().__init__()
-        self._session, self._ask = session, trial_limits
-        self._limits, self._counted = (0, 0), -math.inf
+        self._session, self._ask = session, trial_limit
+        self._limit, self._counted = 0, -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles its searcher for a restore, which never happens here: a repeated command
@@ -166,20 +165,19 @@ class _SessionSearcher(Searcher):
         session = self._session
         if session.finished:
             return Searcher.FINISHED
-        most, max_parallel = self._current_limits()
-        if session.num_running >= most:
+        if session.num_running >= self._current_limit():
             return None
-        assignment = session.next(idle=session.num_running < max_parallel)
+        assignment = session.next()
         if assignment is None:
             return Searcher.FINISHED if session.finished else None
         return params_of(assignment)
 
-    def _current_limits(self) -> tuple[int, int]:
-        """`trial_limits()`, called every few seconds only: Tune asks in each of its steps."""
+    def _current_limit(self) -> int:
+        """`trial_limit()`, called every few seconds only: Tune asks in each of its steps."""
         now = time.monotonic()
         if now > self._counted + _RECOUNT_S:
-            self._limits, self._counted = self._ask(), now
-        return self._limits
+            self._limit, self._counted = self._ask(), now
+        return self._limit
 
     def on_trial_complete(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the callback reports ends, because it gets the text of errors."""
@@ -234,8 +232,8 @@ class _SessionScheduler(FIFOScheduler):
             self._session.fail(name, result["failure"])
         elif "progress" in result:
             progress: Progress = result["progress"]
-            # After the final point the worker ends by itself.
-            continues = self._session.progress(name, progress) or progress.final
+            # After its last report the worker ends by itself.
+            continues = self._session.progress(name, progress) or progress.final or progress.paused
         return TrialScheduler.CONTINUE if continues else TrialScheduler.STOP
 
 

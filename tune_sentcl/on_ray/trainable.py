@@ -73,6 +73,7 @@ def params_of(assignment: Assignment) -> dict[str, Any]:
         "fingerprints": asdict(assignment.fingerprints),
         "action": assignment.action,
         "files": [assignment.attempt_files, assignment.files_before],
+        "stage": [assignment.until, assignment.pause_above],
     }
 
 
@@ -85,6 +86,7 @@ def _assignment(params: dict[str, Any]) -> Assignment:
         Fingerprints(**params["fingerprints"]),
         params["action"],
         *params["files"],
+        *params["stage"],
     )
 
 

@@ -60,9 +60,10 @@ class SearchRecord:
         sampler: The sampler's name.
         sampler_seed: The sampler's seed.
         learned_from: Other studies whose trials the sampler was given.
-        rungs: The report of each rung (`tuning.rungs.RungReport`) after the search has ended.
         failed_again: Finished trials whose last retraining or measuring failed.
-        first_rung: Training rows of the first rung, if curves have decided it.
+        shares: The shares of a whole training at the ends of stages, which the first command that
+            samples has fixed; empty before.
+        first_seed: The seed with which sampled configurations begin, fixed likewise.
         seed_plan: The seeds of the study's first search; None if the study had scores before.
     """
 
@@ -70,9 +71,9 @@ class SearchRecord:
     sampler: str
     sampler_seed: int
     learned_from: tuple[str, ...] = ()
-    rungs: tuple[Mapping[str, Any], ...] = ()
     failed_again: tuple[str, ...] = ()
-    first_rung: int | None = None
+    shares: tuple[float, ...] = ()
+    first_seed: int | None = None
     seed_plan: SeedPlan | None = None
 
     @classmethod
@@ -87,17 +88,17 @@ class SearchRecord:
         sampler, seed = document["sampler"], document["sampler_seed"]
         if not (_is_texts(objectives) and _is_texts(learned) and _is_text(sampler)):
             raise TypeError
-        rungs, failed = document.get("rungs", []), document.get("failed_again", [])
-        if not (_is_texts(failed) and isinstance(rungs, list) and all(map(_is_rung, rungs))):
+        shares, failed = document.get("shares", []), document.get("failed_again", [])
+        if not (_is_texts(failed) and isinstance(shares, list) and all(map(_is_share, shares))):
             raise TypeError
-        first, plan = document.get("first_rung"), document.get("seed_plan")
+        first, plan = document.get("first_seed"), document.get("seed_plan")
         return cls(
             tuple(objectives),
             sampler,
             int(seed),
             tuple(learned),
-            tuple(rungs),
             tuple(failed),
+            tuple(shares),
             None if first is None else int(first),
             None if plan is None else SeedPlan.of(plan),
         )
@@ -253,11 +254,8 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_rung(value: Any) -> bool:
-    counts = ("rows", "reached", "stopped", "finished")
-    if not (isinstance(value, dict) and all(isinstance(value.get(key), int) for key in counts)):
-        return False
-    return isinstance(value.get("rank_correlation"), float | None)
+def _is_share(value: Any) -> bool:
+    return isinstance(value, float) and 0 < value <= 1
 
 
 def _is_record(record: type[SearchRecord | PlanRecord], value: Any) -> bool:

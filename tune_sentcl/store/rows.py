@@ -76,6 +76,8 @@ class TrialRow:
         origin: Whether the grid, the sampler, a single run or a confirmation requested it.
         status: How it ended.
         steps: Optimizer steps done.
+        stages: Its scores at the ends of stages: `objective`, `share` of a whole training, and
+            `value` times 100; None without any.
         started_at: Its start, with a time zone.
         wall_seconds: From start to end.
         startup_seconds: Of `wall_seconds`, the part before training: reading, loading, encoding by
@@ -115,6 +117,7 @@ class TrialRow:
     origin: Literal["grid", "sampler", "single", "confirm"]
     status: Literal["finished", "pruned", "failed"]
     steps: int | None = None
+    stages: tuple[Mapping[str, Any], ...] | None = None
     started_at: datetime | None = None
     wall_seconds: float | None = None
     startup_seconds: float | None = None

@@ -18,6 +18,9 @@ SCHEMA_VERSION = 1
 LIBRARIES = ("tune_sentcl", "python", "torch", "transformers", "ray", "optuna")
 """The packages with a column `version_...`."""
 
+STAGE = {"objective": pa.string(), "share": pa.float64(), "value": pa.float64()}
+"""The score of a trial at the end of a stage of a search."""
+
 _METADATA = {"tune_sentcl.schema": str(SCHEMA_VERSION)}
 _KINDS = {
     "float": pa.float64(),
@@ -48,6 +51,8 @@ def _trials() -> pa.Schema:
     run_columns = [
         pa.field("config", pa.string()),  # the config as JSON
         pa.field("steps", pa.int64()),
+        # Scores at the ends of stages: the objective, the share of a whole training, times 100.
+        pa.field("stages", pa.list_(pa.struct(STAGE))),
         pa.field("started_at", pa.timestamp("ms", tz="UTC")),
         pa.field("wall_seconds", pa.float64()),
         pa.field("startup_seconds", pa.float64()),  # null: included in train_seconds

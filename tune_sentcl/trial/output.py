@@ -57,6 +57,7 @@ class TrialState:
         curves: The curves so far.
         best: The best development score and its weights, if the trial selects the best.
         costs: Seconds spent, under the names of the trials table's columns.
+        paused: The score with which the trial ended a stage there; None elsewhere.
     """
 
     made_for: str
@@ -65,6 +66,13 @@ class TrialState:
     curves: Sequence[CurvePoint] = ()
     best: tuple[float, dict[str, Tensor]] | None = None
     costs: dict[str, float] = field(default_factory=dict)
+    paused: float | None = None
+
+    @property
+    def bytes(self) -> int:
+        """The size of its tensors."""
+        best = {} if self.best is None else self.best[1]
+        return sum(one.nbytes for one in (*self.training.tensors.values(), *best.values()))
 
     def write(self, folder: Path) -> None:
         """Fill an empty folder: tensors as safetensors, the rest as JSON."""
@@ -84,6 +92,7 @@ class TrialState:
             "curves": [asdict(point) for point in self.curves],
             "best": None if self.best is None else self.best[0],
             "costs": self.costs,
+            "paused": self.paused,
         }
         (folder / _REST).write_text(json.dumps(rest), encoding="utf-8")
 
@@ -115,6 +124,7 @@ class TrialState:
                 [CurvePoint(**point) for point in rest["curves"]],
                 None if best is None else (best, tensors_of("best", tensors)),
                 rest["costs"],
+                rest["paused"],
             )
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             rule = f"must be the complete state of a trial ({error})"
@@ -135,6 +145,9 @@ class Output:
         save_every: Seconds between two saved states of the running trial; None: save none.
         is_draining: Whether this machine is about to shut down; the trial then saves its state at
             its next step and ends.
+        until: The share of its training after which the trial pauses; 1: none.
+        pause_above: The least score at the end of a stage with which the trial may go on; None:
+            its state is not wanted.
     """
 
     files: TrialFiles
@@ -143,6 +156,19 @@ class Output:
     has_finished_before: bool = False
     save_every: float | None = None
     is_draining: Callable[[], bool] = lambda: False
+    until: float = 1.0
+    pause_above: float | None = None
+
+    def pause(self, state: TrialState) -> None:
+        """Write the state of a trial that ends a stage, if that may save time.
+
+        Training its rows again must take longer than writing and reading the state.
+        """
+        if self.pause_above is None or state.paused is None or state.paused < self.pause_above:
+            return
+        others = state.costs["startup_seconds"] + state.costs["evaluation_seconds"]
+        if (state.costs["wall_seconds"] - others) * _BYTES_PER_SECOND > 2 * state.bytes:
+            self.save(state)
 
     def save(self, state: TrialState) -> None:
         """Write the state of the running trial."""
@@ -176,6 +202,9 @@ class Output:
         write = self.files.add_scores if self.has_finished_before else self.files.write_scores
         write(self.trial_id, scores)
 
+
+_BYTES_PER_SECOND = 1e8
+"""A disk or an object store writes and reads at least so fast. 1e8 is a hard disk's rate."""
 
 _SHARE = 0.05
 """The greatest share of a trial's time that the saving of states may take."""

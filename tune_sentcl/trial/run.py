@@ -110,7 +110,7 @@ def run(
     early_stopping_objective: Objective = DEFAULT,
     *,
     accumulate: bool = False,
-) -> Generator[Progress, None, FinishedTrial]:
+) -> Generator[Progress, None, FinishedTrial | None]:
     """Train, evaluate and write; yields at each evaluation point, the last one marked `final`.
 
     A launcher stops a trial by closing the generator. The files of a point are written before the
@@ -121,10 +121,15 @@ def run(
         config: The trial.
         inputs: The result of `InputLoader.load` for it.
         account: The device and threads, and the counter of the cost; None: one CPU thread.
-        output: Writes the trial's files; None keeps everything in memory.
+        output: Writes the trial's files, and may let it pause: the trial is then scored by the
+            early-stopping objective, and its last report is marked `paused`. A later run goes on
+            from the state that it has left, if it has left one. None keeps everything in memory.
         early_stopping_objective: Measured at evaluation points besides STS-B dev.
         accumulate: Whether to split batches that do not fit the device's memory, if the method's
             loss allows it.
+
+    Returns:
+        The encoder and its scores; None for a trial that has paused.
 
     Raises:
         OutOfMemoryError: A batch does not fit, and cannot be split.
@@ -141,7 +146,9 @@ def run(
         trial = TrialRun(
             config, inputs, method.encoder, account, early_stopping_objective, notes=method.notes
         )
-        yield from _train(trial, method, output, BatchSplitting(accumulate=accumulate))
+        splitting = BatchSplitting(accumulate=accumulate)
+        if (yield from _train(trial, method, output, splitting)):
+            return None
         if trial.best is not None:
             restore_trained(trial.encoder, trial.best[1])
         last = _finish(trial, output)
@@ -184,12 +191,20 @@ def measure(
 
 
 def _train(
-    trial: TrialRun, method: AnyMethod, output: Output | None, splitting: BatchSplitting
-) -> Generator[Progress, None, None]:
+    trial: TrialRun,
+    method: AnyMethod,
+    output: Output | None,
+    splitting: BatchSplitting,
+) -> Generator[Progress, None, bool]:
+    """Train until the end or the pause; return whether the trial has paused."""
     every, state_writer = trial.config.evaluation.every, StateWriter(output)
+    until = 1.0 if output is None else output.until
     state = trial.load_saved_state(output)
     if state is not None:
-        yield from trial.resume(state, output)
+        trial.resume(state, output)
+        if (paused := trial.paused_again(state, until)) is not None:
+            yield paused
+            return True
     trial.account.begin_training()
     resumed = None if state is None else state.training
     with closing(train(method, trial.inputs.corpus, trial.config, resumed, splitting)) as steps:
@@ -202,7 +217,19 @@ def _train(
                     if output is not None:
                         output.point(trial.curves)
                     yield trial.progress(step.total)
+            if not last and step.number >= until * step.total:
+                yield _pause(trial, step, output)
+                return True
             _save(trial, step, state_writer, output)
+    return False
+
+
+def _pause(trial: TrialRun, step: Step, output: Output | None) -> Progress:
+    progress = trial.pause(step)
+    if output is not None:
+        output.point(trial.curves)
+        output.pause(trial.state(step, paused=progress.dev))
+    return progress
 
 
 def _save(trial: TrialRun, step: Step, state_writer: StateWriter, output: Output | None) -> None:

@@ -1,7 +1,7 @@
 """The state of one run of a trial, its progress reports, and its measurements."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from tune_sentcl.trial.output import Output, TrialState, made_for
 
 @dataclass(frozen=True)
 class Progress:
-    """The report of one evaluation point.
+    """The report of one evaluation point, of a pause or of the end.
 
     Attributes:
         step: Updates made so far.
@@ -37,7 +37,7 @@ class Progress:
         scores: Every score of the trial at its end; empty before.
         run_columns: Cost so far, under the names of the trials table's columns.
         final: Whether this is the trial's end; its files are written by then.
-        already_reported: Whether a lost attempt has reported this point and was not stopped.
+        paused: Whether this is the end of the trial's stage, with its score as `dev`.
     """
 
     step: int
@@ -47,7 +47,7 @@ class Progress:
     scores: tuple[Score, ...]
     run_columns: dict[str, Any]
     final: bool
-    already_reported: bool = False
+    paused: bool = False
 
 
 @dataclass
@@ -82,13 +82,14 @@ class TrialRun:
             for name, value in step.losses.items()
         ]
 
-    def state(self, step: Step) -> TrialState:
-        """The trial's state after a step."""
+    def state(self, step: Step, paused: float | None = None) -> TrialState:
+        """The trial's state after a step; `paused` is the score at the end of a stage."""
         depends_on, costs = (
             made_for(self.config, self.early_stopping_objective),
             self.account.spent(),
         )
-        return TrialState(depends_on, step.state(), self.points, self.curves, self.best, costs)
+        best = self.best
+        return TrialState(depends_on, step.state(), self.points, self.curves, best, costs, paused)
 
     def load_saved_state(self, output: Output | None) -> TrialState | None:
         """The saved state of a lost attempt, if this trial can resume from it."""
@@ -102,26 +103,19 @@ class TrialRun:
         self.notes.append("started again because a lost attempt had other settings or versions")
         return None
 
-    def resume(self, state: TrialState, output: Output | None) -> Iterator[Progress]:
-        """Restore a lost attempt's state, except that of the training loop.
-
-        Yields its evaluation points again, marked as `already_reported`.
-        """
+    def resume(self, state: TrialState, output: Output | None) -> None:
+        """Restore the state of a paused or lost attempt, except that of the training loop."""
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
         self.account.resume(state.costs)
         self.account.steps, self.rows = state.training.number, state.training.samples
         self.parts = state.training.parts
         self.account.precision_used = state.training.plain["arithmetic"]
-        self.notes.append(f"continued from step {state.training.number} of a lost attempt")
-        total = count_steps(self.inputs.corpus, self.config)
+        if state.paused is None:
+            self.notes.append(f"continued from step {state.training.number} of a lost attempt")
+        if state.points:
+            self.dev = state.points[-1][2]
         if output is not None:  # the curves are needed even if the trial is stopped at once
             output.point(self.curves)
-        for number, rows, self.dev in state.points:
-            if number < total:
-                columns = self._run_columns()
-                yield Progress(
-                    number, total, rows, self.dev, (), columns, final=False, already_reported=True
-                )
 
     def progress(
         self, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
@@ -129,6 +123,28 @@ class TrialRun:
         """A report of the present state; the whole trial makes `total` updates."""
         run_columns = self._run_columns()
         return Progress(self.account.steps, total, self.rows, self.dev, scores, run_columns, final)
+
+    def paused_again(self, state: TrialState, until: float) -> Progress | None:
+        """The report of a stage that a lost attempt has ended; None if there is more to train."""
+        step, total = state.training.number, count_steps(self.inputs.corpus, self.config)
+        if state.paused is None or step < until * total:
+            return None
+        columns = self._run_columns()
+        return Progress(
+            step, total, self.rows, state.paused, (), columns, final=False, paused=True
+        )
+
+    def pause(self, step: Step) -> Progress:
+        """Measure the early-stopping score at the end of a stage.
+
+        It is no evaluation point: neither the curves nor the choice of the best weights change.
+        """
+        sets, stopping = self.inputs.sets, self.early_stopping_objective
+        scores = _measure(self, tasks_at_points(sets, stopping, default=False))
+        score, columns = _value(stopping, scores, sets.data), self._run_columns()
+        return Progress(
+            step.number, step.total, self.rows, score, (), columns, final=False, paused=True
+        )
 
     def _run_columns(self) -> dict[str, Any]:
         """The trial's cost with that of encoding, and its notes."""
@@ -198,12 +214,14 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
 
 
 def tasks_at_points(
-    sets: EvaluationSets, early_stopping_objective: Objective
+    sets: EvaluationSets, early_stopping_objective: Objective, *, default: bool = True
 ) -> list[StsTask | RetrievalTask]:
-    """The tasks of an evaluation point: STS-B dev and that of the early-stopping objective."""
-    wanted = {
-        (objectives.task, objectives.split) for objectives in (DEFAULT, early_stopping_objective)
-    }
+    """The tasks of an evaluation point: that of the early-stopping objective, and STS-B dev.
+
+    Without `default` they are those of the end of a stage, which has no curve of STS-B dev.
+    """
+    objectives = (early_stopping_objective, *((DEFAULT,) if default else ()))
+    wanted = {(objective.task, objective.split) for objective in objectives}
     found = (task for task in sets.own if isinstance(task, RetrievalTask))
     candidates: list[StsTask | RetrievalTask] = [*sets.graded, *found]
     return [task for task in candidates if (task.name, task.split) in wanted]

@@ -18,13 +18,14 @@ from tune_sentcl.trial import InputLoader
 
 
 def search_objectives(
-    space: Space, loader: InputLoader, *, named: bool, single_trial: bool
+    space: Space, loader: InputLoader, *, named: bool, single_trial: bool, halves: bool = False
 ) -> tuple[tuple[Objective, ...], Objective]:
     """Check the loader's objectives and choose the early-stopping objective.
 
     The default objective is STS-B dev; without the suite `sts` it is the first dev score of the
     first own task. A single trial without evaluation points needs no dev split: its row then names
-    its first score. `named` tells whether the user named the objectives.
+    its first score. `named` tells whether the user named the objectives, and `halves` whether
+    stages of trials are scored.
     """
     configs = space.configurations
     objectives = loader.objectives
@@ -35,7 +36,7 @@ def search_objectives(
         _refuse_unmeasured(objectives, space)
     first, *others = (loader.sets(config).objectives for config in configs)
     measured = [one for one in first if all(one in other for other in others)]
-    has_points = any(c.evaluation.every and c.method.takes_steps for c in configs)
+    has_points = any((c.evaluation.every or halves) and c.method.takes_steps for c in configs)
     if not named:
         default = default_among(measured)
         if default is None and single_trial and measured and not has_points:
@@ -55,8 +56,9 @@ def search_objectives(
         early_stopping.is_own or early_stopping == DEFAULT
     )
     if has_points and is_substitute and lacking:
-        rule = "no dev score that needs only one encoder pass is measured at evaluation points"
-        move = "Give evaluation.every=0, or add pairs, retrieval or the suite sts."
+        rule = "no dev score that needs only one encoder pass can be measured during a training"
+        move = "Add pairs, retrieval or the suite sts, or give evaluation.every=0"
+        move += " and --scheduler none." if halves else "."
         raise ObjectiveError(Fault("evaluation.every", "", "", rule, move))
     return objectives, early_stopping
 

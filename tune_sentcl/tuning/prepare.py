@@ -1,19 +1,17 @@
 """Checks a search and reads its grid's inputs, before the study is opened."""
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
-
-from optuna.trial import FrozenTrial
+from typing import Any, Literal
 
 from tune_sentcl.config import TrialConfig, Values
 from tune_sentcl.data.root import data_root
 from tune_sentcl.errors import (
     CheckpointError,
+    ConfigError,
     Fault,
     ObjectiveError,
     ResourceError,
@@ -28,9 +26,8 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
-from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.early_stopping_objective import check_versions, search_objectives
-from tune_sentcl.tuning.first_rung import NUM_CURVES, FirstRung, first_rung
+from tune_sentcl.tuning.halving import first_shares
 from tune_sentcl.tuning.input_checks import (
     check_first_batches,
     check_lengths,
@@ -41,12 +38,11 @@ from tune_sentcl.tuning.input_checks import (
 from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
-from tune_sentcl.tuning.rung_spacing import RungSpacing, rung_spacing
-from tune_sentcl.tuning.rungs import Rungs
 from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
+from tune_sentcl.tuning.sampler.subspaces import Params
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.seed_ladder import SEED_REDUCTION
 from tune_sentcl.tuning.session_study import SessionSettings
+from tune_sentcl.tuning.training_length import fewest_steps
 from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.terminal import RichWatcher
@@ -64,8 +60,8 @@ class PreparedSearch:
         loader: Reads the inputs of the trials.
         watcher: Receives the messages of the search.
         settings: Settings of the session.
-        past_trials: Ended configurations of other studies, for the sampler.
-        rung_spacing: The rows at which trials are compared; None without early stopping.
+        given: The configurations that are proposed before the sampler draws.
+        shares: The shares of a whole training at the ends of stages.
         confirmed: The configurations that fresh seeds compare, the winner first.
     """
 
@@ -76,8 +72,8 @@ class PreparedSearch:
     loader: InputLoader
     watcher: RichWatcher
     settings: SessionSettings
-    past_trials: list[FrozenTrial]
-    rung_spacing: RungSpacing | None = None
+    given: list[Params]
+    shares: tuple[float, ...] = (1.0,)
     confirmed: tuple[str, ...] = ()
 
     def record(self) -> SearchRecord:
@@ -91,9 +87,9 @@ class PreparedSearch:
         )
 
     def _seed_plan(self) -> SeedPlan:
-        groups = self.proposals.groups.items()
-        grid = tuple(name for name, group in groups if group.origin == "grid")
-        return SeedPlan(self.proposals.sampling.seeds, self.num_planned(len(grid)), grid)
+        found = self.proposals.configurations.values()
+        grid = tuple(one.name for one in found if one.origin == "grid")
+        return SeedPlan(self.proposals.seeds, self.num_planned(len(grid)), grid)
 
     def shown(self, study: Study | None, recorded: SeedPlan | None = None) -> str:
         """Say which differences the seeds of the search can show; see `judging.power`.
@@ -110,79 +106,60 @@ class PreparedSearch:
 
     def num_planned(self, grid: int = 0) -> int | None:
         """How many configurations run with all seeds; None if their scores decide that."""
-        sampling = self.proposals.sampling
-        if sampling.sampler == "grid" or not sampling.sampled:
+        if not self.options.samples:
             return grid
-        if sampling.reduction is not None or math.isinf(sampling.sampled):
-            return None
-        return grid + int(sampling.sampled)
+        return grid + self.options.trials if self.options.is_whole else None
 
-    def found_first_rung(self, recorded: SearchRecord | None) -> int | None:
-        """The first rung that an earlier run has found with the present objectives."""
-        if recorded is None or recorded.objectives != tuple(map(str, self.objectives)):
-            return None  # curves of another score decided it
-        return recorded.first_rung
+    def boundaries(self, recorded: SearchRecord | None) -> dict[str, Any]:
+        """The shares of a training at the ends of stages and the first seed, by `SearchRecord`.
 
-    def rungs(self, history: History, first_rung: int | None = None) -> Rungs | None:
-        """The rungs, filled with the evaluation points that the study holds.
+        The first command that samples fixes them for the study.
 
-        Args:
-            history: The study's trials.
-            first_rung: Of `found_first_rung`.
+        Raises:
+            ConfigError: The search begins with another seed than the study.
         """
-        if self.rung_spacing is None:
-            return None
-        rungs = Rungs(self.rung_spacing)
-        if first_rung is not None and not self.rung_spacing.is_known:
-            rows = max(first_rung, self.rung_spacing.grace)  # points may come later now
-            rungs.decide(FirstRung(rows, "an earlier run has found it"))
-        for trial_id, rows, dev in history.points():
-            known = self.proposals.configuration(trial_id) is not None
-            if known and self.proposals.groups.is_first_seed(trial_id):
-                rungs.add_point(trial_id, rows, dev)
-        for trial_id in self.proposals.waiting():
-            rungs.restart(trial_id)
-        grid = [group for _, group in self.proposals.groups.items() if group.origin == "grid"]
-        found = rungs.add_ends(
-            group.trial_ids[0]
-            for group in grid
-            if history.status(group.trial_ids[0]) == "finished"
-        )
-        if found is not None:
-            self.watcher.say(str(found))
-        return rungs
+        fixed = recorded is not None and recorded.first_seed is not None
+        if recorded is None or not fixed:
+            own = (self.shares, self.proposals.seeds[0]) if self.options.samples else ((), None)
+            return dict(zip(("shares", "first_seed"), own, strict=True))
+        if self.options.samples and recorded.first_seed != self.proposals.seeds[0]:
+            rule = f"must begin with {recorded.first_seed}, the seed of the study's stages"
+            given = ",".join(map(str, self.proposals.seeds))
+            raise ConfigError(Fault("--seeds", "", given, rule, "Put it first, or start a study."))
+        return {"shares": recorded.shares, "first_seed": recorded.first_seed}
 
     def resume_from(
         self,
         history: History,
-        failed_again: Collection[str] = (),
+        recorded: SearchRecord | None = None,
         interrupted: Mapping[str, TrialConfig] = MappingProxyType({}),
     ) -> None:
         """Add the trials that a study holds to the proposals.
 
         Args:
             history: The study's trials.
-            failed_again: As for `Proposals.resume_from`.
+            recorded: The study's last search; None without one.
             interrupted: As for `Proposals.resume_from`.
 
         Raises:
+            ConfigError: The search begins with another seed than the study.
             ObjectiveError: A trial lacks the value of an objective, and only a new training
                 could give it.
             StudyError: The rows of an own task have changed since the trials were scored.
         """
         check_versions(self.space, self.loader, history)
-        best, priors = best_params(self.past_trials), prior_params(self.space)
+        shares = self.boundaries(recorded)["shares"] or (1.0,)
         self.proposals.resume_from(
             history,
-            retrain=self.options.retrain,
-            failed_again=failed_again,
+            (1.0,) if self.options.is_whole else shares,
+            failed_again=recorded.failed_again if recorded else (),
             interrupted=interrupted,
-            given=[*best, *(params for params in priors if params not in best)],
+            given=self.given,
         )
         without_objective = [
             name
             for name in self.proposals.needs_retraining
-            if history.lacks_objective(name, self.proposals.groups.requested(name))
+            if history.lacks_objective(name, self.proposals.requested(name))
         ]
         if without_objective:
             names = ", ".join(map(str, self.objectives))
@@ -192,23 +169,10 @@ class PreparedSearch:
             )
             move = "Give --retrain to train them again, or choose an objective that they have."
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
-        num_past = self.proposals.sampler_study.add_past_trials(self.past_trials)
-        given = self.proposals.given
-        num_best = sum(params in best for params in given)
-        self._say_start(num_best, len(given) - num_best, num_past)
-
-    def _say_start(self, num_best: int, num_priors: int, num_past: int) -> None:
-        """Say with how many configurations the sampler starts, and from how many it learns."""
-        studies = " and ".join(self.options.learn_from)
-        parts = (
-            (num_best, f"{num_best} configurations that did best in {studies}"),
-            (num_priors, f"{num_priors} prior configurations"),
-        )
-        starts = " and ".join(text for count, text in parts if count)
-        if starts:
-            self.watcher.say(f"the sampler starts with {starts}")
-        if num_past:
-            self.watcher.say(f"the sampler learns from {num_past} configurations of {studies}")
+        if self.proposals.stages is not None and (count := self.proposals.num_given):
+            studies = " and ".join(self.options.learn_from)
+            best = f"the best of {studies} and priors" if studies else "priors of the space"
+            self.watcher.say(f"the first {count} sampled configurations are {best}")
 
 
 def prepare(
@@ -232,12 +196,15 @@ def prepare(
         options.objectives, allow_test=options.allow_test_objective
     )
     objectives, loader.early_stopping_objective = search_objectives(
-        space, loader, named=bool(options.objectives), single_trial=origin == "single"
+        space,
+        loader,
+        named=bool(options.objectives),
+        single_trial=origin == "single",
+        halves=options.samples and not options.is_whole,
     )
     _check_this_machine(options)
-    # In one order: rungs compare first seeds, and a repeated command must find the same ones.
-    sampling = sampling_of(options, tuple(sorted(set(seeds or space.seeds))))
-    proposals = Proposals(space, TrialNamer(loader), sampling, watcher.say)
+    own_seeds = tuple(dict.fromkeys(seeds or space.seeds))
+    proposals = Proposals(space, TrialNamer(loader), options, own_seeds, watcher.say)
     sampled = options.samples
     read = read_inputs(space, proposals.namer)
     check_lengths(space, loader, sampled=sampled)
@@ -246,27 +213,11 @@ def prepare(
     for text in warnings(space, read, loader, num_batches, sampled=sampled):
         watcher.say(text)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
-    past = past_studies(options.learn_from, space, objectives, loader)
-    rungs = rung_spacing(space, options, loader)
-    if rungs is not None and not rungs.is_known and len(past.curves) >= NUM_CURVES:
-        first = first_rung(past.curves, rungs.grace)
-        rungs = replace(rungs, grace=first.rows, is_known=True)
-        watcher.say(str(first))
+    best = best_params(past_studies(options.learn_from, space, objectives, loader))
+    given = [*best, *(params for params in prior_params(space) if params not in best)]
+    shares = first_shares(fewest_steps(space, loader)) if sampled else (1.0,)
     return PreparedSearch(
-        space, options, objectives, proposals, loader, watcher, settings, past.trials, rungs
-    )
-
-
-def sampling_of(options: SearchOptions, seeds: tuple[int, ...]) -> Sampling:
-    """Make the settings of sampling from the options."""
-    endless = options.budget is not None and not options.trials
-    return Sampling(
-        seeds=seeds,
-        sampled=math.inf if endless else options.trials,
-        sampler=options.sampler,
-        sampler_seed=options.sampler_seed,
-        budget=math.inf if options.budget is None else options.budget,
-        reduction=None if options.scheduler == "none" else SEED_REDUCTION,
+        space, options, objectives, proposals, loader, watcher, settings, given, shares
     )
 
 

@@ -1,46 +1,46 @@
-"""The queue of a search: grid, given and sampled configurations, further seeds, failed trials.
+"""The queue of a search: the grid, sampled configurations by stage, and failed trials.
 
-It is rebuilt from the study's history in each run.
+It is rebuilt from the study's history in each run, and decides the same again.
 """
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain, takewhile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-import optuna
-
-from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import BadInputError
-from tune_sentcl.history import Action, Assignment, History, Result, Status
+from tune_sentcl.config import TrialConfig, shown
+from tune_sentcl.errors import BadInputError, ConfigError, Fault, NonFiniteError, OutOfMemoryError
+from tune_sentcl.history import Action, Assignment, Configuration, History, RequestedScores, Result
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.configuration_groups import Group, Groups, Sampling
-from tune_sentcl.tuning.rung_spacing import whole_training
-from tune_sentcl.tuning.rungs import Rungs
-from tune_sentcl.tuning.sampler.optuna_journal import ReportedTrial
-from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces
-from tune_sentcl.tuning.sampler_study import SamplerStudy
-from tune_sentcl.tuning.seed_ladder import SeedLadder
+from tune_sentcl.tuning.halving import FAILED, Stages, stages_for
+from tune_sentcl.tuning.sampler.sampling import RandomSampler, Sampler, build_sampler
+from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.trial_ids import TrialNamer
+
+CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
+"""Errors that a trial's settings cause: a full device memory and a number that is not finite. Any
+other error may be the machine's fault, and the sampler learns nothing from it.
+"""
 
 
 class Proposals:
     """Hands out trials and takes their results.
 
-    Laws: a trial is handed out once, and again only after `requeue`. Grid points come before
-    sampled ones, these before further seeds of sampled ones (`seed_ladder`), and trials that
-    failed in an earlier run come last; their ends may lead to further seeds. Proposals that are
-    rebuilt from the study decide the same. No configuration is proposed twice. A second report of
-    an end changes nothing. Apart from the sampler's own work, the cost of a sampled configuration
-    does not grow with the study.
+    Laws: a trial is handed out once for each of its stages, and again only after `requeue`. Grid
+    points come first. Of sampled configurations those of the latest stage come first, because they
+    take longest. Trials that failed in an earlier run come last. No configuration is proposed
+    twice. A second report of an end changes nothing.
 
     Attributes:
         namer: Computes the ids of the trials.
-        rungs: Where trials are compared; None without early stopping. The session sets it.
-        groups: The configurations with the results of their trials.
+        seeds: The seeds of every configuration, in the order in which stages add them.
+        configurations: The configurations of this search by name, those of the grid first.
+        stages: The stages of sampled configurations; None if the search samples none.
         history: The study's trials.
+        running: Trials that were handed out and have not ended.
         needs_retraining: Finished trials that lack a score and its weights. They stay as they are,
             because only a new training could give the score.
     """
@@ -49,7 +49,8 @@ class Proposals:
         self,
         space: Space,
         namer: TrialNamer,
-        sampling: Sampling,
+        options: SearchOptions,
+        seeds: Sequence[int],
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Plan the grid; `resume_from` then queues the trials that the study lacks.
@@ -57,38 +58,46 @@ class Proposals:
         Args:
             space: The space that is searched.
             namer: Computes the ids of the trials.
-            sampling: The sampler, its seed, and the number of sampled configurations.
+            options: The options of the search.
+            seeds: The seeds of every configuration.
             warn: Receives a message about each sampled configuration that cannot run.
 
         Raises:
             BadInputError: A grid point's inputs cannot be read.
         """
-        self.space, self.sampling = space, sampling
-        self.needs_retraining: list[str] = []
-        self.rungs: Rungs | None = None
+        self.space, self.options, self.seeds = space, options, tuple(seeds)
         self.namer, self._warn = namer, warn
-        self.groups = Groups(space, namer, sampling)
-        self._queue: deque[tuple[str, Action]] = deque()
-        self._retries: deque[tuple[str, Action]] = deque()
-        self._given: deque[Params] = deque()
-        self._all_given: list[Params] = []
-        self._running: set[str] = set()
-        self._ladder = SeedLadder(self.groups, sampling)
-        self._subspaces = Subspaces(space, sampling.sampler_seed)
-        self._exhausted = sampling.sampler == "grid"
-        self._retrain = False
+        self.configurations: dict[str, Configuration] = {}
+        self.stages: Stages | None = None
         self.history = History(())
+        self.needs_retraining: list[str] = []
+        self._configs: dict[str, TrialConfig] = {}  # of the grid
+        self._of_trial: dict[str, tuple[str, int]] = {}
+        self._grid: list[str] = []
+        self._staged: list[str] = []  # the sampled configurations that take part in the stages
+        self._staged_names: set[str] = set()
+        self._known: set[str] = set()  # configurations of the study
+        self._queue: deque[tuple[str, Action]] = deque()
+        self.running: set[str] = set()
+        self._again: dict[str, Action] = {}  # trials with a row that are to run again
+        self._late: set[str] = set()  # those that failed in an earlier run
+        self._given: deque[Params] = deque()
+        self._ends: list[dict[str, float | None]] = []  # of sampled configurations, by stage
+        self._grid_ends: list[dict[str, float | None]] = []  # by the number of seeds
+        self._going_on: list[list[str]] = []
+        self._is_stale = True
+        self._is_exhausted = False
         self._read_errors: set[str] = set()
-        self._skipped: list[ReportedTrial] = []
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._told: set[str] = set()
+        self._sampler: Sampler = RandomSampler(space, 0)
         for config in space.configurations:
-            self.groups.add(Group("grid", (), space.exact_params(config), config))
+            self._add_to_grid(config)
 
     def resume_from(
         self,
         history: History,
+        shares: Sequence[float],
         *,
-        retrain: bool = False,
         failed_again: Collection[str] = (),
         interrupted: Mapping[str, TrialConfig] = MappingProxyType({}),
         given: Iterable[Params] = (),
@@ -97,234 +106,451 @@ class Proposals:
 
         Args:
             history: The study's trials; it changes as further trials end.
-            retrain: Whether finished trials are trained again for scores that they lack, if their
-                weights were not kept.
+            shares: The shares of a whole training at the ends of stages.
             failed_again: Finished trials whose last retraining or measuring failed.
-            interrupted: Trials with a saved state and no row. Sampled ones are handed out before
-                the sampler draws.
+            interrupted: Trials with a saved state and no row. Sampled ones are proposed again
+                before the sampler draws.
             given: Configurations that are proposed before the sampler draws, and count as sampled.
-                Those that the study holds are left out. No rung stops them: early scores do not
-                tell the best of configurations that are all good.
+                Those that the study holds are left out.
         """
-        self.history, self._retrain = history, retrain
+        self.history = history
+        self._late = {*history.with_status("failed"), *failed_again}
         for stored in history.configurations():
-            was_stopped = any(history.status(m) == "pruned" for m in stored.trial_ids)
-            self.groups.add_stored(stored, was_stopped=was_stopped)
-        self.sampler_study = SamplerStudy(self.space, self.groups, self.sampling, history)
-        for name, group in self.groups.items():
-            # Seeds behind a missing one count when the search comes to them.
-            held = takewhile(history.__contains__, group.trial_ids)
-            self.groups.release(name, sum(1 for _ in held))
-            self._queue_missing(name)
-        self.sampler_study.resume()
-        for trial_id, config in interrupted.items():
-            params = self.groups.params_of(trial_id, config) if self._needs_sampling() else None
-            if params is not None:
-                self._queue_sampled(*self.sampler_study.ask(params))
-        self._all_given = list(given)
-        self._given.extend(
-            p for p in self._all_given if self._needs_sampling() and self._is_new(p)
+            self._known.add(stored.name)
+            self._take_stored(stored, shares)
+        self._sampler = build_sampler(
+            self.options.sampler, self.space, self.options.sampler_seed, len(self._staged)
         )
-        # A trial that may fail again comes last, behind those that are still to be sampled.
-        failed = {*history.with_status("failed"), *failed_again}
-        self._retries = deque(queued for queued in self._queue if queued[0] in failed)
-        self._queue = deque(queued for queued in self._queue if queued[0] not in failed)
-        self.sampler_study.start_sampler()
+        for name, one in self.configurations.items():
+            requested = self._requested(name)
+            for seed in self.seeds:
+                self._resume(one, seed, requested)
+        if self.options.samples:
+            self.stages = self._sized(shares)
+            own = (self._params_of(trial, config) for trial, config in interrupted.items())
+            self._given.extend([*filter(None, own), *given])
+        self._ends = [{} for _ in (self.stages.sizes if self.stages else ())]
+        self._grid_ends = [{} for _ in self.seeds]
+        for name in self.configurations:
+            self._note_ends(name)
+        for name in self.configurations:
+            self._tell(name)
 
-    def next(self, *, idle: bool = True) -> Assignment | None:
-        """Hand out the next trial; None until a further trial has ended, or `finished`.
-
-        Args:
-            idle: Whether a worker is free for it now. If not, the sampler first waits for the
-                results of the running grid.
-        """
-        while self._fill_queue(idle=idle) and (self._queue or self._retries):
-            name, action = (self._queue or self._retries).popleft()
+    def next(self) -> Assignment | None:
+        """Hand out the next trial; None until a further trial has ended, or `finished`."""
+        while (found := self._next()) is not None:
+            trial_id, action, until = found
+            name, _ = self._of_trial[trial_id]
             # Its missing scores may have failed in another trial meanwhile, for the same reason.
-            requested = self.groups.requested(name)
-            if action == "measure" and self.history.action(name, requested) is None:
-                reported = self.end(name, self.history.result(name, requested.data))
-                self._skipped += [reported] if reported is not None else []
+            requested = self._requested(name)
+            if action == "measure" and self.history.action(trial_id, requested) is None:
+                self.end(trial_id, self.history.result(trial_id, requested.data))
                 continue
-            self._running.add(name)
-            return self.groups.assignment(name, action)
+            self.running.add(trial_id)
+            return self._assignment(trial_id, action, until)
         return None
 
-    def _fill_queue(self, *, idle: bool) -> bool:
-        """Queue a further trial if none waits; return False to wait for the grid."""
-        while not self._queue:  # the study may hold the queued trials already
-            if self._needs_sampling():
-                running = [self.groups.configuration_of(trial_id) for trial_id in self._running]
-                found = self._next_given()
-                if found is None and not (idle or self.sampler_study.is_ready(running)):
-                    return False
-                found = found or self.sampler_study.propose(
-                    running, self._subspaces, self._is_new, self.rungs
-                )
-                if found is None:
-                    self._exhausted = True
-                else:
-                    self._queue_sampled(*found)
-            elif self._ladder.has_waiting():
-                self._queue_and_report(self._ladder.release())
-            else:
-                break
-        return True
+    def end(self, trial_id: str, result: Result) -> None:
+        """Take the end of a trial, or of its stage."""
+        self.running.discard(trial_id)
+        self._again.pop(trial_id, None)
+        self._late.discard(trial_id)
+        name, seed = self._of_trial[trial_id]
+        self.configurations[name].results[seed] = result
+        self._note_ends(name)
+        self._tell(name)
+
+    def requeue(self, trial_id: str, action: Action) -> None:
+        """Queue a trial again, before all others, after its worker was lost."""
+        self.running.discard(trial_id)
+        name, _ = self._of_trial[trial_id]
+        if self.configurations[name].origin == "grid" or action != "train":
+            self._queue.appendleft((trial_id, action))
 
     @property
     def finished(self) -> bool:
         """Whether every trial has ended and no more will come."""
-        return not (self._needs_sampling() or self._has_waiting())
-
-    def _has_waiting(self) -> bool:
-        return bool(self._queue or self._retries or self._running or self._ladder.has_waiting())
+        waits = self.running or self._queue or self._needs_sampling() or self._due()
+        return not (waits or self._leftovers())
 
     @property
     def total(self) -> int:
-        """How many trials the search has, ended ones included; an estimate while it samples."""
-        more = 0
-        if self._needs_sampling():
-            left = max(0, self._subspaces.points - self.groups.num_in_ranges)
-            more = math.ceil(min(self._num_missing(), left, self._ladder.num_affordable))
-        if more or self._has_waiting():
-            more += self._ladder.num_expected(more)
-        return len(self.groups) + more
+        """How many runs the search has, ended ones included; a trial runs once for each stage."""
+        if self.finished or self.stages is None:
+            return len(self._runs())
+        grid = sum(len(self.configurations[name].trials) for name in self._grid)
+        first, *others = self.stages.sizes
+        first = len(self._staged) if self._is_exhausted else max(first, len(self._staged))
+        return max(len(self._runs()), grid + first + sum(others))
 
     @property
     def done(self) -> int:
-        """How many trials are neither queued nor running."""
-        return len(self.groups) - len(self._queue) - len(self._retries) - len(self._running)
+        """How many of these have ended."""
+        return sum(ended for _, _, ended in self._runs())
 
     @property
     def exhausted(self) -> bool:
-        """Whether the ranges hold no configuration that has not been tried."""
-        return self._exhausted and self.sampling.sampler != "grid" and self._num_missing() > 0
-
-    def queued(self) -> list[Assignment]:
-        """The queued trials, in order."""
-        return [self.groups.assignment(*one) for one in chain(self._queue, self._retries)]
+        """Whether the ranges hold fewer configurations than the search asked for."""
+        return self._is_exhausted
 
     @property
     def num_queued(self) -> int:
         """How many trials run before the sampler draws again."""
-        return len(self._queue) + (0 if self._needs_sampling() else len(self._retries))
+        return len(self._queue) + (0 if self._needs_sampling() else len(self._due()))
 
     @property
-    def given(self) -> list[Params]:
-        """The given configurations that are still to be proposed."""
-        return list(self._given)[: int(min(self._num_missing(), len(self._given)))]
+    def num_given(self) -> int:
+        """How many given configurations are still to be proposed."""
+        return len([params for params in self._given if self._is_new(params)])
+
+    def queued(self) -> list[Assignment]:
+        """The trials outside the stages that are to run."""
+        queue = chain(self._queue, self._leftovers())
+        return [self._assignment(trial_id, action, 1.0) for trial_id, action in queue]
+
+    def expected(self) -> list[float]:
+        """The runs of stages that are to come, as shares of a whole training."""
+        if self.stages is None:
+            return []
+        costs, found = self.stages.costs, []
+        for stage, (size, members) in enumerate(
+            zip(self.stages.sizes, self._members(), strict=True)
+        ):
+            left = (
+                max(size, len(members)) if self._needs_sampling() or self._due() else len(members)
+            )
+            ended = sum(name in self._ends[stage] for name in members)
+            found += [costs[stage]] * (left - ended)
+        return found
+
+    def trials(self) -> Iterable[str]:
+        """The ids of all trials that this search has run or runs now."""
+        return dict.fromkeys(trial_id for trial_id, _, _ in self._runs())
 
     def assignments(self) -> Iterator[Assignment]:
         """All trials so far, ended ones included."""
-        return (self.groups.assignment(name, "train") for name in self.groups.trials())
+        return (self._assignment(trial_id, "train", 1.0) for trial_id in self.trials())
 
     def waiting(self) -> set[str]:
         """Trials that are queued or running; the study keeps the files that they need."""
-        return {*self._running, *(name for name, _ in chain(self._queue, self._retries))}
-
-    def end(self, trial_id: str, result: Result) -> ReportedTrial | None:
-        """Take a trial's result; return its configuration as reported, if all seeds have ended."""
-        self._running.discard(trial_id)
-        name = self.groups.configuration_of(trial_id)
-        group = self.groups[name]
-        if trial_id in group.results:
-            return None
-        self._take_result(group, trial_id, result)
-        return self.sampler_study.report(name)
-
-    def requeue(self, trial_id: str, action: Action) -> None:
-        """Queue a trial again, before all others, after its worker was lost."""
-        self._running.discard(trial_id)
-        self._queue.appendleft((trial_id, action))
+        queued = (*self._queue, *self._leftovers())
+        return {*self.running, *(t for t, _ in queued), *(t for t, _ in self._due())}
 
     def configuration(self, trial_id: str) -> str | None:
         """The configuration of a trial; None for a trial of another search."""
-        return self.groups.configuration_of(trial_id) if trial_id in self.groups.trials() else None
+        return self._of_trial[trial_id][0] if trial_id in self._of_trial else None
 
-    def skipped(self) -> list[ReportedTrial]:
-        """Configurations reported since the last call without a further trial."""
-        skipped, self._skipped = self._skipped, []
-        return skipped
+    def requested(self, trial_id: str) -> RequestedScores:
+        """The scores that the search needs of a trial."""
+        return self._requested(self._of_trial[trial_id][0])
 
-    def _queue_missing(self, name: str) -> None:
-        """Queue the missing trials of a configuration, and take the results of the others."""
-        group = self.groups[name]
-        requested = self.groups.requested(group.trial_ids[0])
-        for trial_id in group.released_trials():
-            if trial_id in group.results:
-                continue
-            self.history.set_evaluation_data(trial_id, requested.data)
-            action = self.history.action(trial_id, requested)
-            if (
-                action == "retrain"
-                and not self._retrain
-                and self.groups.config(name).method.takes_steps
-            ):
-                self.needs_retraining.append(trial_id)
-                action = None
-            if action is None:
-                self._take_result(group, trial_id, self.history.result(trial_id, requested.data))
-                continue
-            self._queue.append((trial_id, action))
-            earlier = self._cost(trial_id, was) if (was := self.history.status(trial_id)) else None
-            self._ladder.begin(trial_id, is_trained=action != "train", earlier=earlier)
+    def config(self, name: str) -> TrialConfig:
+        """The config of a configuration, with any seed."""
+        known = self._configs.get(name)
+        return known or self.space.sampled(self.space.params_of(self._values(name)) or {})
 
-    def _take_result(self, group: Group, trial_id: str, result: Result) -> None:
-        group.results[trial_id] = result
-        self._ladder.end(trial_id, result.status, self._cost(trial_id, result.status))
+    def runs_again(self, trial_id: str) -> bool:
+        """Whether a repetition of the command runs a failed trial again.
 
-    def _cost(self, trial_id: str, status: Status) -> float:
-        """The cost of an ended trial, as a share of a whole training."""
-        if status == "finished" or math.isinf(self.sampling.budget):
-            return 1.0
-        steps = self.history.steps(trial_id)
-        return 1.0 if steps is None else min(1.0, steps / self.whole_steps(trial_id))
+        It does not if its settings let a sampled configuration fail: that would cost the same.
+        """
+        name = self.configuration(trial_id)
+        if name is None:
+            return False
+        caused = self.history.error_type(trial_id) in CONFIGURATION_ERRORS
+        return self.configurations[name].origin == "grid" or not caused
 
-    def whole_steps(self, trial_id: str) -> int:
-        """About how many steps a whole training of a trial makes."""
-        config = self.groups.config(self.groups.configuration_of(trial_id))
-        return whole_training(config, self.namer.loader)[1]
+    def config_of(self, trial_id: str) -> TrialConfig | None:
+        """The config of a trial, with any seed; None for a trial of another search."""
+        name = self.configuration(trial_id)
+        return None if name is None else self.config(name)
 
-    def may_stop(self, trial_id: str) -> bool:
-        """Whether a rung may stop a trial: the first seed of what the sampler itself drew."""
-        group = self.groups.of_trial(trial_id)
-        drawn = group.origin == "sampler" and group.params not in self._all_given
-        return drawn and self.groups.is_first_seed(trial_id)
+    def pause_above(self, trial_id: str, until: float) -> float:
+        """The least score at the end of a stage with which a trial may still go on."""
+        if self.stages is None or until == 1:
+            return -math.inf
+        stage = self.stages.shares.index(until)
+        best = sorted((e for e in self._ends[stage].values() if e is not None), reverse=True)
+        size = self.stages.sizes[stage + 1]
+        return best[size - 1] if len(best) >= size else -math.inf
 
-    def _num_missing(self) -> float:
-        return max(0, self.sampling.sampled - self.groups.sampled)
+    # --- the configurations
+
+    def _add_to_grid(self, config: TrialConfig) -> None:
+        values = config.dotted()
+        name = self.namer.configuration(values)
+        if name in self.configurations:
+            self._merge_requested(name, config)
+            return
+        self._configs[name] = config
+        self._grid.append(name)
+        self._add(Configuration(name, "grid", values))
+
+    def _add(self, one: Configuration) -> None:
+        """Add a configuration with this search's seeds; it keeps its other ones."""
+        ids = self.namer.trial_ids(one.values, self.seeds)
+        one.trials = {**dict(zip(self.seeds, ids, strict=True)), **one.trials}
+        self.configurations[one.name] = one
+        self._of_trial.update((trial, (one.name, seed)) for seed, trial in one.trials.items())
+
+    def _merge_requested(self, name: str, duplicate: TrialConfig) -> None:
+        """Keep, of two grid points with one name, the one that asks for more scores."""
+        first, second = (
+            self.namer.resolve(config.dotted()).requested.measurements
+            for config in (self._configs[name], duplicate)
+        )
+        if first < second:
+            self._configs[name] = duplicate
+            self.configurations[name].values = duplicate.dotted()
+        elif not second <= first:
+            rule = "two points of the grid train the same and are asked for different scores"
+            move = "Ask both for the suites and protocols of either."
+            suites = shown(duplicate.dotted()["evaluation.suites"])
+            raise ConfigError(Fault(self.space.source, "evaluation", suites, rule, move))
+
+    def _take_stored(self, stored: Configuration, shares: Sequence[float]) -> None:
+        """Take the results of a configuration of the study; see `_staged`.
+
+        A sampled one takes part in the stages unless it was trained whole without them. One with
+        other data or another checkpoint than the space gives has another name, and is ignored.
+        """
+        name = stored.name
+        if name in self.configurations:
+            own = self.configurations[name]
+            own.trials, own.results = {**own.trials, **stored.trials}, stored.results
+            self._of_trial.update((trial, (name, seed)) for seed, trial in own.trials.items())
+            return
+        params = self.space.params_of(stored.values)
+        if params is None or stored.origin != "sampler" or self._name(params) != name:
+            return
+        stored.values = self.space.sampled_values(params)
+        self._add(stored)
+        first = stored.results.get(self.seeds[0])
+        has_finished = first is not None and first.status == "finished"
+        has_score = shares[0] == 1 or (first is not None and shares[0] in first.stages)
+        if has_score or not (has_finished and self.config(name).method.takes_steps):
+            self._staged.append(name)
+            self._staged_names.add(name)
+
+    def _resume(self, one: Configuration, seed: int, requested: RequestedScores) -> None:
+        """Queue a trial of the grid, and one of an earlier run that lacks scores."""
+        trial_id, status = one.trials[seed], self.history.status(one.trials[seed])
+        if status is None:
+            if one.origin == "grid":
+                self._queue.append((trial_id, "train"))
+            return
+        self.history.set_evaluation_data(trial_id, requested.data)
+        one.results[seed] = self.history.result(trial_id, requested.data)
+        action = self.history.action(trial_id, requested)
+        is_sampled = one.origin == "sampler"
+        is_refused = action == "retrain" and not self.options.retrain
+        if is_refused and self.config(one.name).method.takes_steps:
+            self.needs_retraining.append(trial_id)
+            return
+        if is_sampled and status == "failed":
+            action = None if one.results[seed].error_type in CONFIGURATION_ERRORS else "train"
+        if action is not None:
+            self._again[trial_id] = action
+            if trial_id not in self._late and not (is_sampled and action == "train"):
+                self._queue.append((trial_id, action))
+
+    def _leftovers(self) -> list[tuple[str, Action]]:
+        """What failed in an earlier run and belongs to no stage: the grid, and measurements."""
+        late = ((t, self._again[t]) for t in self._late if t in self._again)
+        return [
+            (trial_id, action)
+            for trial_id, action in sorted(late)
+            if trial_id not in self.running
+            and (action != "train" or self.configuration(trial_id) in self._configs)
+        ]
+
+    def _params_of(self, trial_id: str, config: TrialConfig) -> Params | None:
+        """The params with which the search would draw a trial; None if it cannot draw it."""
+        params = self.space.params(config)
+        if params is None:
+            return None
+        try:
+            ids = self.namer.trial_ids(self.space.sampled_values(params), self.seeds[:1])
+            return params if trial_id in ids else None
+        except BadInputError:  # its data or its encoder was removed
+            return None
+
+    def _values(self, name: str) -> Mapping[str, Any]:
+        return self.configurations[name].values
+
+    def _requested(self, name: str) -> RequestedScores:
+        return self.namer.resolve(self._values(name)).requested
+
+    def _name(self, params: Mapping[str, Any]) -> str:
+        return self.namer.configuration(self.space.sampled_values(params))
+
+    def _assignment(self, trial_id: str, action: Action, until: float) -> Assignment:
+        name, seed = self._of_trial[trial_id]
+        one, config = self.configurations[name], self.config(name)
+        fingerprints = self.namer.resolve(one.values).inputs.fingerprints
+        config = config.model_copy(update={"seed": seed})
+        until = until if config.method.takes_steps else 1.0
+        return Assignment(trial_id, name, config, one.origin, fingerprints, action, until=until)
+
+    # --- the stages
+
+    def _sized(self, shares: Sequence[float]) -> Stages:
+        """The stages of the options' number of configurations, or of their budget."""
+        options, num_seeds = self.options, len(self.seeds)
+
+        def of(sampled: int) -> Stages:
+            keeps_all = options.scheduler == "none"
+            grid = len(self._grid)
+            return Stages.of(sampled, shares, seeds=num_seeds, grid=grid, keeps_all=keeps_all)
+
+        if options.budget is None:
+            return of(options.trials)
+        taken = sum(
+            self.space.exact_params(config) is not None for config in self._configs.values()
+        )
+        return stages_for(options.budget, self._sampler.points - taken, of)
+
+    def _note_ends(self, name: str) -> None:
+        """Note how a configuration has ended its stages so far."""
+        one, self._is_stale = self.configurations[name], True
+        if one.origin == "grid":
+            for count, ends in enumerate(self._grid_ends, 1):
+                ends.update((name, end) for end in self._end(one, self.seeds[:count], 1.0))
+        elif self.stages is not None and name in self._staged_names:
+            for stage, ends in enumerate(self._ends):
+                seeds = self.seeds[: self.stages.seeds(stage)]
+                ends.update((name, end) for end in self._end(one, seeds, self.stages.share(stage)))
+
+    def _end(
+        self, one: Configuration, seeds: Sequence[int], share: float
+    ) -> Iterator[float | None]:
+        """How a configuration has ended a stage; nothing if it has not."""
+        results = [one.results.get(seed) for seed in seeds]
+        first = results[0]
+        if share < 1 and first is not None and share in first.stages:
+            yield first.stages[share]
+            return
+        if None in results or any(one.trials[seed] in self._again for seed in seeds):
+            return
+        ended = [result for result in results if result is not None]
+        failed = [result.error_type for result in ended if result.status == "failed"]
+        if failed:
+            yield FAILED if CONFIGURATION_ERRORS.issuperset(failed) else None
+        elif all(result.status == "finished" for result in ended):
+            yield one.mean(seeds)
+
+    def _members(self) -> list[list[str]]:
+        """The configurations that certainly run each stage."""
+        if self.stages is not None and self._is_stale:
+            count = len(self._staged) if self._is_exhausted else None
+            self._going_on = [
+                self._staged,
+                *self.stages.going_on(self._ends, self._grid_ends, proposed=count),
+            ]
+            self._is_stale = False
+        return self._going_on
+
+    def _runs(self) -> list[tuple[str, float, bool]]:
+        """The runs so far: trial, the share to which it trains, and whether it has ended."""
+        found = []
+        for name in self._grid:
+            one = self.configurations[name]
+            for seed in self.seeds:
+                waits = one.trials[seed] in self._again or seed not in one.results
+                found.append((one.trials[seed], 1.0, not waits))
+        for stage, names in enumerate(self._members()):
+            (seed, share), ends = self._seed_and_share(stage), self._ends[stage]
+            found += ((self.configurations[n].trials[seed], share, n in ends) for n in names)
+        return found
+
+    def _seed_and_share(self, stage: int) -> tuple[int, float]:
+        if self.stages is None:
+            raise ValueError("a search that samples nothing has no stages")
+        return self.seeds[self.stages.seeds(stage) - 1], self.stages.share(stage)
+
+    def _due(self) -> list[tuple[str, float]]:
+        """The trials of sampled configurations that can run now, those of late stages first."""
+        members = self._members()
+        found: dict[str, float] = {}
+        for stage in reversed(range(len(members))):
+            seed, share = self._seed_and_share(stage)
+            for name in members[stage]:
+                trial_id = self.configurations[name].trials[seed]
+                if name not in self._ends[stage] and trial_id not in self.running:
+                    found[trial_id] = share
+        late = {t: share for t, share in found.items() if t in self._late}
+        return [*((t, share) for t, share in found.items() if t not in late), *late.items()]
+
+    def _next(self) -> tuple[str, Action, float] | None:
+        """The next trial, what to do with it, and the share to which it trains."""
+        if self._queue:
+            return (*self._queue.popleft(), 1.0)
+        due = self._due()
+        if due and due[0][0] not in self._late:
+            return due[0][0], "train", due[0][1]
+        if self._needs_sampling():
+            name = self._propose()
+            if name is not None:
+                return self.configurations[name].trials[self.seeds[0]], "train", self._first_share
+            self._is_exhausted = self._is_stale = True
+            return self._next()
+        if due:
+            return due[0][0], "train", due[0][1]
+        return next(((*one, 1.0) for one in self._leftovers()), None)
+
+    @property
+    def _first_share(self) -> float:
+        return self.stages.shares[0] if self.stages else 1.0
+
+    # --- the sampler
 
     def _needs_sampling(self) -> bool:
-        return self._num_missing() > 0 and not self._exhausted and self._ladder.can_sample
+        if self.stages is None or self._is_exhausted or self.options.sampler == "grid":
+            return False
+        return len(self._staged) < self.stages.sizes[0]
 
-    def _next_given(self) -> tuple[optuna.Trial, Params] | None:
-        """Begin the next given configuration that is still new; None without one."""
-        while self._given:
-            params = self._given.popleft()
-            if self._is_new(params):
-                return self.sampler_study.ask(params)
-        return None
+    def _propose(self) -> str | None:
+        """Add a configuration that the study does not hold; None where there is none left."""
+        params = None
+        while self._given and params is None:
+            given = self._given.popleft()
+            params = self._sampler.take(given) if self._is_new(given) else None
+        params = params or self._sampler.propose(self._is_new)
+        if params is None:
+            return None
+        params = self._found(params)
+        values = self.space.sampled_values(params)
+        one = Configuration(self.namer.configuration(values), "sampler", values)
+        self._sampler.begin(one.name)
+        self._add(one)
+        self._staged.append(one.name)
+        self._staged_names.add(one.name)
+        return one.name
 
-    def _queue_sampled(self, optuna_trial: optuna.Trial, params: dict[str, Any]) -> None:
-        """Queue a configuration that the sampler has proposed."""
-        group = Group("sampler", (), params, self.space.sampled(params), optuna_trial)
-        self.groups.add(group)
-        name = self.groups.configuration_of(group.trial_ids[0])
-        self.sampler_study.begin(name, optuna_trial)
-        self._queue_and_report(name)
+    def _found(self, params: Params) -> Params:
+        """The params that run in place of proposed ones."""
+        return params
 
-    def _queue_and_report(self, name: str) -> None:
-        """Queue what a configuration lacks, or report it if the study holds all of it."""
-        self._queue_missing(name)
-        reported = self.sampler_study.report(name)
-        self._skipped += [reported] if reported is not None else []
-
-    def _is_new(self, params: dict[str, Any]) -> bool:
+    def _is_new(self, params: Params) -> bool:
         """Whether params stand for a new configuration whose inputs can be read."""
         try:
-            return self.groups.is_new(params)
+            name = self._name(params)
+            return name not in self._known and name not in self.configurations
         except BadInputError as error:  # only trials with this data or encoder need it
             if str(error) not in self._read_errors:
                 self._read_errors.add(str(error))
                 self._warn(f"a sampled configuration is left out, it cannot be read: {error}")
             return False
+
+    def _tell(self, name: str) -> None:
+        """Tell the sampler how a configuration has ended the first stage, once."""
+        if self.stages is None or name in self._told:
+            return
+        is_grid = self.configurations[name].origin == "grid"
+        if is_grid and self._first_share < 1:
+            return  # it has no score of that stage
+        last = len(self.seeds) - 1 if self.stages.keeps_all else 0
+        end = (self._grid_ends if is_grid else self._ends)[last].get(name)
+        if end is not None:
+            self._told.add(name)
+            self._sampler.tell(name, self._values(name), end)

@@ -11,7 +11,7 @@ from tune_sentcl.objective import parse_objectives
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.sampler.sampling import SamplerName
 
-SchedulerName = Literal["asha", "race", "none"]
+SchedulerName = Literal["halving", "none"]
 _LONGEST = 366 * 24 * 3600.0
 LauncherName = Literal["ray", "local"]
 
@@ -21,25 +21,20 @@ class SearchOptions:
     """Options of a search, named as on the command line.
 
     Attributes:
-        trials: Sampled configurations that the study shall hold beyond the grid; 0 with a
-            `budget`: as many as it pays for.
-        budget: Compute for sampled configurations, in whole trainings of one seed; None: no
-            limit.
+        trials: Configurations to sample beyond the grid.
+        budget: Compute for sampled configurations, in whole trainings of one seed: as many are
+            sampled as it pays for. None: `trials` decides.
         sampler: The sampler that proposes them; `grid` proposes none.
         sampler_seed: Seed of its draws.
-        learn_from: Studies whose best configurations are proposed first, and whose configurations
-            are given to the sampler.
+        learn_from: Studies whose best configurations are proposed first.
         confirm: Number of fresh seeds for the best configuration after the search is complete.
         retrain: Train finished trials again if they lack a score and their weights were not kept.
             Otherwise such trials stay as they are.
-        scheduler: What decides which sampled configurations go on. `asha`: rungs stop first seeds
-            early (`tuning.rungs`), and the best run with further seeds (`tuning.seed_ladder`).
-            `race`: first seeds run whole. `none`: all run whole, with all seeds.
-        grace: Training rows of the first rung; None: curves of whole trainings decide it
-            (`tuning.first_rung`).
-        reduction: From the third rung on the best 1 in `reduction` go on, and rungs lie
-            `reduction` times apart (`tuning.rung_spacing.RungSpacing`).
-        max_rows: No rung lies above this number of training rows.
+        scheduler: What decides which sampled configurations go on. `halving`: successive halving
+            (`tuning.halving`). `none`: all run whole, with all seeds.
+        states: Gigabytes of states of paused trials that the study keeps, from which they go on
+            later. The default, 20, holds fifteen of BERT-base or 75 of MiniLM; a trial
+            without its state starts again.
         objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized. Empty: STS-B:spearman:dev, or
             without the suite `sts` the first dev score of the user's own tasks. Several make a
             multi-objective search, whose first objective ranks the checkpoints.
@@ -74,10 +69,8 @@ class SearchOptions:
     learn_from: tuple[str, ...] = ()
     confirm: int = 0
     retrain: bool = False
-    scheduler: SchedulerName = "asha"
-    grace: int | None = None
-    reduction: int = 4
-    max_rows: int | None = None
+    scheduler: SchedulerName = "halving"
+    states: float = 20.0
     objectives: tuple[str, ...] = ()
     allow_test_objective: bool = False
     keep: int = 1
@@ -104,6 +97,11 @@ class SearchOptions:
         return self.trials > 0 or self.budget is not None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every sampled configuration runs whole, with all seeds."""
+        return self.scheduler == "none"
+
+    @property
     def ray_address(self) -> str:
         """The address of the Ray cluster; `local` means a Ray of this machine."""
         return self.address or os.environ.get("RAY_ADDRESS") or "local"
@@ -117,14 +115,16 @@ class SearchOptions:
         """
         parse_objectives(self.objectives, allow_test=self.allow_test_objective)
         faults = [*self._number_faults(), *self._space_faults(space)]
-        faults += self._rung_faults()
+        if self.trials and self.budget is not None:
+            rule = "sizes the search by itself, and so does --budget"
+            faults.append(Fault("--trials", "", str(self.trials), rule, "Give one of them."))
         if faults:
             raise ConfigError(faults)
 
     def _number_faults(self) -> Iterator[Fault]:
         lowest = (
             ("--trials", self.trials, 0),
-            ("--budget", self.budget, 0),
+            ("--budget", self.budget, 1),
             ("sampler_seed", self.sampler_seed, 0),
             ("--confirm", self.confirm, 0),
             ("--keep", self.keep, 0),
@@ -132,9 +132,7 @@ class SearchOptions:
             ("--cpus-per-trial", self.cpus_per_trial, 1),
             ("--gpus-per-trial", self.gpus_per_trial, 0),
             ("--memory-per-trial", self.memory_per_trial, 0),
-            ("grace", self.grace, 1),
-            ("reduction", self.reduction, 2),
-            ("max_rows", self.max_rows, 1),
+            ("--states", self.states, 0),
             ("max_failures", self.max_failures, 1),
             ("retries", self.retries, 0),
             ("--save-every", self.save_every, 0),
@@ -163,14 +161,3 @@ class SearchOptions:
         if self.samples and not space.ranges:
             rule = f"{space.name} has no [search.ranges] left to sample from"
             yield Fault(option, "", value, rule, "Drop it, or add ranges.")
-
-    def _rung_faults(self) -> Iterator[Fault]:
-        if self.scheduler == "asha":
-            if self.grace and self.max_rows and self.max_rows < self.grace:
-                rule = f"must not lie below the first rung, {self.grace} rows (grace)"
-                yield Fault("max_rows", "", str(self.max_rows), rule, "Give more, or drop it.")
-            return
-        for option, value in (("grace", self.grace), ("max_rows", self.max_rows)):
-            if value is not None:
-                rule = "there are no rungs without --scheduler asha"
-                yield Fault(option, "", str(value), rule, "Drop it, or take --scheduler asha.")

@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count, islice
 
 from tune_sentcl.config import TrialConfig, flatten, parse_dotted
@@ -16,16 +16,14 @@ from tune_sentcl.store.manifest import MANIFEST, SearchRecord, SeedPlan
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
-from tune_sentcl.tuning.configuration_groups import Groups, Sampling
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
-from tune_sentcl.tuning.rungs import RungReport
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.session import Session, StoppingRules
+from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.watch.progress_file import progress_file
 from tune_sentcl.watch.terminal import RichWatcher
@@ -90,15 +88,9 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
         finally:
             watcher.close()
         session.close()
-        if session.rungs is None:
-            session.study.record()
-        else:
-            pruned = session.history.with_status("pruned")
-            reports = list(session.rungs.reports(_first_seeds(proposals.groups), pruned))
-            _say_rungs(reports, watcher.say)
-            session.study.record(rungs=list(map(asdict, reports)))
+        session.study.record()
     needs_retraining = tuple(proposals.needs_retraining)
-    failed = set(session.history.with_status("failed")).intersection(proposals.groups.trials())
+    failed = {name for name in session.history.with_status("failed") if proposals.runs_again(name)}
     failed |= session.study.failed_again
     to_run = proposals.total - proposals.done + len(failed - proposals.waiting())
     if session.stop_reason:
@@ -126,19 +118,6 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
     )
 
 
-def _say_rungs(reports: Sequence[RungReport], say: Callable[[str], None]) -> None:
-    """Print one line per rung, which shows whether early stopping was safe."""
-    for report in reports:
-        correlation = report.rank_correlation
-        # Adding 0 turns -0.0 into 0.0.
-        shown = "unknown" if correlation is None else f"{round(correlation, 2) + 0:.2f}"
-        say(
-            f"rung at {report.rows:,} rows: {report.reached} trials compared, "
-            f"{report.stopped} trials stopped; rank correlation with the "
-            f"{report.finished} finished: {shown}"
-        )
-
-
 @contextmanager
 def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterator[Session]:
     """Open a search's study as its only driver, and add its trials to the search."""
@@ -153,27 +132,19 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         history = History.read(
             driver.study,
             prepared.objectives,
-            points=prepared.rung_spacing is not None,
             early_stopping_objective=prepared.loader.early_stopping_objective,
         )
         search_record = driver.study.manifest.search or replace(prepared.record(), seed_plan=None)
-        prepared.resume_from(
-            history, search_record.failed_again, interrupted_trials(driver.study, history)
-        )
+        prepared.resume_from(history, search_record, interrupted_trials(driver.study, history))
         check_disk(path, _disk_need(prepared, _num_to_train(prepared)))
-        # The earlier rung reports stay until this run has its own.
         record = replace(
             prepared.record(),
-            rungs=search_record.rungs,
             failed_again=search_record.failed_again,
-            first_rung=prepared.found_first_rung(search_record),
             seed_plan=_seed_plan(search_record, prepared, history),
+            **prepared.boundaries(search_record),
         )
         if prepared.settings.origin == CONFIRM_ORIGIN:
             record = _with_fresh_seeds(search_record, prepared, history)
-        rungs = prepared.rungs(history, record.first_rung)
-        if rungs is not None and rungs.spacing.is_known and prepared.options.grace is None:
-            record = replace(record, first_rung=rungs.spacing.grace)
         driver.record(record)
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
@@ -187,21 +158,18 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
                 prepared.settings,
                 watcher,
                 mirror,
-                StoppingRules(rungs, budget, prepared.options.retries),
+                budget,
             )
             _begin(prepared, session, driver.study, record)
             yield session
 
 
 def _begin(prepared: PreparedSearch, session: Session, study: Study, record: SearchRecord) -> None:
-    """Say what runs, and what its seeds can show."""
+    """Say what runs."""
     watcher, proposals = prepared.watcher, prepared.proposals
     if prepared.settings.origin != "single":
         watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
     session.watcher.begin(proposals.done, proposals.total)
-    is_search = prepared.settings.origin is None and not proposals.finished
-    if is_search and (text := prepared.shown(study, record.seed_plan)):
-        watcher.say(text)
 
 
 def _seed_plan(
@@ -219,7 +187,7 @@ def _with_fresh_seeds(
 ) -> SearchRecord:
     """The record of the confirmed search, with the fresh seeds that were planned first."""
     plan = record.seed_plan or SeedPlan((), None)
-    fresh = prepared.proposals.sampling.seeds
+    fresh = prepared.proposals.seeds
     if plan.fresh or CONFIRM_ORIGIN in history.table["origin"].to_pylist():
         return record
     plan = replace(plan, fresh_seeds=fresh, fresh=prepared.confirmed)
@@ -239,17 +207,8 @@ def _mirror(prepared: PreparedSearch, driver: StudyDriver) -> JournalMirror | No
         return None
     journal = folder / "optuna.journal"
     names = [str(objective) for objective in prepared.objectives]
-    proposals, say = prepared.proposals, prepared.watcher.say
-    waiting = {proposals.configuration(trial_id) or "" for trial_id in proposals.waiting()}
-    waiting |= {name for name, _ in proposals.sampler_study.still_open()}
-    return JournalMirror(
-        journal,
-        prepared.space.name,
-        names,
-        proposals.sampler_study.mirrored_trials(),
-        say,
-        waiting,
-    )
+    found = prepared.proposals.configurations
+    return JournalMirror(journal, prepared.space, names, found, prepared.watcher.say)
 
 
 def _num_to_train(prepared: PreparedSearch) -> int:
@@ -306,32 +265,22 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     space = replace(prepared.space, configurations=tuple(configs), ranges=(), seeds=seeds)
     say(f"{len(drawn)} configurations run with {wanted} fresh seeds: {', '.join(drawn)}")
     watcher = RichWatcher()
+    options = replace(prepared.options, trials=0, budget=None, keep=0, confirm=0)
     return replace(
         prepared,
         space=space,
-        options=replace(prepared.options, trials=0, budget=None, keep=0, confirm=0),
-        proposals=Proposals(
-            space, prepared.proposals.namer, Sampling(seeds, sampler="grid"), watcher.say
-        ),
+        options=options,
+        proposals=Proposals(space, prepared.proposals.namer, options, seeds, watcher.say),
         watcher=watcher,
         settings=SessionSettings(space.name, 0, CONFIRM_ORIGIN),
-        past_trials=[],
-        rung_spacing=None,
+        given=[],
         confirmed=tuple(compared),
     )
 
 
 def _config(prepared: PreparedSearch, name: str, text: str) -> TrialConfig:
     """The config of a configuration: the requested one, or that of a study's row."""
-    groups = prepared.proposals.groups
-    if name in groups:
-        return groups.config(name).model_copy(update={"seed": 0})
+    if name in prepared.proposals.configurations:
+        return prepared.proposals.config(name).model_copy(update={"seed": 0})
     config = parse_dotted(dict(flatten(json.loads(text))), f"configuration {name}")
     return config.model_copy(update={"seed": 0})
-
-
-def _first_seeds(groups: Groups) -> dict[str, float]:
-    """The first objective of each first seed that has finished, by trial."""
-    firsts = ((group.trial_ids[0], group.results) for _, group in groups.items())
-    found = ((m, results[m].values[:1]) for m, results in firsts if m in results)
-    return {m: values[0] for m, values in found if values and values[0] is not None}

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from textwrap import shorten
 from typing import Any
 
@@ -18,10 +18,8 @@ from tune_sentcl.score import Score
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.budget import Budget
-from tune_sentcl.tuning.configuration_groups import CONFIGURATION_ERRORS
-from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.rungs import Rungs
-from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror, ReportedTrial
+from tune_sentcl.tuning.proposals import CONFIGURATION_ERRORS, Proposals
+from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.session_study import SessionSettings, SessionStudy, with_all_costs
 from tune_sentcl.tuning.worker import Failure
 from tune_sentcl.watch.watcher import Watcher
@@ -30,26 +28,11 @@ _MAX_MOVES = 20  # of a trial from nodes that drain
 _MAX_RESTARTS = 3  # of a trial that no worker had begun
 
 
-@dataclass
-class StoppingRules:
-    """The rules that end trials, or the search, early.
-
-    Attributes:
-        rungs: The rungs at which trials are compared; None without early stopping.
-        budget: Limits of time, GPU hours and failures.
-        retries: How many times a trial runs again after its worker was lost.
-    """
-
-    rungs: Rungs | None = None
-    budget: Budget = field(default_factory=Budget)
-    retries: int = 2
-
-
 class Session:
     """The driver's side of a search; every launcher drives it in the same way.
 
-    Laws: `next` hands out each trial once, and again after its worker was lost. Each trial that
-    was handed out ends once; a second report of its end changes nothing. The study has an end
+    Laws: `next` hands out each trial once a stage, and again after its worker was lost. Each trial
+    that was handed out ends once; a second report of its end changes nothing. The study has an end
     before the sampler and the watchers learn of it. A finished trial stays finished, even if a
     further measurement or training of it fails.
     """
@@ -61,14 +44,12 @@ class Session:
         settings: SessionSettings,
         watcher: Watcher,
         mirror: JournalMirror | None = None,
-        rules: StoppingRules | None = None,
+        budget: Budget | None = None,
     ) -> None:
         """Begin a session; `proposals` has resumed from the study."""
         self.proposals, self.settings = proposals, settings
         self.history = proposals.history
-        rules = rules or StoppingRules()
-        self.rungs, self.budget, self._retries = rules.rungs, rules.budget, rules.retries
-        proposals.rungs = self.rungs
+        self.budget = budget or Budget()
         self.loader = proposals.namer.loader
         self.study = SessionStudy(driver, proposals, settings)
         self._driver, self.watcher, self._mirror = driver, watcher, mirror
@@ -95,17 +76,11 @@ class Session:
         """Why the search ends before all trials have run; None while it goes on."""
         return self.budget.failure_reason if self.proposals.finished else self.budget.stop_reason()
 
-    def next(self, *, idle: bool = True) -> Assignment | None:
-        """Hand out the next trial; return None if no trial can run now.
-
-        Args:
-            idle: Whether a worker is free for it now.
-        """
+    def next(self) -> Assignment | None:
+        """Hand out the next trial; return None if no trial can run now."""
         if self.fatal is not None or self.stop_reason:
             return None
-        assignment = self.proposals.next(idle=idle)
-        for reported in self.proposals.skipped():
-            self._mirror_trial(reported)
+        assignment = self.proposals.next()
         if assignment is None:
             return None
         name = assignment.trial_id
@@ -114,11 +89,10 @@ class Session:
             assignment,
             attempt_files=self._driver.next_attempt_label(name),
             files_before=self._driver.committed_label(name),
+            pause_above=self.study.pause_above(assignment),
         )
         if self._mirror is not None:
-            configuration = assignment.configuration
-            trial = self.proposals.sampler_study.running_trial(configuration)
-            self._mirror.begin(configuration, trial)
+            self._mirror.begin(assignment.configuration)
         return self._running[name]
 
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
@@ -128,31 +102,21 @@ class Session:
             self.watcher.started(self._running[trial_id])
 
     def progress(self, trial_id: str, progress: Progress) -> bool:
-        """Take an evaluation point; the final one ends the trial.
+        """Take an evaluation point, or the last report of a trial: its pause or its end.
 
         Returns:
-            Whether the trial goes on; if not, it has ended as pruned.
+            Whether the trial is known to run; if not, its worker may stop it.
         """
-        assignment = self._running.get(trial_id)
-        if assignment is None:
+        if trial_id not in self._running:
             return False
         self._last_progress[trial_id] = progress
-        continues = self._compare(assignment, progress)
-        if progress.final:
-            self.budget.result("finished", None)
-            self._end(trial_id, "finished", progress.run_columns, progress.scores)
-            return continues
-        self.watcher.point(trial_id, progress)
-        if not continues:
-            self.prune(trial_id)
-        return continues
-
-    def prune(self, trial_id: str) -> None:
-        """End a trial as pruned."""
-        last = self._last_progress.get(trial_id)
-        if trial_id in self._running:
-            self.budget.result("pruned", None)
-        self._end(trial_id, "pruned", last.run_columns if last else {})
+        status: Status = "finished" if progress.final else "pruned"
+        if progress.final or progress.paused:
+            self.budget.result(status, None)
+            self._end(trial_id, status, progress.run_columns, progress.scores)
+        else:
+            self.watcher.point(trial_id, progress)
+        return True
 
     def fail(self, trial_id: str, failure: Failure, *, accident: bool = False) -> None:
         """End a trial with an error.
@@ -201,7 +165,7 @@ class Session:
         has_started = self.budget.is_running(trial_id)
         self._lost_workers[trial_id, has_started] += 1
         tries = self._lost_workers[trial_id, has_started]
-        most = self._retries if has_started else _MAX_RESTARTS
+        most = self.proposals.options.retries if has_started else _MAX_RESTARTS
         if tries > most:
             why = "lost its worker" if has_started else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"
@@ -249,8 +213,9 @@ class Session:
     def close(self) -> None:
         """Delete states, finish Optuna's journal, and write one file a table."""
         self._drop_states()
-        for reported in self.proposals.sampler_study.still_open():
-            self._mirror_trial(reported)
+        if self._mirror is not None:
+            for name in self.proposals.configurations:
+                self._mirror.end(name)
         self.study.compact(self._running)
 
     def _drop_states(self) -> None:
@@ -281,16 +246,14 @@ class Session:
         try:
             if is_recorded:  # else the earlier row stays
                 self._driver.commit(row, self._running, weights=self.settings.keep > 0)
-            reported = self.proposals.end(
-                trial_id, self.history.result(trial_id, self.study.data(assignment))
-            )
-            if status == "finished" and assignment.origin == "grid":
-                self._find_first_rung(trial_id)
+            data = self.study.data(assignment)
+            self.proposals.end(trial_id, self.history.result(trial_id, data))
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
             self.fatal = error  # the study cannot take further trials
             return
-        self._mirror_trial(reported)
+        if self._mirror is not None:
+            self._mirror.point(assignment.configuration)
         self._has_succeeded = self._has_succeeded or status != "failed"
         self.ended += 1
         self.failures += status == "failed"
@@ -300,31 +263,5 @@ class Session:
         """Delete the files that no trial needs after an end."""
         if status == "finished" and (self.settings.keep or self.history.weights):
             self.study.keep_best_checkpoints()
-        if run_columns.get("saving_seconds"):
+        if run_columns.get("saving_seconds") or status == "pruned" or self.study.has_states:
             self._drop_states()
-
-    def _compare(self, assignment: Assignment, progress: Progress) -> bool:
-        """Whether a trial goes on: always if it passed this rung before."""
-        if self.rungs is None or progress.dev is None or assignment.action == "measure":
-            return True
-        # A further seed is not stopped: the first one has passed all rungs.
-        if not self.proposals.groups.is_first_seed(assignment.trial_id):
-            return True
-        point = (assignment.trial_id, progress.rows, progress.dev)
-        is_behind = progress.final or progress.already_reported
-        may_stop = self.proposals.may_stop(assignment.trial_id)
-        if is_behind or assignment.action == "retrain" or not may_stop:
-            self.rungs.add_point(*point)
-            return True
-        return self.rungs.should_continue(*point)
-
-    def _find_first_rung(self, trial_id: str) -> None:
-        """Let the curve of a whole training decide where the first rung lies."""
-        found = self.rungs.add_ends([trial_id]) if self.rungs is not None else None
-        if found is not None:
-            self.watcher.say(str(found))
-            self.study.record(first_rung=found.rows)
-
-    def _mirror_trial(self, reported: ReportedTrial | None) -> None:
-        if reported is not None and self._mirror is not None:
-            self._mirror.add(*reported)

@@ -1,7 +1,6 @@
 """The study of a running session: its rows, checkpoints, saved states and manifest."""
 
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 from itertools import islice
@@ -12,23 +11,17 @@ import pyarrow as pa
 from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     Assignment,
-    History,
-    RankKey,
     Status,
     constant_score,
-    estimates,
-    rank_key,
+    rank_keys,
 )
 from tune_sentcl.score import Score
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.configuration_groups import Groups
+from tune_sentcl.tuning.planning.disk_need import CONTENDERS, state_bytes
 from tune_sentcl.tuning.proposals import Proposals
-
-CONTENDERS = 5
-"""The configurations that keep a checkpoint each while further seeds may change their order."""
 
 _COSTS = (
     "wall_seconds",
@@ -61,6 +54,7 @@ class SessionStudy:
     """Writes a session's trials to its study, and deletes the files that no trial needs.
 
     Attributes:
+        has_states: Whether the study has held states of trials lately.
         failed_now: Finished trials that were trained or measured again in this session, with
             whether that failed.
         resumable: Failed trials that only lost their workers. They keep their states, because
@@ -75,6 +69,7 @@ class SessionStudy:
         self._loader = proposals.namer.loader
         self.failed_now: dict[str, bool] = {}
         self.resumable = set(self._history.with_status("failed"))
+        self.has_states = bool(driver.study.states())
         recorded = driver.study.manifest.search
         self._failed_before = frozenset(recorded.failed_again if recorded else ())
 
@@ -106,9 +101,7 @@ class SessionStudy:
         of_leaders = [next((m for m in best if m in trials), None) for trials in leaders]
         ranked = dict.fromkeys(m for m in (*of_leaders[:1], *best) if m is not None)
         wanted = {*islice(ranked, self._settings.keep), *self._proposals.waiting()}
-        sampling = self._proposals.sampling
-        is_raced = sampling.reduction is not None and len(sampling.seeds) > 1
-        if self._settings.keep and is_raced and not self._proposals.finished:
+        if self._settings.keep and len(self._proposals.seeds) > 1 and not self._proposals.finished:
             wanted.update(m for m in of_leaders if m is not None)
         if not kept <= wanted:
             self._driver.keep_checkpoints(wanted)
@@ -116,18 +109,27 @@ class SessionStudy:
 
     def _leaders(self, weights: set[str]) -> list[tuple[str, ...]]:
         """The trials of the best configurations; none if other commands have made some weights."""
-        groups = self._proposals.groups
-        known = (trial_id for name in groups.known() for trial_id in groups.all_trials(name))
-        keys = rank_keys(groups, self._history) if weights.issubset(known) else {}
+        found = self._proposals.configurations
+        if not weights.issubset(t for one in found.values() for t in one.trials.values()):
+            return []
+        whole = {
+            name: list(one.scores().values())
+            for name, one in found.items()
+            if one.scores() and all(r.status == "finished" for r in one.results.values())
+        }
+        constant = {n for n, v in whole.items() if constant_score(v, found[n].values) is not None}
+        keys = rank_keys(whole, constant=constant)
         best = nsmallest(CONTENDERS, keys, keys.__getitem__)
-        return [groups.all_trials(name) for name in best]
+        return [tuple(found[name].trials.values()) for name in best]
 
     def drop_states(self, *, complete: bool) -> None:
         """Delete the states of trials that have ended and do not run again.
 
-        Trials that only lost their workers keep theirs. Once the search is complete, all other
-        states go too; where fresh seeds follow, once those are complete. Single trials are
-        searches of their own, so that one of them deletes no state of another.
+        Trials that only lost their workers keep theirs, and so do paused ones, those of the latest
+        stages and then the best first, as many as `--states` holds. Once the search is complete,
+        the states of trials without a row go too; where fresh seeds follow, once those are
+        complete. Single trials are searches of their own, so that one of them deletes no state of
+        another.
 
         Args:
             complete: Whether the search is complete.
@@ -137,23 +139,38 @@ class SessionStudy:
         """
         is_whole_search = self._settings.origin is None and not self._settings.confirmed
         drop_all = complete and (is_whole_search or self._settings.origin == CONFIRM_ORIGIN)
+        there = self._driver.study.states()
         needed = self._proposals.waiting() | self.resumable
-        for name in self._driver.study.states() - needed:
+        paused = [name for name in there if self._history.status(name) == "pruned"]
+        paused.sort(key=self._pause_order, reverse=True)
+        left = self._proposals.options.states * 1e9
+        for name in paused:
+            config = self._proposals.config_of(name)
+            left -= 0 if config is None else state_bytes(config, self._loader)
+            if left >= 0:
+                needed.add(name)
+            elif name not in self._proposals.running:
+                needed.discard(name)
+        self.has_states = bool(there)
+        for name in there - needed:
             if drop_all or self._history.status(name):
                 self._driver.drop_state(name)
 
-    def record(
-        self,
-        plan: PlanRecord | None = None,
-        rungs: Sequence[Mapping[str, Any]] | None = None,
-        first_rung: int | None = None,
-    ) -> None:
+    def pause_above(self, assignment: Assignment) -> float | None:
+        """The least score with which a paused trial leaves a state; None: it leaves none."""
+        if assignment.until == 1 or not self._proposals.options.states:
+            return None
+        return self._proposals.pause_above(assignment.trial_id, assignment.until)
+
+    def _pause_order(self, name: str) -> tuple[float, float]:
+        """The share to which a paused trial has trained, and its score there."""
+        return max(self._history.stages(name).items(), default=(0.0, 0.0))
+
+    def record(self, plan: PlanRecord | None = None) -> None:
         """Write the results of the search to the study's manifest.
 
         Args:
             plan: Planned and measured seconds; None keeps the recorded ones.
-            rungs: The reports of the rungs; None keeps the recorded ones.
-            first_rung: Rows of the first rung; None keeps the recorded ones.
 
         Raises:
             StudyError: The disk refused.
@@ -161,12 +178,7 @@ class SessionStudy:
         search = self._driver.study.manifest.search
         if search is not None:
             failed = (set(search.failed_again) - self.failed_now.keys()) | self.failed_again
-            search = replace(
-                search,
-                rungs=search.rungs if rungs is None else tuple(rungs),
-                failed_again=tuple(sorted(failed)),
-                first_rung=search.first_rung if first_rung is None else first_rung,
-            )
+            search = replace(search, failed_again=tuple(sorted(failed)))
         self._driver.record(search, plan)
 
     def compact(self, running: Collection[str]) -> None:
@@ -178,12 +190,9 @@ class SessionStudy:
         Raises:
             StudyError: The disk refused; nothing is lost.
         """
-        groups = self._proposals.groups
-        origins = (
-            {name: groups.of_trial(name).origin for name in groups.trials()}
-            if self._settings.origin is None
-            else {}
-        )
+        origins = {}
+        if self._settings.origin is None:
+            origins = {one.trial_id: one.origin for one in self._proposals.assignments()}
 
         def with_objectives(trials: pa.Table) -> pa.Table:
             # The search asked for these seeds too: they took part in the choice.
@@ -201,14 +210,14 @@ class SessionStudy:
     ) -> None:
         """Add an end to the history; only trainings count as attempts."""
         trial_id = assignment.trial_id
+        goes_on = self._history.status(trial_id) == "pruned"
         attempt = self._history.attempts(trial_id) + (assignment.action != "measure")
-        self._history.record_end(trial_id, status, attempt, scores)
-        self._history.record_steps(trial_id, run_columns.get("steps"))
+        self._history.record_end(trial_id, status, attempt - goes_on, scores)
         self._history.set_evaluation_data(trial_id, self.data(assignment))
         if status == "failed":
             self._history.record_error(trial_id, run_columns.get("error_type"))
-        elif status == "pruned" and last is not None:
-            self._history.record_pruned(trial_id, last.rows, last.dev)
+        elif status == "pruned" and last is not None and last.dev is not None:
+            self._history.record_stage(trial_id, assignment.until, last.dev)
 
     def row(
         self, assignment: Assignment, status: Status, run_columns: Mapping[str, Any]
@@ -233,10 +242,18 @@ class SessionStudy:
             origin=self._settings.origin or assignment.origin,
             status=status,
             objectives=tuple(zip(map(str, self._history.objectives), values, strict=True)),
+            stages=self._stages(assignment.trial_id),
             attempt=self._history.attempts(assignment.trial_id),
             attempt_files=assignment.attempt_files,
             **{**found, **run_columns},
         )
+
+    def _stages(self, trial_id: str) -> tuple[dict[str, Any], ...] | None:
+        """The scores at the ends of stages, as the trials table has them."""
+        objective = str(self._loader.early_stopping_objective)
+        found = self._history.stages(trial_id).items()
+        ends = ({"objective": objective, "share": s, "value": v} for s, v in sorted(found))
+        return tuple(ends) or None
 
     def data(self, assignment: Assignment) -> str:
         """The evaluation data that a trial is scored on."""
@@ -251,27 +268,3 @@ def with_all_costs(training: Mapping[str, Any], measuring: Mapping[str, Any]) ->
         if measuring.get(name) is not None
     }
     return {**measuring, **training, **costs, "notes": measuring.get("notes")}
-
-
-def rank_keys(groups: Groups, history: History) -> dict[str, RankKey]:
-    """The sort key of each configuration that lost no seed; the smallest is the best.
-
-    All configurations and seeds of the study count, those of earlier commands too, as in the
-    tables of the study.
-    """
-    scores: dict[str, list[float]] = {}
-    for name in groups.known():
-        own: tuple[str, ...] = ()
-        values: list[float] = []
-        if name in groups:
-            if not (groups[name].ended and groups[name].outcome()[1]):
-                continue
-            own, values = groups[name].trial_ids, groups[name].first_objective()
-        others = groups.all_trials(name)[len(own) :]
-        values = [*values, *map(history.checkpoint_score, others)]
-        if min(values, default=-math.inf) > -math.inf:
-            scores[name] = values
-    grid = (name for name in scores if name in groups and groups[name].origin == "grid")
-    constant = {n for n in grid if constant_score(scores[n], groups.values(n)) is not None}
-    found_estimates = estimates(scores, constant)
-    return {name: rank_key(found_estimates[name], own, 0, name) for name, own in scores.items()}

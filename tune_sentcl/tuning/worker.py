@@ -138,8 +138,8 @@ class Attempt:
             return
         yield failure
 
-    def points(self) -> Generator[Progress, None, FinishedTrial]:
-        """Run the trial; close the generator to stop it.
+    def points(self) -> Generator[Progress, None, FinishedTrial | None]:
+        """Run the trial to its end or pause; close the generator to stop it.
 
         Raises:
             DeviceError: The trial needs a GPU, and torch finds none.
@@ -181,6 +181,8 @@ class Attempt:
             assignment.action != "train",
             settings.save_every,
             self._is_draining,
+            assignment.until,
+            assignment.pause_above,
         )
 
     def find_device_error(self, error: Exception) -> DeviceError | None:

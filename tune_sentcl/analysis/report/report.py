@@ -21,7 +21,7 @@ from tune_sentcl.analysis.report.runs import (
     runs,
     versions,
 )
-from tune_sentcl.analysis.report.stopped import failures, rungs
+from tune_sentcl.analysis.report.stopped import failures, stages
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.suites import suite_tables
 from tune_sentcl.analysis.report.table import Table, duration
@@ -135,7 +135,7 @@ def _ran(subject: Subject) -> Iterator[Part]:
     if spent is not None:
         yield spent
     # Figures first: the page sets them side by side.
-    others = [*plan(subject), *rungs(subject)]
+    others = [*plan(subject), *stages(subject)]
     yield from (part for part in others if isinstance(part, Figure))
     yield from (part for part in others if isinstance(part, Table))
 

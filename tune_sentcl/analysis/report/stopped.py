@@ -1,53 +1,40 @@
-"""Tables and figures of trials that did not finish: pruned at a rung, or failed."""
+"""Tables of trials that did not finish: stopped at the end of a stage, or failed."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import Figure, bars, quantitative
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.analysis.report.table import Table, Value
 from tune_sentcl.errors import first_names
 
-_ENDS = {"stopped": "trials stopped there", "finished": "configurations finished"}
 
-
-def rungs(subject: Subject) -> Iterator[Table | Figure]:
-    """A table and a figure of the rungs, for searches that had rungs and have ended."""
-    manifests = subject.frames.manifests.items()
-    found = [(name, r) for name, m in manifests if m.search is not None for r in m.search.rungs]
-    if not found:
+def stages(subject: Subject) -> Iterator[Table]:
+    """A table of the stages of sampled configurations, for searches that had stages."""
+    trials = subject.trials[subject.trials["stages"].notna()]
+    if not len(trials):
         return
-    rows: list[tuple[Value, ...]] = [_row(name, rung) for name, rung in found]
-    columns = (
-        "study",
-        "rows seen",
-        "configurations compared",
-        "trials stopped",
-        "of those compared, finished",
-        "rank correlation",
-    )
-    note = (
-        "Rank correlation: Spearman's between scores at the rung and final objectives, over "
-        "trials that went on. Near 1, the rung ranks as the final objective does."
-    )
-    yield Table("rungs", "Rungs", columns, tuple(rows), note=note)
-    frame = pd.DataFrame(
+    ends = pd.DataFrame(
         [
-            {"place": f"{rung['rows']:,} rows", "kind": kind, "count": rung[key]}
-            for _, rung in found
-            for key, kind in _ENDS.items()
+            {"study": study, "share": end["share"], "score": end["value"], "final": final}
+            for study, found, final in zip(
+                trials["study"], trials["stages"], trials["objective"], strict=True
+            )
+            for end in found
         ]
     )
-    x = quantitative("count", "number", aggregate="sum")
-    yield bars("rungs-stopped", "Trials stopped at each rung", "", frame, x)
-
-
-def _row(name: str, rung: Any) -> tuple[Value, ...]:
-    correlation = rung.get("rank_correlation")
-    numbers = [int(rung[key]) for key in ("rows", "reached", "stopped", "finished")]
-    return (name, *numbers, None if correlation is None else float(correlation))
+    rows = []
+    for (study, share), of_stage in ends.groupby(["study", "share"], sort=True):
+        whole = of_stage.dropna()
+        several = len(whole) > 2 and whole["final"].nunique() > 1 and whole["score"].nunique() > 1
+        correlation = float(whole["score"].corr(whole["final"], "spearman")) if several else None
+        rows.append((study, f"{100 * share:.3g} %", len(of_stage), len(whole), correlation))
+    columns = ("study", "of the training", "trials scored", "of those, finished", "correlation")
+    note = (
+        "Correlation: Spearman's between scores there and final objectives, over trials that "
+        "finished. Near 1, the stage ranks as the final objective does."
+    )
+    yield Table("stages", "Stages", columns, tuple(rows), note=note)
 
 
 _NAMED = 5

@@ -13,7 +13,9 @@ from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.store.checkpoints import FOLDER, STATES
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.session_study import CONTENDERS
+
+CONTENDERS = 5
+"""The configurations that keep a checkpoint each while further seeds may change their order."""
 
 _TABLES = 1_000_000
 
@@ -53,6 +55,11 @@ def state_share(config: TrialConfig) -> int:
     return 3 + (config.evaluation.every > 0 and config.evaluation.select == "best")
 
 
+def state_bytes(config: TrialConfig, loader: InputLoader) -> int:
+    """Upper bound of the bytes of a trial's state."""
+    return kept_bytes(config, loader.load(config).checkpoint) * state_share(config)
+
+
 @dataclass(frozen=True)
 class DiskNeed:
     """Upper bounds of the bytes that a search writes to its study.
@@ -60,7 +67,7 @@ class DiskNeed:
     Attributes:
         trained: Weights of all trials that are still to be trained.
         kept: Weights at one time: the checkpoints to keep, and one of each running trial.
-        states: States of the running trials.
+        states: States of the running trials and of paused ones.
     """
 
     trained: int = 0
@@ -80,11 +87,14 @@ class DiskNeed:
         sizes = [(kept_bytes(c, loader.load(c).checkpoint), state_share(c)) for c in configs]
         weights = max(size for size, _ in sizes)
         state = max(size * share for size, share in sizes)
+        running = (min(count, slots) + 1) * state  # one is being replaced
+        halves = options.samples and options.scheduler == "halving"
+        paused = min(count * state, options.states * 1e9) if halves else 0
         contenders = CONTENDERS if options.samples and options.scheduler != "none" else 0
         return cls(
             count * weights,
             (options.keep + contenders + slots) * weights if options.keep else 0,
-            (min(count, slots) + 1) * state if options.save_every else 0,  # one is being replaced
+            (running if options.save_every else 0) + int(paused),
         )
 
 

@@ -64,7 +64,9 @@ class SearchEstimate:
 
     Attributes:
         seconds: Time from the launcher's start to its end.
-        trials: Number of trials that will run.
+        trials: Number of runs; a trial runs once for each of its stages.
+        seconds_a_training: Seconds of a whole training of a sampled configuration, divided by the
+            trials at a time; None if none is sampled.
         seconds_per_trial: Seconds of each trial that is known already.
         encoding_seconds: Seconds of the encoding passes of frozen encoders, each made by one trial
             for all.
@@ -75,6 +77,7 @@ class SearchEstimate:
 
     seconds: float
     trials: int
+    seconds_a_training: float | None
     seconds_per_trial: Sequence[float]
     encoding_seconds: float
     slots: int
@@ -87,18 +90,19 @@ def estimate_search(
 ) -> SearchEstimate | None:
     """Estimate the rest of a search; None if there is nothing to run.
 
-    Call it after `PreparedSearch.resume_from`. A configuration that the sampler has not drawn yet
-    counts as the mean of the others. `study` holds the finished trials; None if it does not exist
-    yet. `may_time` allows to time kinds without finished trials here.
+    Call it after `PreparedSearch.resume_from`. A stage of a sampled configuration counts as its
+    share of the mean of the known trainings. `study` holds the finished trials; None if it does
+    not exist yet. `may_time` allows to time kinds without finished trials here.
     """
     proposals, options, loader = prepared.proposals, prepared.options, prepared.loader
-    queued = proposals.queued()
-    sampled = proposals.total - proposals.done - len(queued)
+    queued, sampled = proposals.queued(), proposals.expected()
     if not queued and not sampled:
         return None
     device, slots = device_and_slots(options)
     to_train = [trial for trial in queued if trial.action != "measure"]
-    examples = (to_train or list(islice(proposals.assignments(), _EXAMPLES))) if sampled else []
+    known = to_train or list(islice(proposals.assignments(), _EXAMPLES))
+    known = [trial for trial in known if trial.config.method.takes_steps] or known
+    examples = known if sampled else []
     trials = [*queued, *examples]
     kinds = [
         (kind_of(t.config.dotted(), loader.load(t.config).fingerprints), t.action == "measure")
@@ -120,7 +124,8 @@ def estimate_search(
     by_ray = options.launcher == "ray"
     seconds_per_trial = [seconds[kind] + by_ray * _HAND_OVER_S for kind in kinds]
     mean = statistics.fmean(seconds_per_trial[len(queued) :]) if examples else 0.0
-    total_seconds = makespan([*seconds_per_trial[: len(queued)], *sampled * [mean]], slots)
+    runs = [*seconds_per_trial[: len(queued)], *(share * mean for share in sampled)]
+    total_seconds = makespan(runs, slots)
     encoding_seconds = sum(timer.passes.values())
     ended = sum(len(finished[kind[0]]) for kind in with_finished)
     basis = (
@@ -129,7 +134,8 @@ def estimate_search(
     basis += [f"{_of_kinds(len(without_finished))} timed here"] if without_finished else []
     return SearchEstimate(
         total_seconds + encoding_seconds + by_ray * _RAY_S,
-        len(queued) + sampled,
+        len(runs),
+        mean / slots if sampled else None,
         seconds_per_trial,
         encoding_seconds,
         slots,

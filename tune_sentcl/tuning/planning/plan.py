@@ -19,12 +19,11 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.store.writing.driver import refuse_foreign
-from tune_sentcl.tuning.first_rung import NUM_CURVES
 from tune_sentcl.tuning.past_trials import interrupted_trials
 from tune_sentcl.tuning.planning.disk_need import DiskNeed
 from tune_sentcl.tuning.planning.estimate import SearchEstimate, device_and_slots, estimate_search
+from tune_sentcl.tuning.planning.stages_table import stages_table
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
-from tune_sentcl.tuning.rung_spacing import RungSpacing, most_rows
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import study_path
@@ -71,21 +70,15 @@ def make_plan(
     except (CheckpointError, DataError) as error:
         return _plan_without_ids(space, seeds or space.seeds, error)
     existing_study = _existing_study(prepared, study)
-    objectives = prepared.objectives
-    compared = prepared.loader.early_stopping_objective
-    history = (
-        History.read(
-            existing_study,
-            objectives,
-            points=prepared.rung_spacing is not None,
-            early_stopping_objective=compared,
+    history, search = History(prepared.objectives), None
+    if existing_study:
+        compared = prepared.loader.early_stopping_objective
+        history = History.read(
+            existing_study, prepared.objectives, early_stopping_objective=compared
         )
-        if existing_study
-        else History(objectives)
-    )
-    prepared.resume_from(
-        history, interrupted=interrupted_trials(existing_study, history) if existing_study else {}
-    )
+        search = existing_study.manifest.search
+    interrupted = interrupted_trials(existing_study, history) if existing_study else {}
+    prepared.resume_from(history, search, interrupted)
     proposals = prepared.proposals
     to_run = proposals.queued()
     status = _statuses(prepared, history, to_run)
@@ -93,47 +86,17 @@ def make_plan(
         (assignment.trial_id, assignment.config.dotted(), status[assignment.trial_id])
         for assignment in proposals.assignments()
     ]
-    sampled = proposals.total - len(trials)
-    notes = [
-        f"{len(trials)} trials known, {len(to_run)} of them to run; "
-        f"{sampled} more from the sampler"
-    ]
+    waiting = {assignment.trial_id for assignment in to_run}
+    notes = [f"{len(trials)} trials are known, {len(waiting)} of them to run"]
     if proposals.needs_retraining:
         notes.append(
             f"{len(proposals.needs_retraining)} lack a requested score, and their weights were "
             "not kept: they stay as they are, and --retrain trains them again"
         )
-    search = existing_study.manifest.search if existing_study else None
+    costs = list(_costs(prepared, existing_study)) if not proposals.finished else []
     if text := prepared.shown(existing_study, search.seed_plan if search else None):
-        notes.append(text)
-    if prepared.rung_spacing is not None:
-        rungs = prepared.rungs(history, prepared.found_first_rung(search))
-        spacing = prepared.rung_spacing if rungs is None else rungs.spacing
-        notes.append(_rungs(prepared, spacing))
-    if to_run or sampled:
-        notes += _costs(prepared, existing_study, len(to_run) + sampled)
-    return _plan(trials, notes)
-
-
-def _rungs(prepared: PreparedSearch, rung_spacing: RungSpacing) -> str:
-    one, two, then = (rung_spacing.reduction_at(n * rung_spacing.grace) for n in (1, 2, 3))
-    shares = f"the best 1 in {one}, 1 in {two} and then 1 in {then} go on"
-    rows = most_rows(prepared.space, prepared.loader)
-    rungs = [f"{rung:,}" for rung in rung_spacing.up_to(rows)]
-    num_grid = sum(group.origin == "grid" for _, group in prepared.proposals.groups.items())
-    if rungs and not rung_spacing.is_known and num_grid >= NUM_CURVES:
-        return (
-            f"first rung at {rungs[0]} rows seen, or later if the curves of {NUM_CURVES} whole "
-            f"trainings of the grid say so; {shares}"
-        )
-    if not rungs:
-        first = f"{rung_spacing.grace:,} rows"
-        return f"no trial reaches the first rung, {first}: no trial is stopped early"
-    *low, top = rungs
-    listed = f"{', '.join(low)} and {top}" if low else top
-    by_curves = rung_spacing.is_known and prepared.options.grace is None
-    why = "; curves of whole trainings put the first there" if by_curves else ""
-    return f"rungs at {listed} rows seen; {shares}{why}"
+        costs.append(text)
+    return _plan(trials, [*notes, *costs])
 
 
 def _existing_study(prepared: PreparedSearch, study: str | None) -> Study | None:
@@ -205,12 +168,15 @@ def _plan_without_ids(space: Space, seeds: Sequence[int], refused: BadInputError
     return _plan(trials, [f"{len(trials)} trials; their status in a study is unknown"], refused)
 
 
-def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterator[str]:
-    """Lines about the time and the disk of `count` trials."""
+def _costs(prepared: PreparedSearch, study: Study | None) -> Iterator[str]:
+    """Lines about the stages, the time and the disk of what is left to run."""
     slots, options = 1, prepared.options
-    configs = [a.config for a in prepared.proposals.queued()] or prepared.space.configurations
+    queued = prepared.proposals.queued()
+    configs = [a.config for a in queued] or prepared.space.configurations
+    count = len(queued) + len(prepared.proposals.expected())
     try:
         estimate = estimate_search(prepared, study)
+        yield from stages_table(prepared, estimate.seconds_a_training if estimate else None)
         if estimate is not None:
             slots = estimate.slots
             yield _duration(estimate)
@@ -221,6 +187,7 @@ def _costs(prepared: PreparedSearch, study: Study | None, count: int) -> Iterato
                     "--set evaluation.protocols=cosine leaves SentEval's out of the trials"
                 )
     except TuneSentclError as error:
+        yield from stages_table(prepared, None)
         yield f"the time cannot be estimated: {mask_text(str(error))}"
     need = DiskNeed.of(configs, prepared.loader, options, count, slots)
     peak = (min(need.trained, need.kept) + need.states + count * _BYTES_A_TRIAL) / 1e6
@@ -262,6 +229,9 @@ def with_estimate(
 
     def run(session: Session) -> None:
         plan = estimate_if_useful(prepared, path)
+        if prepared.settings.origin is None:
+            for line in stages_table(prepared, plan.seconds_a_training if plan else None):
+                prepared.watcher.say(line)
         if session.finished:  # the estimate took longer than --max-time
             return
         if plan is not None:
@@ -270,9 +240,8 @@ def with_estimate(
         launch(session)
         actual_seconds = time.monotonic() - start
         if plan is not None and not session.stop_reason:
-            most = "" if prepared.options.scheduler == "none" else "at most "
-            trials = f"{plan.trials} trial{'' if plan.trials == 1 else 's'}"
-            planned = f"planned {most}{clock(plan.seconds)} for {trials} ({plan.basis})"
+            runs = f"{plan.trials} run{'' if plan.trials == 1 else 's'}"
+            planned = f"planned {clock(plan.seconds)} for {runs} ({plan.basis})"
             prepared.watcher.say(f"{planned}, took {clock(actual_seconds)}")
             session.study.record(
                 plan=PlanRecord(round(plan.seconds, 1), round(actual_seconds, 1), plan.trials)
@@ -288,14 +257,17 @@ def estimate_if_useful(prepared: PreparedSearch, path: str) -> SearchEstimate | 
     timed on a GPU: the driver would hold a part of its memory until the end.
     """
     options, proposals = prepared.options, prepared.proposals
-    queued = proposals.queued()
-    to_train = any(trial.action != "measure" for trial in queued)
-    sampled = proposals.total - proposals.done - len(queued)
+    to_train = any(trial.action != "measure" for trial in proposals.queued())
     is_short = options.max_time is not None and options.max_time < _BRIEF_S
     is_confirmation = (
         prepared.settings.origin == CONFIRM_ORIGIN
     )  # the study keeps the plan of the search itself
-    if not runs_here(options) or is_short or is_confirmation or not (to_train or sampled):
+    if (
+        not runs_here(options)
+        or is_short
+        or is_confirmation
+        or not (to_train or proposals.expected())
+    ):
         return None
     try:
         on_cpu = device_and_slots(options)[0] == "cpu"

@@ -1,11 +1,8 @@
-"""Writes a search's trials to an Optuna journal for optuna-dashboard; no search reads it."""
+"""Writes configurations to an Optuna journal for optuna-dashboard; no search reads it."""
 
-import copy
 import json
-import os
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,120 +18,115 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_sentcl.config import TrialConfig, varied
+from tune_sentcl.config import varied
+from tune_sentcl.history import Configuration
 from tune_sentcl.space import Space
 from tune_sentcl.store.provenance import mask_text
-
-ReportedTrial = tuple[str, FrozenTrial]
-"""The id of a configuration and its trial as reported to the sampler."""
-_compared = attrgetter("state", "values", "params", "distributions", "intermediate_values")
+from tune_sentcl.tuning.sampler.sampling import frozen_trial
 
 
 class JournalMirror:
-    """Writes each configuration to an Optuna journal when it begins and when it ends.
+    """Writes each configuration to an Optuna journal when it begins, and its end at last.
 
-    Laws: the journal holds one trial per configuration. An existing journal is continued if each
-    of its trials has been reported or will be reported in this run; otherwise it is replaced.
-    After its first error the mirror warns once and stops; the search goes on.
+    The journal is written anew by each run of the search, and holds one trial per configuration.
+    A sampled configuration may go on after each of its stages, so it is shown as running, with the
+    scores of its stages, until the search closes. After its first error the mirror warns once and
+    stops; the search goes on.
     """
 
     def __init__(
         self,
         path: Path,
-        name: str,
+        space: Space,
         objectives: Sequence[str],
-        trials: Iterable[ReportedTrial],
+        configurations: Mapping[str, Configuration],
         note: Callable[[str], None],
-        waiting: Collection[str] = (),
     ) -> None:
-        """Bring the journal up to date with `trials`; this run will report `waiting` too."""
-        self._path, self._note = path, note
+        """Write a new journal with the configurations that have a result.
+
+        Args:
+            path: The journal.
+            space: The space of the search; its name is the study's.
+            objectives: The names of the objectives.
+            configurations: Those of the search, which it goes on to fill.
+            note: Receives a message about an error.
+        """
+        self._path, self._space, self._objectives, self._note = path, space, objectives, note
+        self._found = configurations
         self._failed = False
-        self._running = dict[str, int]()  # trial ids in the journal, by configuration
-        self._attempt(lambda: self._open(name, list(objectives), dict(trials), waiting))
+        self._ids: dict[str, int] = {}  # of running trials in the journal
+        self._seen: dict[str, set[int]] = {}
+        self._axes = _grid_axes(space)
+        self._attempt(self._open)
 
-    def begin(self, configuration: str, trial: FrozenTrial | None) -> None:
-        """Add a running configuration, unless the journal has it; a trial of None is skipped."""
-        if trial is not None and configuration not in self._running:
-            self._attempt(lambda: self._add(configuration, trial))
+    def begin(self, name: str) -> None:
+        """Show a configuration as running, unless it is shown already."""
+        self._attempt(lambda: self._begin(name))
 
-    def add(self, configuration: str, trial: FrozenTrial) -> None:
-        """Add an ended configuration, or end the running one."""
-        self._attempt(lambda: self._add(configuration, trial))
+    def point(self, name: str) -> None:
+        """Show the scores of a configuration's stages so far."""
+        self._attempt(lambda: self._point(name))
 
-    def _add(self, configuration: str, trial: FrozenTrial) -> None:
-        running = self._running.pop(configuration, None)
-        if running is not None:
-            for step, value in trial.intermediate_values.items():
-                self._storage.set_trial_intermediate_value(running, step, value)
-            self._storage.set_trial_state_values(running, trial.state, trial.values)
-            return
-        shown = copy.copy(trial)
-        shown.user_attrs = {**trial.user_attrs, "configuration": configuration}
-        shown.system_attrs = {}  # internal data of the sampler
-        number = self._storage.create_new_trial(self._study_id, shown)
-        if not trial.state.is_finished():
-            self._running[configuration] = number
+    def end(self, name: str) -> None:
+        """Show how a configuration has ended, if it has a result."""
+        self._attempt(lambda: self._end(name))
 
-    def _open(
-        self,
-        name: str,
-        objectives: list[str],
-        trials: dict[str, FrozenTrial],
-        waiting: Collection[str],
-    ) -> None:
-        try:
-            ended = self._continued(name, objectives, trials, waiting)
-        except Exception:  # noqa: BLE001 - the file is missing, damaged or another search's
-            ended = set()
-            self._running.clear()
-            self._path.unlink(missing_ok=True)  # of a link this removes the link only
-            self._storage = JournalStorage(_Backend(self._path))
-            directions = [StudyDirection.MAXIMIZE] * len(objectives)
-            study = optuna.create_study(
-                study_name=name, directions=directions, storage=self._storage
-            )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                study.set_metric_names(objectives)
-        self._study_id = self._storage.get_study_id_from_name(name)
-        for configuration, trial in trials.items():
-            if configuration not in ended:
-                self._add(configuration, trial)
-
-    def _continued(
-        self,
-        name: str,
-        objectives: list[str],
-        trials: Mapping[str, FrozenTrial],
-        waiting: Collection[str],
-    ) -> set[str]:
-        """Load a journal and return its ended configurations; raise if it cannot be continued."""
-        with self._path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            is_intact = file.read() == b"\n" and not self._path.is_symlink()
+    def _open(self) -> None:
+        self._path.unlink(missing_ok=True)  # of a link this removes the link only
         self._storage = JournalStorage(_Backend(self._path))
-        study = optuna.load_study(study_name=name, storage=self._storage)
-        listed = study.get_trials(deepcopy=False)
-        journal_trials = {trial.user_attrs["configuration"]: trial for trial in listed}
-        running = {one for one, trial in journal_trials.items() if not trial.state.is_finished()}
-        ended = journal_trials.keys() - running
-        if (
-            not (
-                is_intact
-                and study.metric_names == objectives
-                and len(journal_trials) == len(listed)
-            )
-            or not running <= {*trials, *waiting}
-            or not all(_compared(journal_trials[one]) == _compared(trials[one]) for one in ended)
-        ):
-            raise ValueError("the journal holds other trials")
-        number_to_id = self._storage.get_trial_id_from_study_id_trial_number
-        study_id = self._storage.get_study_id_from_name(name)
-        self._running = {
-            one: number_to_id(study_id, journal_trials[one].number) for one in running
-        }
-        return ended
+        directions = [StudyDirection.MAXIMIZE] * len(self._objectives)
+        study = optuna.create_study(
+            study_name=self._space.name, directions=directions, storage=self._storage
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(list(self._objectives))
+        self._study_id = self._storage.get_study_id_from_name(self._space.name)
+        for name, one in self._found.items():
+            if one.results:
+                self._begin(name)
+                self._point(name)
+
+    def _begin(self, name: str) -> None:
+        if name not in self._ids:
+            trial = self._trial(self._found[name])
+            trial.user_attrs = {"configuration": name}
+            self._ids[name] = self._storage.create_new_trial(self._study_id, trial)
+
+    def _point(self, name: str) -> None:
+        stages = [r.stages for r in self._found[name].results.values() if r.stages]
+        for share, score in (stages[0] if stages and len(self._objectives) == 1 else {}).items():
+            percent, seen = round(100 * share), self._seen.setdefault(name, set())
+            if percent not in seen:
+                seen.add(percent)
+                self._storage.set_trial_intermediate_value(self._ids[name], percent, score)
+
+    def _end(self, name: str) -> None:
+        one = self._found[name]
+        if name not in self._ids or not one.results:
+            return
+        means = [one.mean(one.scores(number), number) for number in range(len(self._objectives))]
+        statuses = {result.status for result in one.results.values()}
+        state, values = TrialState.COMPLETE, [mean for mean in means if mean is not None]
+        if "failed" in statuses or (len(values) < len(means) and "finished" in statuses):
+            state = TrialState.FAIL
+        elif "finished" not in statuses:
+            state = TrialState.PRUNED
+        values_or_none = values if state == TrialState.COMPLETE else None
+        self._storage.set_trial_state_values(self._ids.pop(name), state, values_or_none)
+
+    def _trial(self, one: Configuration) -> FrozenTrial:
+        """A running trial: of the ranges, else one whose params differ between grid points."""
+        params = self._space.params_of(one.values)
+        found = None if params is None else frozen_trial(self._space, params, TrialState.RUNNING)
+        if found is not None:
+            return found
+        values = {key: one.values[key] for key in self._axes if one.values.get(key) is not None}
+        return optuna.trial.create_trial(
+            state=TrialState.RUNNING,
+            params={key: _plain(value) for key, value in values.items()},
+            distributions={key: self._axes[key] for key in values},
+        )
 
     def _attempt(self, action: Callable[[], None]) -> None:
         if self._failed:
@@ -150,7 +142,7 @@ class JournalMirror:
 class _Backend(JournalFileBackend):
     """Appends without Optuna's lock, which may wait 30 s, and without fsync.
 
-    The search is the only writer, and a journal that lost lines is written again.
+    The search is the only writer, and each run writes the journal anew.
     """
 
     def __init__(self, path: Path) -> None:
@@ -163,40 +155,15 @@ class _Backend(JournalFileBackend):
             file.write(text.encode())
 
 
-class GridAxes:
-    """Makes Optuna trials for grid points outside the ranges; no sampler learns from them.
-
-    Their params are the knobs that differ between grid points. Each knob ranges from its lowest to
-    its highest value.
-    """
-
-    def __init__(self, space: Space) -> None:
-        points = [config.dotted() for config in space.configurations]
-        self._axes: dict[str, BaseDistribution] = {}
-        for key in varied(points):
-            values = [point[key] for point in points if point.get(key) is not None]
-            if key != "seed" and len(set(map(str, values))) > 1:
-                self._axes[key] = _axis(values)
-
-    def trial(
-        self,
-        config: TrialConfig,
-        state: TrialState,
-        values: Sequence[float] | None,
-        intermediate_values: Mapping[int, float],
-        user_attrs: Mapping[str, Any],
-    ) -> FrozenTrial:
-        """A grid trial for the journal; the arguments are those of `sampling.frozen_trial`."""
-        point = config.dotted()
-        params = {key: _plain(point[key]) for key in self._axes if point.get(key) is not None}
-        return optuna.trial.create_trial(
-            state=state,
-            values=values,
-            params=params,
-            distributions={key: self._axes[key] for key in params},
-            intermediate_values=dict(intermediate_values),
-            user_attrs=dict(user_attrs),
-        )
+def _grid_axes(space: Space) -> dict[str, BaseDistribution]:
+    """The knobs that differ between grid points, each from its lowest to its highest value."""
+    points = [config.dotted() for config in space.configurations]
+    found: dict[str, BaseDistribution] = {}
+    for key in varied(points):
+        values = [point[key] for point in points if point.get(key) is not None]
+        if key != "seed" and len(set(map(str, values))) > 1:
+            found[key] = _axis(values)
+    return found
 
 
 def _axis(values: Sequence[Any]) -> BaseDistribution:

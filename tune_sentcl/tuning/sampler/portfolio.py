@@ -1,21 +1,40 @@
 """The configurations with which a search starts: the best of other studies, and priors."""
 
+import math
 import statistics
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
-
-from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.errors import Fault, SpaceError
 from tune_sentcl.space import Space
 from tune_sentcl.space.grids import UNION_NAMES
-from tune_sentcl.tuning.sampler.past_scale import WORST
 from tune_sentcl.tuning.sampler.subspaces import Params
 
 K = TypeVar("K", bound=Hashable)
 
+WORST = -1.0
+"""The lowest standardized value."""
+
 SIZE = 10
 """The most configurations of other studies that a search starts with."""
+
+
+def standardized(values: Mapping[K, float]) -> dict[K, float]:
+    """Map the values of one study so that its center becomes 0 and its best value 1.
+
+    The center is the median, or the worst finite value if that is higher: a search that stops most
+    configurations early has scores of the best ones only. Values below -1 become -1, so that a
+    diverged trial does not set the scale.
+
+    Args:
+        values: The values; -inf stands for a configuration without a score.
+    """
+    finite = [value for value in values.values() if value > -math.inf]
+    if not finite:
+        return dict.fromkeys(values, WORST)
+    center = max(statistics.median(values.values()), min(finite))
+    unit = max(finite) - center or 1.0
+    return {key: max(WORST, (value - center) / unit) for key, value in values.items()}
 
 
 def portfolio(studies: Sequence[Mapping[K, float]], size: int) -> list[K]:
@@ -48,18 +67,9 @@ def _means(
     return statistics.fmean(map(max, best, own)), statistics.fmean(own)
 
 
-def best_params(past_trials: Iterable[FrozenTrial]) -> list[Params]:
-    """The portfolio of the finished configurations of other studies, by the first objective.
-
-    Configurations of one study with the same params count with their mean.
-    """
-    found: dict[str, dict[tuple[tuple[str, Any], ...], list[float]]] = {}
-    for trial in past_trials:
-        if trial.state == TrialState.COMPLETE:
-            study = found.setdefault(trial.user_attrs["learned_from"], {})
-            study.setdefault(tuple(sorted(trial.params.items())), []).append(trial.values[0])
-    means = [{key: statistics.fmean(v) for key, v in study.items()} for study in found.values()]
-    return [dict(key) for key in portfolio(means, SIZE)]
+def best_params(studies: Sequence[Mapping[tuple[tuple[str, Any], ...], float]]) -> list[Params]:
+    """The portfolio of other studies, given their standardized scores by params."""
+    return [dict(key) for key in portfolio(studies, SIZE)]
 
 
 def prior_params(space: Space) -> list[Params]:

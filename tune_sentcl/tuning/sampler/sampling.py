@@ -1,9 +1,8 @@
-"""Optuna samplers and distributions for a space's ranges, and the trials that a sampler sees."""
+"""The samplers of a search: Optuna's TPE, and random points."""
 
-import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
 
 import optuna
 from optuna.distributions import (
@@ -12,40 +11,177 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Range, Space
+from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces
 
 SamplerName = Literal["tpe", "random", "grid"]
+IsNew = Callable[[Params], bool]
+_MAX_ASKS = 4
+"""A few more asks find better points than a random draw after the first duplicate."""
 
 
-def build_sampler(name: SamplerName, seed: int, grid_points: int) -> BaseSampler:
-    """Make a sampler that learns from `grid_points` configurations of the grid and other studies.
+class Sampler(Protocol):
+    """Proposes configurations and learns one number of each."""
 
-    TPE draws at random until it has min(10, grid_points) trials, so that the first sampled one
-    learns from the grid; without grid points, until Optuna's default of 10. `grid` samples
-    nothing: its random sampler is never asked.
+    points: float
+    """The points of the ranges; infinity if one is continuous."""
+
+    def propose(self, is_new: IsNew) -> Params | None:
+        """Propose a new point; None where there is none left."""
+        ...
+
+    def take(self, params: Params) -> Params:
+        """Take a point that the sampler does not choose."""
+        ...
+
+    def begin(self, name: str) -> None:
+        """Name the configuration that stands for the point of the last proposal."""
+        ...
+
+    def tell(self, name: str, values: Mapping[str, Any], score: float) -> None:
+        """Tell the score of a configuration, which need not be one that was proposed here."""
+        ...
+
+
+def build_sampler(name: SamplerName, space: Space, seed: int, drawn: int) -> Sampler:
+    """Make a sampler.
+
+    Args:
+        name: Its name; `grid` proposes nothing, and is never asked.
+        space: The ranges.
+        seed: The seed of its draws.
+        drawn: How many earlier draws the study holds. TPE must not repeat those that it began
+            with. Random points are one sequence, of which those that the study holds are passed.
     """
-    match name:
-        case "tpe":
-            with warnings.catch_warnings():
-                # `group` is experimental. Without it TPE models conditional knobs independently.
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                return optuna.samplers.TPESampler(
-                    seed=seed,
-                    n_startup_trials=startup_trials(grid_points),
-                    multivariate=True,
-                    group=True,
-                    constant_liar=True,
-                )
-        case "random" | "grid":
-            return optuna.samplers.RandomSampler(seed=seed)
+    if name == "tpe":
+        return TpeSampler(space, seed, drawn)
+    return RandomSampler(space, seed)
 
 
-def startup_trials(grid_points: int) -> int:
-    """Trials that TPE needs before it stops drawing at random."""
-    return min(10, grid_points) or 10
+class RandomSampler:
+    """Random points, each of a finite range once. They depend on the seed alone."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._subspaces = Subspaces(space, seed)
+        self.points = self._subspaces.points
+
+    def propose(self, is_new: IsNew) -> Params | None:
+        """The next point of the sequence that is new."""
+        tries = 0
+        while (key := self._subspaces.random_open_key()) is not None:
+            params = self._subspaces.draw(key, lambda params: False)
+            if params is not None and is_new(params):
+                return params
+            tries += params is not None
+            if tries > _MOST_KNOWN:  # continuous ranges whose points all stand for known ones
+                return None
+        return None
+
+    def take(self, params: Params) -> Params:
+        """Take it."""
+        return params
+
+    def begin(self, name: str) -> None:
+        """Do nothing."""
+
+    def tell(self, name: str, values: Mapping[str, Any], score: float) -> None:
+        """Learn nothing."""
+
+
+_MOST_KNOWN = 100_000
+"""Known points in a row after which ranges count as exhausted."""
+
+
+class TpeSampler:
+    """Optuna's multivariate TPE (Bergstra et al. 2011), asked and told as its users do.
+
+    A configuration that was proposed and has not been told counts as running: the sampler keeps
+    away from it.
+
+    Attributes:
+        asked: The trial of the last proposal, until it has a name.
+    """
+
+    def __init__(self, space: Space, seed: int, drawn: int) -> None:
+        self._space = space
+        self._subspaces = Subspaces(space, seed)
+        self.points = self._subspaces.points
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        with warnings.catch_warnings():
+            # `group` is experimental. Without it TPE models conditional knobs independently.
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(
+                seed=stream_seed(seed, "sampler", drawn) % 2**32,
+                multivariate=True,
+                group=True,
+                constant_liar=True,
+            )
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self.asked: optuna.Trial | None = None
+        self._running: dict[str, optuna.Trial] = {}
+
+    def propose(self, is_new: IsNew) -> Params | None:
+        """Ask for a new point; None if every subspace is exhausted.
+
+        A duplicate is reported as failed, from which TPE does not learn: its value, reported
+        twice, would bias the sampler towards it. After `_MAX_ASKS` duplicates in a row the
+        subspace gives an open point itself. If the subspace is exhausted, another one is drawn at
+        random, and the sampler chooses the other knobs there. Without this fixed choice, a sampler
+        that prefers the exhausted subspace would only yield random points.
+        """
+        subspaces = self._subspaces
+        keys = subspaces.open_keys()
+        fixed: Mapping[str, Any] = dict(keys[0]) if len(keys) == 1 else {}
+        repeats = 0
+        while not subspaces.exhausted:
+            params = self._ask(fixed)
+            if is_new(params):
+                return params
+            self._drop()
+            repeats += 1
+            key = subspaces.subspace_of(params)
+            if key in subspaces.open_keys():
+                if repeats < _MAX_ASKS:
+                    continue
+                point = subspaces.draw(key, lambda params: not is_new(params))
+                if point is not None:
+                    return self._ask(point)
+            fixed, repeats = dict(subspaces.random_open_key() or ()), 0
+        return None
+
+    def take(self, params: Params) -> Params:
+        """Begin a trial with these params."""
+        return self._ask(params)
+
+    def begin(self, name: str) -> None:
+        """Note the configuration of the last trial."""
+        if self.asked is not None:
+            self._running[name] = self.asked
+            self.asked = None
+
+    def tell(self, name: str, values: Mapping[str, Any], score: float) -> None:
+        """Tell a score as that of a complete trial."""
+        trial = self._running.pop(name, None)
+        if trial is not None:
+            self._study.tell(trial, score)
+            return
+        frozen = frozen_trial(self._space, values, TrialState.COMPLETE, score)
+        if frozen is not None:
+            self._study.add_trial(frozen)
+
+    def _ask(self, fixed: Mapping[str, Any]) -> Params:
+        if fixed:
+            self._study.enqueue_trial(dict(fixed))
+        self.asked = self._study.ask()
+        return suggest(self.asked, self._space)
+
+    def _drop(self) -> None:
+        if self.asked is not None:
+            self._study.tell(self.asked, state=TrialState.FAIL)
+            self.asked = None
 
 
 def distribution(item: Range) -> BaseDistribution:
@@ -59,9 +195,9 @@ def distribution(item: Range) -> BaseDistribution:
             return FloatDistribution(item.low, item.high, log=item.log)
 
 
-def suggest(trial: optuna.Trial, space: Space) -> dict[str, Any]:
+def suggest(trial: optuna.Trial, space: Space) -> Params:
     """Draw one value for each range that is active for the drawn method and optimizer."""
-    values: dict[str, Any] = {}
+    values: Params = {}
     for item in space.ranges:
         if item in space.active_ranges(values):
             values[item.key] = _suggest_one(trial, item)
@@ -79,123 +215,20 @@ def _suggest_one(trial: optuna.Trial, item: Range) -> Any:
 
 
 def frozen_trial(
-    space: Space,
-    params: Mapping[str, Any],
-    state: TrialState,
-    values: Sequence[float] | None,
-    intermediate_values: Mapping[int, float],
-    user_attrs: Mapping[str, Any],
+    space: Space, values: Mapping[str, Any], state: TrialState, score: float | None = None
 ) -> FrozenTrial | None:
-    """Make an ended trial for the sampler; None if a knob is missing or outside its range.
+    """Make a trial of values in the ranges; None if a knob is missing or outside its range.
 
     TPE would model a knob that some trials lack apart from the others. The trial gets the present
     ranges as distributions, wherever it was drawn: where these differ between trials, TPE takes
-    the first trial's. `intermediate_values` are scores by rows seen; they must be empty with
-    several objectives.
+    the first trial's.
     """
-    active = space.active_ranges(params)
-    if not all(item.key in params and item.holds(params[item.key]) for item in active):
+    active = space.active_ranges(values)
+    if not all(item.key in values and item.holds(values[item.key]) for item in active):
         return None
     return optuna.trial.create_trial(
         state=state,
-        values=values,
-        params={item.key: params[item.key] for item in active},
+        value=score,
+        params={item.key: values[item.key] for item in active},
         distributions={item.key: distribution(item) for item in active},
-        intermediate_values=dict(intermediate_values),
-        user_attrs=dict(user_attrs),
     )
-
-
-def add_trials(study: optuna.Study, trials: Iterable[FrozenTrial]) -> None:
-    """Add trials of one space to a study; call it once for many, for it walks through all trials.
-
-    Optuna copies the distributions into every trial. Trials with the same knobs share them again
-    here, which halves the memory of a trial.
-    """
-    study.add_trials(trials)
-    shared: dict[tuple[str, ...], dict[str, BaseDistribution]] = {}
-    for trial in study.get_trials(deepcopy=False):
-        trial.distributions = shared.setdefault(tuple(trial.distributions), trial.distributions)
-
-
-class Placeholders:
-    """Trials that a sampler sees for configurations without a value of their own.
-
-    A configuration that failed through its own settings has, in each objective, a value just below
-    the worst value reported so far and those of past trials. When one of these changes, the values
-    of all failed configurations move with it. So the order of the ends does not matter, and a
-    sampler that is rebuilt from the study holds the same values as one that lived on. Before the
-    first value there is no worst one, and the sampler sees no failed configuration.
-
-    A grid point that runs has the state RUNNING. TPE's constant liar then avoids its neighborhood.
-    """
-
-    def __init__(self, study: optuna.Study) -> None:
-        self._study = study
-        self._worst: list[float] | None = None
-        self._worst_reported: list[float] | None = None
-        self._worst_past: list[float] | None = None
-        self._failed: dict[str, FrozenTrial] = {}
-        self._others: dict[str, FrozenTrial] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._failed or name in self._others
-
-    @property
-    def num_with_value(self) -> int:
-        """Configurations of which the sampler has a value through a placeholder only."""
-        failed = 0 if self._worst is None else len(self._failed)
-        return failed + sum(trial.state.is_finished() for trial in self._others.values())
-
-    def add(self, name: str, trial: FrozenTrial) -> None:
-        """Let a trial with fixed values stand for a configuration until `drop`."""
-        self._others[name] = self._added(trial)
-
-    def fail(self, name: str, trial: FrozenTrial) -> None:
-        """Let a trial with the worst value stand for a failed configuration until `drop`."""
-        self._failed[name] = trial
-        if self._worst is not None:
-            trial.values = self._worst
-            self._failed[name] = self._added(trial)
-
-    def drop(self, name: str) -> None:
-        """Remove the placeholder of a configuration, if it has one."""
-        for trials in (self._failed, self._others):
-            if name in trials:
-                trials.pop(name).state = TrialState.FAIL
-
-    def update_worst(self, reported: Iterable[FrozenTrial]) -> None:
-        """Update the worst value of each objective from trials that the sampler has seen."""
-        values = [trial.values for trial in reported if trial.state == TrialState.COMPLETE]
-        if values:
-            known = values if self._worst_reported is None else [*values, self._worst_reported]
-            self._worst_reported = _lowest(known)
-            self._move()
-
-    def update_past(self, values: Sequence[Sequence[float]]) -> None:
-        """Take the present values of past trials in place of their earlier ones."""
-        self._worst_past = _lowest(values) if values else None
-        self._move()
-
-    def _move(self) -> None:
-        """Give failed configurations a value below the worst one."""
-        known = [v for v in (self._worst_reported, self._worst_past) if v is not None]
-        before = self._worst
-        if not known:
-            return
-        self._worst = [math.nextafter(value, -math.inf) for value in _lowest(known)]
-        if self._worst == before:
-            return
-        for name, trial in self._failed.items():
-            trial.values = self._worst
-            if before is None:
-                self._failed[name] = self._added(trial)
-
-    def _added(self, trial: FrozenTrial) -> FrozenTrial:
-        """Add a trial to the study and return Optuna's copy of it."""
-        self._study.add_trial(trial)
-        return self._study.get_trials(deepcopy=False)[-1]
-
-
-def _lowest(values: Iterable[Sequence[float]]) -> list[float]:
-    return [min(column) for column in zip(*values, strict=True)]

@@ -3,14 +3,10 @@
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import optuna
-from optuna.trial import TrialState
-
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampler.sampling import suggest
 
 Params = dict[str, Any]
 """One value for each active range, by dotted key."""
@@ -139,49 +135,3 @@ def _random_value(item: Range, generator: random.Random) -> Any:
         number = generator.uniform(item.low, item.high)
     number = min(max(number, item.low), item.high)  # exp(log(x)) may differ from x by rounding
     return number if item.kind == "float" else round(number)
-
-
-# A few more asks find better points than a random draw after the first duplicate.
-_MAX_ASKS = 4
-
-
-def propose(
-    study: optuna.Study, space: Space, subspaces: Subspaces, is_new: Callable[[Params], bool]
-) -> tuple[optuna.Trial, Params] | None:
-    """Ask the sampler for a new point; None if every subspace is exhausted.
-
-    A duplicate is reported to the sampler as failed, from which no sampler learns: its value,
-    reported twice, would bias the sampler towards it. After `_MAX_ASKS` duplicates in a row the
-    subspace gives an open point itself. If the subspace is exhausted, another one is drawn at
-    random, and the sampler chooses the other knobs there. Without this fixed choice, a sampler
-    that prefers the exhausted subspace would only yield random points. The returned trial is
-    running in `study`.
-    """
-    open_keys = subspaces.open_keys()
-    fixed_params: Mapping[str, Any] = dict(open_keys[0]) if len(open_keys) == 1 else {}
-    repeats = 0
-    while not subspaces.exhausted:
-        trial, params = ask(study, space, fixed_params)
-        if is_new(params):
-            return trial, params
-        study.tell(trial, state=TrialState.FAIL)
-        repeats += 1
-        key = subspaces.subspace_of(params)
-        if key in subspaces.open_keys():
-            if repeats < _MAX_ASKS:
-                continue
-            point = subspaces.draw(key, lambda params: not is_new(params))
-            if point is not None:
-                return ask(study, space, point)
-        fixed_params, repeats = dict(subspaces.random_open_key() or ()), 0
-    return None
-
-
-def ask(
-    study: optuna.Study, space: Space, fixed_params: Mapping[str, Any]
-) -> tuple[optuna.Trial, Params]:
-    """Ask the sampler for a trial with some params fixed."""
-    if fixed_params:
-        study.enqueue_trial(dict(fixed_params))
-    trial = study.ask()
-    return trial, suggest(trial, space)
