@@ -1,8 +1,10 @@
 """Summary tables: one row per trial or configuration, best first."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,9 +55,10 @@ def summaries(
     on, and `pareto`: whether no other finished trial is better in one objective and as good in
     all. `sts_avg` is the mean of the test Spearman correlations of the seven STS tasks, times 100;
     NaN if one is missing. `objective_test` and so on are the test scores of an objective on a dev
-    split of an own task, if any was measured. `data` is `toy` for the generated sets and `root`
-    for files under the data root. `seconds` is the time of training and evaluation, without
-    start-up.
+    split of an own task, if any was measured. `seen` and `last_score`, if a trial was stopped, are
+    the share of the training that it saw and its score there. `data` is `toy` for the generated
+    sets and `root` for files under the data root. `seconds` is the time of training and
+    evaluation, without start-up.
 
     Args:
         study: A running or finished study.
@@ -129,9 +132,10 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
     ended = zip(table["status"], table["origin"], strict=True)
     ranks = [_RANKED[status] + (origin == CONFIRM_ORIGIN) / 2 for status, origin in ended]
     data = table["data"].where(table["status"] == "finished", None)
+    stops = [name for name in ("seen", "last_score") if name in table]
     order = table.assign(rank=ranks, data=data).sort_values(
-        ["rank", "data", "objective", "trial_id"],
-        ascending=[True, True, False, True],
+        ["rank", "data", "objective", *stops, "trial_id"],
+        ascending=[True, True, False, *(False for _ in stops), True],
         na_position="last",
     )
     if len(objectives) > 1:
@@ -139,7 +143,7 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
         for _, part in order[order["origin"] != CONFIRM_ORIGIN].groupby("data", dropna=False):
             order.loc[part.index, "pareto"] = front_of(part[names].to_numpy(float))
         names = [*names, "pareto"]
-    names += [name for name in test_columns(objectives) if name in table]
+    names += [name for name in (*test_columns(objectives), *stops) if name in table]
     columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
     return order[[*columns, "sts_avg", "data", "seconds"]].reset_index(drop=True)
 
@@ -208,7 +212,7 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     history = History.read(
         study,
         (*objectives, *tests.values(), *_AVERAGED),
-        [*_TRIAL_COLUMNS, *_SECONDS, *knobs()],
+        [*_TRIAL_COLUMNS, *_SECONDS, "stages", *knobs()],
     )
     _refuse_unknown(objectives, history)
     table = history.table
@@ -225,6 +229,7 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     averages = [None if None in found else mean(found) for found in tasks]
     frame["sts_avg"] = pd.array(averages, "float64")
     frame["data"] = data
+    _add_stages(frame, table["stages"].to_pylist())
     ended = zip(names, data, table["origin"].to_pylist(), strict=True)
     frame["lost"] = pd.array(
         [
@@ -234,6 +239,16 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
         "bool",
     )
     return frame
+
+
+def _add_stages(frame: pd.DataFrame, stages: Sequence[Sequence[Mapping[str, Any]] | None]) -> None:
+    """Add what stopped trials saw of their training, and their last scores, if there are any."""
+    last = [max(ends, key=itemgetter("share")) if ends else None for ends in stages]
+    is_stopped = (frame["status"] == "pruned").tolist()
+    if any(is_stopped):
+        ends = [end if stop else None for end, stop in zip(last, is_stopped, strict=True)]
+        frame["seen"] = pd.array([end and end["share"] for end in ends], "float64")
+        frame["last_score"] = pd.array([end and end["value"] for end in ends], "float64")
 
 
 def varied_knobs(table: pa.Table) -> list[str]:

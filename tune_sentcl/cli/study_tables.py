@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tune_sentcl.store.reading.study import Study
 
 _AVERAGE = "STS average"
-_ESTIMATE = "estimate"
+_SEEN, _LAST = "seen", "last score"
 _FRESH = "fresh"
 _TITLE = 20  # characters of an objective's title
 SHOWN = 100
@@ -104,15 +104,13 @@ def _layout(
     if _FRESH in row:
         legend.append(f"fresh: {objectives[0]} on seeds that no choice saw; quote it")
         titles[objectives[0]] = f"chosen {titles[objectives[0]]}"
-    if _ESTIMATE in row:
-        what = f"the mean of {objectives[0]}, shrunk the more the fewer seeds"
-        legend.append(f"{_ESTIMATE}: {what}; configurations are ranked by it")
-    numbers = {*names, _ESTIMATE, _FRESH, _AVERAGE, "seconds"}
+    if _SEEN in row:
+        legend.append("seen: the share of its training after which a trial was stopped")
+        legend.append("last score: what it was compared by there")
+    numbers = {*names, _SEEN, _LAST, _FRESH, _AVERAGE, "seconds"}
     constant = [key for key in others if key not in numbers]
     drop_first = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]
-    drop_first += [
-        key for key in reversed(others) if key not in {*drop_first, _ESTIMATE, _FRESH, *names}
-    ]
+    drop_first += [key for key in reversed(others) if key not in {*drop_first, _FRESH, *names}]
     return Layout(
         titles=titles,
         legend=legend,
@@ -151,6 +149,7 @@ def _trial(
         },
         **{name: row[key] for key, name in tests.items()},
         **({"Pareto": "*" if row["pareto"] else ""} if "pareto" in row else {}),
+        **_stop(row),
         _AVERAGE: row["sts_avg"],
         **({"data": row["data"]} if mixed else {}),
         "seconds": row["seconds"],
@@ -178,9 +177,16 @@ def _configuration(
         **fresh,
         **means,
         **{name: spread(row[f"{key}_mean"], row[f"{key}_sd"]) for key, name in tests.items()},
-        **({_ESTIMATE: row["objective_estimate"]} if "objective_estimate" in row else {}),
         _AVERAGE: spread(row["sts_avg_mean"], row["sts_avg_sd"]),
     }
+
+
+def _stop(row: dict[str, Any]) -> dict[str, Any]:
+    """Where a trial was stopped, in tables with such a trial."""
+    if "seen" not in row:
+        return {}
+    share, score = row["seen"], row["last_score"]
+    return {_SEEN: f"{100 * share:.2g} %" if share == share else "", _LAST: score}
 
 
 def _knobs(row: dict[str, Any]) -> dict[str, Any]:

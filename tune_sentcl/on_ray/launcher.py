@@ -282,8 +282,10 @@ class _TrialEndCallback(tune.Callback):
             raise tune.TuneError("the session has ended")
 
     def _ended(self, trial: Trial) -> None:
-        """Report a lost worker or node; the session ignores trials that have ended already."""
+        """Report a lost worker or node, unless this attempt has reported its own end."""
         name, error = trial.config["trial"], _last_error(trial)
+        if not self._session.runs(name, trial.config["files"][0]):
+            return
         is_moved = error.error_type == NodeDrainingError.__name__
         if is_moved or (trial.error_file and self._draining_nodes.caused(error.error_text)):
             self._session.node_draining(name)

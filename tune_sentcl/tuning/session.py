@@ -66,6 +66,11 @@ class Session:
         """Whether no trial runs and no further one will."""
         return self.fatal is not None or bool(self.stop_reason) or self.proposals.finished
 
+    def runs(self, trial_id: str, attempt_files: str) -> bool:
+        """Whether an attempt at a trial runs; a trial runs again for each of its stages."""
+        running = self._running.get(trial_id)
+        return running is not None and running.attempt_files == attempt_files
+
     @property
     def num_running(self) -> int:
         """How many trials were handed out and have not ended."""

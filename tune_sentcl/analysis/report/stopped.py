@@ -12,29 +12,27 @@ from tune_sentcl.errors import first_names
 def stages(subject: Subject) -> Iterator[Table]:
     """A table of the stages of sampled configurations, for searches that had stages."""
     trials = subject.trials[subject.trials["stages"].notna()]
-    if not len(trials):
+    columns = ("stages", "objective")
+    pairs = [
+        (float(end["share"]), float(end["value"]), final)
+        for found, final in trials[[*columns]].itertuples(index=False, name=None)
+        for end in found
+    ]
+    rows: list[tuple[Value, ...]] = []
+    for share in sorted({share for share, _, _ in pairs}):
+        there = pd.DataFrame([(v, f) for s, v, f in pairs if s == share], columns=["score", "end"])
+        whole = there.dropna()
+        several = len(whole) > 2 and (whole.nunique() > 1).all()
+        correlation = float(whole["score"].corr(whole["end"], "spearman")) if several else None
+        rows.append((f"{100 * share:.3g} %", len(there), len(whole), correlation))
+    if not rows:
         return
-    ends = pd.DataFrame(
-        [
-            {"study": study, "share": end["share"], "score": end["value"], "final": final}
-            for study, found, final in zip(
-                trials["study"], trials["stages"], trials["objective"], strict=True
-            )
-            for end in found
-        ]
-    )
-    rows = []
-    for (study, share), of_stage in ends.groupby(["study", "share"], sort=True):
-        whole = of_stage.dropna()
-        several = len(whole) > 2 and whole["final"].nunique() > 1 and whole["score"].nunique() > 1
-        correlation = float(whole["score"].corr(whole["final"], "spearman")) if several else None
-        rows.append((study, f"{100 * share:.3g} %", len(of_stage), len(whole), correlation))
-    columns = ("study", "of the training", "trials scored", "of those, finished", "correlation")
+    header = ("of the training", "trials scored", "of those, finished", "correlation")
     note = (
         "Correlation: Spearman's between scores there and final objectives, over trials that "
         "finished. Near 1, the stage ranks as the final objective does."
     )
-    yield Table("stages", "Stages", columns, tuple(rows), note=note)
+    yield Table("stages", "Stages", header, tuple(rows), note=note)
 
 
 _NAMED = 5
