@@ -1,7 +1,6 @@
 """What the tests of the launchers share: tiny spaces, a driver without training, studies."""
 
 import itertools
-import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,13 +28,12 @@ from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.trial_files import TrialFiles
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning import sampler_study
-from tune_sentcl.tuning.configuration_groups import Sampling
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.sampling import SamplerName
-from tune_sentcl.tuning.sampler.subspaces import ask
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.sampler import sampling
+from tune_sentcl.tuning.sampler.sampling import RandomSampler
+from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.search_options import SamplerName, SchedulerName, SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
@@ -108,13 +106,20 @@ def proposals(
     results: Mapping[str, Result] | None = None,
     adopted: Mapping[str, TrialConfig] | None = None,
     sampler_seed: int = 0,
-    reduction: int | None = None,
-    budget: float = math.inf,
+    scheduler: SchedulerName = "none",
+    budget: float | None = None,
+    shares: Sequence[float] = (1.0,),
 ) -> Proposals:
     """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
-    sampling = Sampling(tuple(seeds), sampled, sampler, sampler_seed, budget, reduction)
-    made = Proposals(space, TrialNamer(NoInputs()), sampling)
-    made.resume_from(history(OBJECTIVES[:objectives], results or {}, adopted or {}))
+    options = SearchOptions(
+        trials=sampled,
+        budget=budget,
+        sampler=sampler,
+        sampler_seed=sampler_seed,
+        scheduler=scheduler,
+    )
+    made = Proposals(space, TrialNamer(NoInputs()), options, seeds)
+    made.resume_from(history(OBJECTIVES[:objectives], results or {}, adopted or {}), shares)
     return made
 
 
@@ -130,13 +135,15 @@ def history(
         for objective, value in zip(objectives, result.values, strict=False):
             scores += [_score(objective.task, objective.split, objective.metric, value)]
         found.record_end(trial_id, result.status, 1, scores)
-        found.record_pruned(trial_id, result.rows, result.dev)
+        for share, score in result.stages.items():
+            found.record_stage(trial_id, share, score)
         found.record_error(trial_id, result.error_type)
     configs = [config.model_dump_json(by_alias=True) for config in adopted.values()]
     found._rows = pa.table(
         {
             "configuration": pa.array(list(adopted), pa.string()),
             "trial_id": pa.array(list(adopted), pa.string()),
+            "seed": pa.array([config.seed for config in adopted.values()], pa.int64()),
             "origin": pa.array(["sampler"] * len(adopted), pa.string()),
             "config": pa.array(configs, pa.string()),
         }
@@ -211,14 +218,20 @@ def kill_with_a_state(program: str, file: Path, study: Path) -> None:
 def draw_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every sampler draw the choices of the ranges in their order, after a resume too."""
 
-    def propose(study: optuna.Study, space: Space, subspaces: Any, is_new: Any) -> Any:
-        names = [item.key for item in space.ranges]
-        for values in itertools.product(*(item.choices for item in space.ranges)):
-            if is_new(params := dict(zip(names, values, strict=True))):
-                return ask(study, space, params)
+    def points(self: RandomSampler, is_new: Callable[[Params], bool]) -> Params | None:
+        ranges = self.space.ranges
+        for values in itertools.product(*(item.choices for item in ranges)):
+            params = dict(zip((item.key for item in ranges), values, strict=True))
+            if is_new(params):
+                return params
         return None
 
-    monkeypatch.setattr(sampler_study, "propose", propose)
+    def tpe(self: sampling.TpeSampler, is_new: Callable[[Params], bool]) -> Params | None:
+        params = points(self, is_new)  # type: ignore[arg-type]
+        return None if params is None else self.take(params)
+
+    monkeypatch.setattr(RandomSampler, "propose", points)
+    monkeypatch.setattr(sampling.TpeSampler, "propose", tpe)
 
 
 def files_of(study: Path, row: Mapping[str, Any]) -> TrialFiles:

@@ -1,13 +1,13 @@
 """A launcher whose trials train nothing: they write what a worker would, with planted numbers."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from restated_rungs import Point
 from stops import Stopped as Stopped
 
 from tune_sentcl.config import TrialConfig
@@ -25,7 +25,7 @@ from tune_sentcl.trial.output import TrialState, made_for
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure
 
-Fate = Literal["finish", "fail", "prune", "lose", "lose_once"]
+Fate = Literal["finish", "fail", "diverge", "lose", "lose_once"]
 Seen = tuple[int, float]
 """Rows seen, and the score there."""
 WEIGHTS = "weights"
@@ -69,19 +69,20 @@ class StandIn:
     Attributes:
         study: Where they leave their files.
         fate: How a trial ends.
-        error: The class of the error with which a trial fails.
+        error: The class of the error with which a trial fails; one that diverges has
+            `NonFiniteError`.
         lost_as: The class of what Ray says of a worker that is lost.
         broken: Tasks that cannot be scored.
         keep: Whether weights are left.
         curve: The evaluation points of a trial: rows seen and score, the last at its end.
         points: After how many of them, of all trials together, the driver dies; None: never.
-        saves: Whether a trial leaves a state behind each of its points but the last; a worker is
-            then lost behind the first point that it reaches itself, and not before.
+        saves: Whether a trial leaves a state behind each of its points but the last, and one that
+            pauses the state that is asked for; a worker is then lost behind the first point that
+            it reaches itself, and not before.
         handed: What was handed out, in order.
         left: The trials that left weights.
         lost: The trials whose worker was lost.
-        compared: The points of trainings in their order, and whether the trial was to go on; None
-            at its end, and at a point that was behind the state from which it went on.
+        pauses: Each pause in order: the trial, the share of its training, and its score there.
         ends: What ended, in order: each trial with `finished`, `pruned`, `lost` or an error.
         events: In order, what of its points was behind a trial that began, and behind each state.
     """
@@ -99,7 +100,7 @@ class StandIn:
     handed: list[tuple[str, str]] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
-    compared: list[tuple[Point, bool | None]] = field(default_factory=list)
+    pauses: list[tuple[str, float, float]] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
     events: list[tuple[Literal["begins", "leaves"], str, Left]] = field(default_factory=list)
 
@@ -153,12 +154,10 @@ class StandIn:
         if not self._go_through(session, assignment, fate):
             return
         self._die()
-        if fate == "fail":
-            self.ends.append((name, self.error))
-            session.fail(name, Failure(self.error, "planted", {}))
-        elif fate == "prune" and not again:
-            self.ends.append((name, "pruned"))
-            session.prune(name)
+        if fate in ("fail", "diverge"):
+            error = self.error if fate == "fail" else "NonFiniteError"
+            self.ends.append((name, error))
+            session.fail(name, Failure(error, "planted", {}))
         else:
             if self.keep:
                 files.write_checkpoint(name, lambda folder: _leave(folder, name))
@@ -167,33 +166,52 @@ class StandIn:
             self._finish(session, assignment, again=again)
 
     def _go_through(self, session: Session, assignment: Assignment, fate: Fate) -> bool:
-        """All points but the last; whether the trial is still there behind them."""
+        """All points but the last, or those up to a pause; whether the trial then goes on."""
         name, files = assignment.trial_id, self._files(assignment)
-        curve = self.curve(assignment.config)
-        objective = session.history.objectives[0]
+        curve, objective = self.curve(assignment.config), session.history.objectives[0]
+        pause = 0 if fate in ("fail", "diverge") else pause_of(curve, assignment.until)
         made = made_for(assignment.config, early_stopping_objective(objective))
         behind = self._begin(files, name, made)
-        if behind and assignment.action != "retrain":
+        keeps = assignment.action != "retrain"
+        if behind and keeps:
             files.write_curves(name, _curves(curve[:behind], objective))
-        for count, (seen, score) in enumerate(curve[:-1], 1):
+        for count, seen in enumerate(curve[:-1], 1):
             if count > behind:
                 self._die()
-                if assignment.action != "retrain":
+                if keeps:
                     files.write_curves(name, _curves(curve[:count], objective))
-            reported = count <= behind
-            point = _point(count, seen, score, [], final=False, reported=reported)
-            going = session.progress(name, point)
-            self._compare(assignment, seen, score, None if reported else going)
-            if not going:
-                self.ends.append((name, "pruned"))
+            if count == pause:
+                self._pause(session, assignment, (made, count), seen)
                 return False
-            if count > behind and self.saves:
-                files.write_state(name, _state(made, count, seen).write)
-                self.events.append(("leaves", name, (made, count)))
-                if self._loses(assignment, fate):
-                    self._lose(session, name)
+            if count > behind:
+                session.progress(name, _point(count, *seen, []))
+                if self.saves and self._leave_state(session, assignment, (made, count), fate):
                     return False
         return True
+
+    def _pause(self, session: Session, assignment: Assignment, left: Left, seen: Seen) -> None:
+        name, (rows, score) = assignment.trial_id, seen
+        least = assignment.pause_above
+        if self.saves and least is not None and score >= least:
+            self._write_state(assignment, left, rows)
+        self.ends.append((name, "pruned"))
+        self.pauses.append((name, assignment.until, score))
+        session.progress(name, _point(left[1], rows, score, [], paused=True))
+
+    def _leave_state(
+        self, session: Session, assignment: Assignment, left: Left, fate: Fate
+    ) -> bool:
+        """Write the state behind a point; whether the worker is lost there."""
+        self._write_state(assignment, left, self.curve(assignment.config)[left[1] - 1][0])
+        is_lost = self._loses(assignment, fate)
+        if is_lost:
+            self._lose(session, assignment.trial_id)
+        return is_lost
+
+    def _write_state(self, assignment: Assignment, left: Left, seen: int) -> None:
+        files, (made, count) = self._files(assignment), left
+        files.write_state(assignment.trial_id, _state(made, count, seen).write)
+        self.events.append(("leaves", assignment.trial_id, left))
 
     def _begin(self, files: TrialFiles, name: str, made: str) -> int:
         """How many points are behind a trial that begins."""
@@ -206,15 +224,6 @@ class StandIn:
         self.events.append(("begins", name, (made, behind)))
         return behind
 
-    def _compare(
-        self, assignment: Assignment, seen: int, score: float, going: bool | None
-    ) -> None:
-        if assignment.action != "measure":
-            name = assignment.trial_id
-            attempt = [events[:2] for events in self.events].count(("begins", name))
-            point = Point(name, seen, score, attempt)
-            self.compared.append((point, going if assignment.action == "train" else None))
-
     def _die(self) -> None:
         if self.points is not None:
             self.points -= 1
@@ -225,7 +234,6 @@ class StandIn:
         files, scores = self._files(assignment), self._scores(session, assignment.config)
         (files.add_scores if again else files.write_scores)(assignment.trial_id, scores)
         curve = self.curve(assignment.config)
-        self._compare(assignment, *curve[-1], None)
         self.ends.append((assignment.trial_id, "finished"))
         point = _point(len(curve), *curve[-1], scores, final=True)
         session.progress(assignment.trial_id, point)
@@ -267,13 +275,22 @@ def _curves(curve: Sequence[Seen], objective: Objective) -> list[CurvePoint]:
     ]
 
 
+def pause_of(curve: Sequence[Seen], until: float) -> int:
+    """The number of the point at which a trial pauses; 0 if it runs to its end."""
+    return 0 if until == 1 else max(1, min(len(curve) - 1, math.ceil(until * len(curve))))
+
+
 def _point(
-    step: int, seen: int, score: float, scores: list[Score], *, final: bool, reported: bool = False
+    step: int,
+    seen: int,
+    score: float,
+    scores: list[Score],
+    *,
+    final: bool = False,
+    paused: bool = False,
 ) -> Progress:
     account = Account()
     account.steps = step
     account.saving_seconds = 0.001
     facts = account.run_columns()
-    return Progress(
-        step, step + 1, seen, score, tuple(scores), facts, final, already_reported=reported
-    )
+    return Progress(step, step + 1, seen, score, tuple(scores), facts, final, paused)

@@ -110,7 +110,7 @@ def run(
     early_stopping_objective: Objective = DEFAULT,
     *,
     accumulate: bool = False,
-) -> Generator[Progress, None, FinishedTrial | None]:
+) -> Generator[Progress, None, FinishedTrial]:
     """Train, evaluate and write; yields at each evaluation point, the last one marked `final`.
 
     A launcher stops a trial by closing the generator. The files of a point are written before the
@@ -129,7 +129,7 @@ def run(
             loss allows it.
 
     Returns:
-        The encoder and its scores; None for a trial that has paused.
+        The encoder and its scores; a trial that has paused has none.
 
     Raises:
         OutOfMemoryError: A batch does not fit, and cannot be split.
@@ -148,7 +148,7 @@ def run(
         )
         splitting = BatchSplitting(accumulate=accumulate)
         if (yield from _train(trial, method, output, splitting)):
-            return None
+            return FinishedTrial(trial.encoder, ())
         if trial.best is not None:
             restore_trained(trial.encoder, trial.best[1])
         last = _finish(trial, output)

@@ -9,8 +9,8 @@ from typing import Literal
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.sampler.sampling import SamplerName
 
+SamplerName = Literal["tpe", "random", "grid"]
 SchedulerName = Literal["halving", "none"]
 _LONGEST = 366 * 24 * 3600.0
 LauncherName = Literal["ray", "local"]

@@ -138,7 +138,7 @@ class Attempt:
             return
         yield failure
 
-    def points(self) -> Generator[Progress, None, FinishedTrial | None]:
+    def points(self) -> Generator[Progress, None, FinishedTrial]:
         """Run the trial to its end or pause; close the generator to stop it.
 
         Raises:

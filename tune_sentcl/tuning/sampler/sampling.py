@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import optuna
 from optuna.distributions import (
@@ -16,8 +16,8 @@ from optuna.trial import FrozenTrial, TrialState
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Range, Space
 from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces
+from tune_sentcl.tuning.search_options import SamplerName
 
-SamplerName = Literal["tpe", "random", "grid"]
 IsNew = Callable[[Params], bool]
 _MAX_ASKS = 4
 """A few more asks find better points than a random draw after the first duplicate."""
@@ -65,7 +65,7 @@ class RandomSampler:
     """Random points, each of a finite range once. They depend on the seed alone."""
 
     def __init__(self, space: Space, seed: int) -> None:
-        self._subspaces = Subspaces(space, seed)
+        self.space, self._subspaces = space, Subspaces(space, seed)
         self.points = self._subspaces.points
 
     def propose(self, is_new: IsNew) -> Params | None:
@@ -106,8 +106,7 @@ class TpeSampler:
     """
 
     def __init__(self, space: Space, seed: int, drawn: int) -> None:
-        self._space = space
-        self._subspaces = Subspaces(space, seed)
+        self.space, self._subspaces = space, Subspaces(space, seed)
         self.points = self._subspaces.points
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with warnings.catch_warnings():
@@ -168,7 +167,7 @@ class TpeSampler:
         if trial is not None:
             self._study.tell(trial, score)
             return
-        frozen = frozen_trial(self._space, values, TrialState.COMPLETE, score)
+        frozen = frozen_trial(self.space, values, TrialState.COMPLETE, score)
         if frozen is not None:
             self._study.add_trial(frozen)
 
@@ -176,7 +175,7 @@ class TpeSampler:
         if fixed:
             self._study.enqueue_trial(dict(fixed))
         self.asked = self._study.ask()
-        return suggest(self.asked, self._space)
+        return suggest(self.asked, self.space)
 
     def _drop(self) -> None:
         if self.asked is not None:
