@@ -16,8 +16,7 @@ import typer
 from replay_table import Free, Job, Params, Table, Task
 
 from tune_sentcl.cli import app
-from tune_sentcl.cli.options import EARLY_STOPPING, SAMPLING, parse_seeds
-from tune_sentcl.cli.search_commands import search_options
+from tune_sentcl.cli.options import parse_seeds, search_options
 from tune_sentcl.config import Fingerprints, Values
 from tune_sentcl.errors import ConfigError, Fault, NonFiniteError
 from tune_sentcl.history import History, RequestedScores, best_configuration
@@ -29,7 +28,7 @@ from tune_sentcl.tuning.halving import SHARES
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.portfolio import best_params, standardized
 from tune_sentcl.tuning.sampler.sampling import TpeSampler, distribution
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_options import SAMPLING, STAGES, SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.session_study import SessionSettings
@@ -80,7 +79,7 @@ def parse_policy(text: str) -> Policy:
         raise _fault(text, f"must hold options of search ({error.format_message()})") from None
     given = {one for one in context.params if _is_given(context, one)}
     panels = {one.name: getattr(one, "rich_help_panel", None) for one in command.params}
-    others = {n for n in given if panels[n] not in (SAMPLING, EARLY_STOPPING)} - {"seeds"}
+    others = {n for n in given if panels[n] not in (SAMPLING, STAGES)} - {"seeds"}
     if others:
         names = ", ".join(sorted(others))
         raise _fault(text, f"must hold options of sampling and early stopping, not {names}")

@@ -123,7 +123,7 @@ def test_a_reading_says_what_the_rows_say(
             status, "measure" if lacking else None
         )
         history.weights = set()
-    told = [name for stored in history.configurations() for name in stored.trial_ids]
+    told = [name for stored in history.configurations() for name in stored.trials.values()]
     assert sorted(told) == sorted(named)
     assert list(history.configurations()) == [], "they are forgotten then"
 

@@ -22,14 +22,14 @@ from tune_sentcl.store import TrialFiles
 from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
-from tune_sentcl.tuning.planning import disk_need
-from tune_sentcl.tuning.planning.disk_need import (
+from tune_sentcl.tuning.disk_need import (
     DiskNeed,
     check_disk,
     kept_bytes,
     state_share,
     weight_bytes,
 )
+from tune_sentcl.tuning.planning import disk_need
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time

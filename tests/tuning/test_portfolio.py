@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 from search_samples import LAMBDA, knob, lambda_space, rows, run_planted, tiny_space
 from stand_in import StandIn
+from tune_sentcl.tuning.sampler.past_scale import PAST_NAME, standardized, thinned
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import load_space, space_names
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
-from tune_sentcl.tuning.sampler.past_scale import PAST_NAME, standardized, thinned
 from tune_sentcl.tuning.sampler.portfolio import portfolio, prior_params
 from tune_sentcl.tuning.search_options import SearchOptions
 

@@ -24,11 +24,11 @@ from search_samples import (
     proposals,
     tiny_space,
 )
+from tune_sentcl.tuning.configuration_groups import Group, Sampling
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.tuning.configuration_groups import Group, Sampling
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.sampling import SamplerName
 from tune_sentcl.tuning.trial_ids import TrialNamer

@@ -9,7 +9,7 @@ from search_samples import LAMBDA, lambda_space, run_here, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
-from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
+from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import worker_settings
 

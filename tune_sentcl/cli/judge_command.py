@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
-from tune_sentcl.cli.options import SCORE, JsonOption, parse_value
+from tune_sentcl.cli.options import JsonOption, parse_value
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table, wrapped
 from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.tuning.search_options import SCORE
 
 if TYPE_CHECKING:
     from tune_sentcl.judging.comparing import ComparisonRules, Verdict

@@ -1,27 +1,27 @@
 """The options that several commands share, and the parsers of their values."""
 
+import inspect
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from tune_sentcl.config.data_names import own_sources
 from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.tuning.search_options import (
+    SCORE,
+    TIME,
+    Declaration,
+    SearchOptions,
+    declarations,
+    flag,
+)
 
-# The groups of options in `--help`, in this order.
 DATA_AND_SPACE = "Data and space"
-SAMPLING = "Sampling"
-EARLY_STOPPING = "Early stopping"
-RESOURCES = "Resources"
-LIMITS = "Limits"
-CLUSTER = "Cluster"
-OUTPUT = "Output"
-
-SCORE = "TASK:METRIC[:SPLIT[:PROTOCOL]]"
-"""How options name a score."""
+"""The first group of options in `--help`; the others are those of `search_options`."""
 
 SpaceArgument = Annotated[
     str,
@@ -62,46 +62,6 @@ SeedsOption = Annotated[
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
-TrialsOption = Annotated[
-    int,
-    typer.Option(
-        help="Sample this many configurations beyond the grid.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-BudgetOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="N",
-        help="Sample as many configurations as halving can pay for with this many whole trainings "
-        "of one seed.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-SamplerOption = Annotated[
-    Literal["tpe", "random", "grid"],
-    typer.Option(
-        help="Optuna sampler that proposes configurations beyond the grid; grid proposes none.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-LearnFromOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="STUDY",
-        help="Sample the best configurations of another study first (repeatable).",
-        rich_help_panel=SAMPLING,
-    ),
-]
-ObjectiveOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar=SCORE,
-        help="Score to maximize; several make a multi-objective search (repeatable). "
-        "Default: STS-B:spearman:dev.",
-        rich_help_panel=SAMPLING,
-    ),
-]
 RankByOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -111,112 +71,62 @@ RankByOption = Annotated[
         "last search.",
     ),
 ]
-AllowTestOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-test-objective",
-        help="Allow an objective on a test split, which is refused otherwise.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-RetrainOption = Annotated[
-    bool,
-    typer.Option(
-        "--retrain",
-        help="Train a finished trial again if it lacks a score of this search and its weights "
-        "were not kept.",
-        rich_help_panel=SAMPLING,
-    ),
-]
-SchedulerOption = Annotated[
-    Literal["halving", "none"],
-    typer.Option(
-        help="Which sampled configurations go on. halving: all train for a small share of their "
-        "rows, the best quarter for four times as many, and so on to the end; the best third of "
-        "these and of the grid run with a further seed. none: all run whole, with all seeds.",
-        rich_help_panel=EARLY_STOPPING,
-    ),
-]
-StatesOption = Annotated[
-    float,
-    typer.Option(
-        metavar="GB",
-        help="Disk for the states of stopped trials, from which they go on later; a trial without "
-        "one starts again.",
-        rich_help_panel=EARLY_STOPPING,
-    ),
-]
-MemoryOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="GB",
-        help="Main memory in GB that Ray reserves for each trial; it is no limit. Default: none.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-AcceleratorOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Run trials only on GPUs of this type, such as H200, A100 or L4. Default: any.",
-        rich_help_panel=CLUSTER,
-    ),
-]
-CpusOption = Annotated[
-    int,
-    typer.Option(
-        help="CPU cores of each trial, and its number of torch threads.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-GpusOption = Annotated[
-    float | None,
-    typer.Option(
-        help="GPUs of each trial, 0 to 1; 0.25 runs four trials on one GPU. Default: 1 if a node "
-        "has a GPU, else 0.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Address of a Ray cluster, auto for one that runs on this machine, or local to start "
-        "Ray here. Default: RAY_ADDRESS, else local.",
-        rich_help_panel=CLUSTER,
-    ),
-]
-AccumulateOption = Annotated[
-    bool,
-    typer.Option(
-        "--accumulate",
-        help="Compute the gradient of a batch that does not fit the device's memory in parts; a "
-        "loss that compares the rows of a batch cannot be split.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-DeterministicOption = Annotated[
-    bool,
-    typer.Option(
-        "--deterministic",
-        help="Let torch use deterministic algorithms alone, so that a GPU repeats a trial to the "
-        "bit; slower.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-KeepOption = Annotated[
-    int,
-    typer.Option(
-        help="Keep the weights of this many best trials; 0 keeps none.", rich_help_panel=OUTPUT
-    ),
-]
-ConcurrentOption = Annotated[
-    int | None,
-    typer.Option(
-        help="Run at most this many trials at a time. Default: as many as fit.",
-        rich_help_panel=RESOURCES,
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
+
+Command = Callable[..., None]
+
+
+def with_search_options(*names: str) -> Callable[[Command], Command]:
+    """Give a command options of a search in place of its `**given`; all of them without names."""
+    found = {
+        n: one for n, one in declarations().items() if one.group and (not names or n in names)
+    }
+    hints = get_type_hints(SearchOptions)
+    added = [_parameter(name, one, hints[name]) for name, one in found.items()]
+
+    def widen(own: Command) -> Command:
+        named = inspect.signature(own, eval_str=True).parameters.values()
+        kept = [p for p in named if p.kind is not p.VAR_KEYWORD]
+        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*kept, *added)]
+        own.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        own.__annotations__ = {p.name: p.annotation for p in parameters}
+        return own
+
+    return widen
+
+
+def _parameter(name: str, one: Declaration, kind: Any) -> inspect.Parameter:
+    """An option of a search as Typer reads it."""
+    default = getattr(SearchOptions, name)
+    if isinstance(default, tuple):
+        kind, default = list[str] | None, None
+    elif one.metavar == TIME:
+        kind = str | None
+    words = typer.Option(flag(name), help=one.help, metavar=one.metavar, rich_help_panel=one.group)
+    annotation = Annotated[kind, words]
+    own = one.name or name
+    only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(own, only, default=default, annotation=annotation)
+
+
+def search_options(given: Mapping[str, Any]) -> SearchOptions:
+    """The options of a search among a command's parameters; others are ignored.
+
+    Raises:
+        ConfigError: A time has no unit.
+    """
+    values: dict[str, Any] = {}
+    for name, one in declarations().items():
+        own = one.name or name
+        if own not in given:
+            continue
+        value = given[own]
+        if isinstance(getattr(SearchOptions, name), tuple):
+            value = tuple(value or ())
+        elif one.metavar == TIME:
+            value = parse_duration(flag(name), value)
+        values[name] = value
+    return SearchOptions(**values)
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:

@@ -1,127 +1,39 @@
 """The commands `search`, `plan`, `check` and `train`."""
 
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.options import (
-    LIMITS,
-    OUTPUT,
-    SAMPLING,
-    AcceleratorOption,
-    AccumulateOption,
-    AddressOption,
-    AllowTestOption,
-    BudgetOption,
-    ConcurrentOption,
-    CpusOption,
     DataOption,
-    DeterministicOption,
-    GpusOption,
     JsonOption,
-    KeepOption,
-    LearnFromOption,
-    MemoryOption,
-    ObjectiveOption,
-    RetrainOption,
-    SamplerOption,
-    SchedulerOption,
     SeedsOption,
     SetOption,
     SpaceArgument,
-    StatesOption,
     StudyOption,
-    TrialsOption,
-    parse_duration,
     parse_seeds,
     parse_settings,
+    search_options,
+    with_search_options,
 )
 from tune_sentcl.cli.study_tables import print_study
 from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_table
 
-if TYPE_CHECKING:
-    from tune_sentcl.tuning.search_options import SearchOptions
+OptionalStudy = Annotated[str | None, typer.Option("--study", help="Folder or URL of the study.")]
 
 
+@with_search_options()
 def search(
     space: SpaceArgument,
     study: StudyOption,
     data: DataOption = None,
     settings: SetOption = None,
     seeds: SeedsOption = None,
-    trials: TrialsOption = 0,
-    budget: BudgetOption = None,
-    sampler: SamplerOption = "tpe",
-    learn_from: LearnFromOption = None,
-    objective: ObjectiveOption = None,
-    allow_test_objective: AllowTestOption = False,
-    retrain: RetrainOption = False,
-    confirm: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="After the search, train winner, baseline and runner-up with N new seeds.",
-            rich_help_panel=SAMPLING,
-        ),
-    ] = 0,
-    scheduler: SchedulerOption = "halving",
-    states: StatesOption = 20.0,
-    max_concurrent: ConcurrentOption = None,
-    cpus_per_trial: CpusOption = 1,
-    gpus_per_trial: GpusOption = None,
-    memory_per_trial: MemoryOption = None,
-    accumulate: AccumulateOption = False,
-    deterministic: DeterministicOption = False,
-    save_every: Annotated[
-        float,
-        typer.Option(
-            metavar="MINUTES",
-            help="Minutes between saved states, from which an interrupted trial continues; 0: no "
-            "states.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = 10.0,
-    trial_timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time after which a trial fails, such as 90s, 30m or 1h30m. Default: no limit.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    max_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time after which this run of the search ends, such as 8h. Default: no limit.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    max_gpu_hours: Annotated[
-        float | None,
-        typer.Option(
-            help="GPU hours after which this run of the search ends. Default: no limit.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    address: AddressOption = None,
-    accelerator: AcceleratorOption = None,
-    keep: KeepOption = 1,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Log trials to mlflow, wandb, tensorboard or trackio too; needs that package "
-            "(repeatable).",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    **given: Any,
 ) -> None:
     """Run the trials of a space; those that the study holds are not run again."""
-    options = search_options(locals())
+    options = search_options(given)
     from tune_sentcl.space import load_space
 
     overrides, chosen = parse_settings(settings or []), parse_seeds(seeds)
@@ -142,43 +54,18 @@ def search(
         raise typer.Exit(FAILED)
 
 
-def search_options(given: Mapping[str, Any]) -> "SearchOptions":
-    """The search options among a command's parameters, given by name; others are ignored."""
-    from tune_sentcl.tuning.search_options import SearchOptions
-
-    named = {field.name for field in fields(SearchOptions)}
-    values = {name: value for name, value in given.items() if name in named}
-    values["learn_from"] = tuple(given.get("learn_from") or ())
-    values["objectives"] = tuple(given.get("objective") or ())
-    values["track"] = tuple(given.get("track") or ())
-    for name in ("trial_timeout", "max_time"):
-        option = f"--{name.replace('_', '-')}"
-        values[name] = parse_duration(option, given.get(name))
-    return SearchOptions(**values)
-
-
+@with_search_options()
 def plan(
     space: SpaceArgument,
-    study: Annotated[str | None, typer.Option(help="Folder or URL of the study.")] = None,
+    study: OptionalStudy = None,
     data: DataOption = None,
     settings: SetOption = None,
     seeds: SeedsOption = None,
-    trials: TrialsOption = 0,
-    budget: BudgetOption = None,
-    learn_from: LearnFromOption = None,
-    scheduler: SchedulerOption = "halving",
-    objective: ObjectiveOption = None,
-    allow_test_objective: AllowTestOption = False,
-    retrain: RetrainOption = False,
-    keep: KeepOption = 1,
-    max_concurrent: ConcurrentOption = None,
-    cpus_per_trial: CpusOption = 1,
-    gpus_per_trial: GpusOption = None,
-    accumulate: AccumulateOption = False,
     json_rows: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Print the trials that a search would run, and an estimate of time and disk."""
-    options = search_options(locals())
+    options = search_options(given)
     from tune_sentcl.space import load_space
 
     loaded = load_space(space, parse_settings(settings or []))
@@ -199,24 +86,18 @@ def plan(
         raise made.refused
 
 
+@with_search_options()
 def check(
     space: SpaceArgument,
-    study: Annotated[str | None, typer.Option(help="Folder or URL of the study.")] = None,
+    study: OptionalStudy = None,
     data: DataOption = None,
     settings: SetOption = None,
     seeds: SeedsOption = None,
-    trials: TrialsOption = 0,
-    budget: BudgetOption = None,
-    cpus_per_trial: CpusOption = 1,
-    gpus_per_trial: GpusOption = None,
-    memory_per_trial: MemoryOption = None,
-    accelerator: AcceleratorOption = None,
-    address: AddressOption = None,
-    accumulate: AccumulateOption = False,
     json_rows: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Check whether a cluster can run a search, and report all faults; runs no trial."""
-    options = search_options(locals())
+    options = search_options(given)
     from tune_sentcl.on_ray.environment import prepare_ray
     from tune_sentcl.space import load_space
     from tune_sentcl.tuning.prepare import prepare
@@ -242,24 +123,23 @@ def check(
     (say if json_rows else line)("The search can be run there.")
 
 
+@with_search_options(
+    *("objectives", "allow_test_objective", "retrain"),
+    *("cpus_per_trial", "gpus_per_trial", "deterministic"),
+)
 def train(
     settings: SetOption = None,
     data: DataOption = None,
     study: Annotated[str | None, typer.Option(help="Keep the trial in this study.")] = None,
-    objective: ObjectiveOption = None,
-    allow_test_objective: AllowTestOption = False,
-    retrain: RetrainOption = False,
-    cpus_per_trial: CpusOption = 1,
-    gpus_per_trial: GpusOption = None,
-    deterministic: DeterministicOption = False,
     json_rows: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Train and measure one trial in this process, without Ray."""
-    options = search_options(locals())
+    options = search_options(given)
     from tune_sentcl.launch import train_one
 
-    given = parse_settings(settings or [])
-    scores = train_one(given, study=study, data=data, options=options)
+    values = parse_settings(settings or [])
+    scores = train_one(values, study=study, data=data, options=options)
     if json_rows:
         print_json(scores)
     else:

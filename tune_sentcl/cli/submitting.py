@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.options import JsonOption, parse_seeds, parse_settings
-from tune_sentcl.cli.search_commands import search, search_options
+from tune_sentcl.cli.options import JsonOption, parse_seeds, parse_settings, search_options
+from tune_sentcl.cli.search_commands import search
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault, TuneSentclError, first_line
 from tune_sentcl.space import Space, load_space

@@ -205,7 +205,7 @@ def _ranking_notes(contenders: Contenders, scored: Sequence[Contender]) -> Itera
     first, *others = scored
     for one in [other for other in others if other.mean > first.mean][:1]:
         count, most = len(one.ranking_scores), len(first.ranking_scores)
-        why = f"has {count} seeds and the winner {most}"
+        why = f"has {count} seed{'s'[: count - 1]} and the winner {most}"
         if one.num_missed:
             why = f"lost {one.num_missed} of {one.num_missed + count} seeds"
         yield f"{contenders.title(one)} has a higher mean, but {why}: it is not the winner."

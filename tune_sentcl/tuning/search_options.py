@@ -1,95 +1,219 @@
-"""The options of a search that are not part of a trial's config."""
+"""The options of a search that are not part of a trial's config, each declared once.
+
+The command line, the checks and the class itself are made from the declarations.
+"""
 
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.objective import parse_objectives
-from tune_sentcl.space import Space
+
+if TYPE_CHECKING:
+    from tune_sentcl.space import Space
 
 SamplerName = Literal["tpe", "random", "grid"]
 SchedulerName = Literal["halving", "none"]
-_LONGEST = 366 * 24 * 3600.0
 LauncherName = Literal["ray", "local"]
+
+SAMPLING, STAGES, RESOURCES = "Sampling", "Stages", "Resources"
+LIMITS, CLUSTER, OUTPUT = "Limits", "Cluster", "Output"
+PYTHON = ""
+"""The group of options that the command line does not have."""
+
+SCORE = "TASK:METRIC[:SPLIT[:PROTOCOL]]"
+"""How options name a score."""
+TIME = "TIME"
+"""The metavar of a time, which the command line takes as 90s, 30m or 1h30m."""
+_YEAR = 366 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What an option says of itself.
+
+    Attributes:
+        help: A sentence for `--help`.
+        group: Its group there; `PYTHON` for none.
+        low: The least value; None if it is no number.
+        high: The greatest value.
+        metavar: How `--help` names the value.
+        name: Its name on the command line; empty: that of the field.
+    """
+
+    help: str
+    group: str
+    low: float | None = None
+    high: float = math.inf
+    metavar: str | None = None
+    name: str = ""
+
+
+def _option(default: Any, group: str, text: str, **others: Any) -> Any:
+    return field(default=default, metadata={"option": Declaration(text, group, **others)})
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of a search, named as on the command line.
+    """Options of a search, named as on the command line, where `--help` describes them.
 
-    Attributes:
-        trials: Configurations to sample beyond the grid.
-        budget: Compute for sampled configurations, in whole trainings of one seed: as many are
-            sampled as it pays for. None: `trials` decides.
-        sampler: The sampler that proposes them; `grid` proposes none.
-        sampler_seed: Seed of its draws.
-        learn_from: Studies whose best configurations are proposed first.
-        confirm: Number of fresh seeds for the best configuration after the search is complete.
-        retrain: Train finished trials again if they lack a score and their weights were not kept.
-            Otherwise such trials stay as they are.
-        scheduler: What decides which sampled configurations go on. `halving`: successive halving
-            (`tuning.halving`). `none`: all run whole, with all seeds.
-        states: Gigabytes of states of paused trials that the study keeps, from which they go on
-            later. The default, 20, holds fifteen of BERT-base or 75 of MiniLM; a trial
-            without its state starts again.
-        objectives: TASK:METRIC[:SPLIT[:PROTOCOL]], maximized. Empty: STS-B:spearman:dev, or
-            without the suite `sts` the first dev score of the user's own tasks. Several make a
-            multi-objective search, whose first objective ranks the checkpoints.
-        allow_test_objective: Accept a test split as an objective.
-        keep: Checkpoints to keep, the best by the first objective.
-        max_concurrent: Trials at a time; None: as many as fit.
-        cpus_per_trial: CPU cores of a trial, and its number of torch threads.
-        gpus_per_trial: GPUs of a trial, 0 to 1; None: 1 if a node has a GPU.
-        memory_per_trial: Gigabytes of a node's memory to reserve for a trial; None: none.
-        accelerator: Required GPU type, as Ray labels nodes, such as `H200`; None: any.
-        address: Address of a Ray cluster. `local` starts Ray on this machine. None takes
-            RAY_ADDRESS, else starts Ray on this machine.
-        launcher: `ray`, or `local`: one trial after another in this process.
-        track: Trackers that follow the search (`watch.tracking`).
-        max_failures: End the search after so many failures in a row with one type of error. A
-            trial that failed with the same error in an earlier run does not count.
-        retries: How often to run a trial again after its worker was lost.
-        save_every: Minutes between saved states of a running trial, from which another worker can
-            resume; 0: no states.
-        accumulate: Split a batch that does not fit the device's memory, and sum the gradients of
-            its parts, if the method's loss does not couple the rows of a batch.
-        deterministic: Let torch use deterministic algorithms alone; for GPUs.
-        trial_timeout: Seconds after which a trial fails.
-        max_time: Seconds after which this run of the search ends.
-        max_gpu_hours: GPU hours after which this run of the search ends.
+    Times are in seconds here. `declarations()` has each option's bounds and sentence.
     """
 
-    trials: int = 0
-    budget: float | None = None
-    sampler: SamplerName = "tpe"
-    sampler_seed: int = 0
-    learn_from: tuple[str, ...] = ()
-    confirm: int = 0
-    retrain: bool = False
-    scheduler: SchedulerName = "halving"
-    states: float = 20.0
-    objectives: tuple[str, ...] = ()
-    allow_test_objective: bool = False
-    keep: int = 1
-    max_concurrent: int | None = None
-    cpus_per_trial: int = 1
-    gpus_per_trial: float | None = None
-    memory_per_trial: float | None = None
-    accelerator: str | None = None
-    address: str | None = None
-    launcher: LauncherName = "ray"
-    track: tuple[str, ...] = ()
-    max_failures: int = 5
-    retries: int = 2
-    save_every: float = 10.0
-    accumulate: bool = False
-    deterministic: bool = False
-    trial_timeout: float | None = None
-    max_time: float | None = None
-    max_gpu_hours: float | None = None
+    trials: int = _option(0, SAMPLING, "Sample this many configurations beyond the grid.", low=0)
+    budget: float | None = _option(
+        None,
+        SAMPLING,
+        "Sample as many configurations as halving can pay for with this many whole trainings of "
+        "one seed.",
+        low=1,
+        metavar="N",
+    )
+    sampler: SamplerName = _option(
+        "tpe",
+        SAMPLING,
+        "Optuna sampler that proposes configurations beyond the grid; grid proposes none.",
+    )
+    sampler_seed: int = _option(0, PYTHON, "Seed of the sampler's draws.", low=0)
+    learn_from: tuple[str, ...] = _option(
+        (),
+        SAMPLING,
+        "Sample the best configurations of another study first (repeatable).",
+        metavar="STUDY",
+    )
+    objectives: tuple[str, ...] = _option(
+        (),
+        SAMPLING,
+        "Score to maximize; several make a multi-objective search, and the first ranks "
+        "(repeatable). Default: STS-B:spearman:dev, or the first dev score of your own tasks.",
+        metavar=SCORE,
+        name="objective",
+    )
+    allow_test_objective: bool = _option(
+        False, SAMPLING, "Allow an objective on a test split, which is refused otherwise."
+    )
+    retrain: bool = _option(
+        False,
+        SAMPLING,
+        "Train a finished trial again if it lacks a score of this search and its weights were not "
+        "kept.",
+    )
+    confirm: int = _option(
+        0,
+        SAMPLING,
+        "After the search, train winner, baseline and runner-up with N new seeds.",
+        low=0,
+        metavar="N",
+    )
+    scheduler: SchedulerName = _option(
+        "halving",
+        STAGES,
+        "Which sampled configurations go on. halving: all train for a small share of their rows, "
+        "the best quarter for four times as many, and so on to the end; the best third of these "
+        "and of the grid run with a further seed. none: all run whole, with all seeds.",
+    )
+    states: float = _option(
+        20.0,
+        STAGES,
+        "Disk for the states of stopped trials, from which they go on later; a trial without one "
+        "starts again. 20 GB hold 15 of BERT-base or 75 of MiniLM.",
+        low=0,
+        metavar="GB",
+    )
+    max_concurrent: int | None = _option(
+        None,
+        RESOURCES,
+        "Run at most this many trials at a time. Default: as many as fit.",
+        low=1,
+    )
+    cpus_per_trial: int = _option(
+        1, RESOURCES, "CPU cores of each trial, and its number of torch threads.", low=1
+    )
+    gpus_per_trial: float | None = _option(
+        None,
+        RESOURCES,
+        "GPUs of each trial, 0 to 1; 0.25 runs four trials on one GPU. Default: 1 if a node has a "
+        "GPU, else 0.",
+        low=0,
+        high=1,
+    )
+    memory_per_trial: float | None = _option(
+        None,
+        RESOURCES,
+        "Main memory in GB that Ray reserves for each trial; it is no limit. Default: none.",
+        low=0,
+        metavar="GB",
+    )
+    accumulate: bool = _option(
+        False,
+        RESOURCES,
+        "Compute the gradient of a batch that does not fit the device's memory in parts; a loss "
+        "that compares the rows of a batch cannot be split.",
+    )
+    deterministic: bool = _option(
+        False,
+        RESOURCES,
+        "Let torch use deterministic algorithms alone, so that a GPU repeats a trial to the bit; "
+        "slower.",
+    )
+    max_failures: int = _option(
+        5, PYTHON, "End the search after so many failures in a row with one error.", low=1
+    )
+    retries: int = _option(
+        2, PYTHON, "How often a trial runs again after its worker was lost.", low=0
+    )
+    save_every: float = _option(
+        10.0,
+        LIMITS,
+        "Minutes between saved states of a running trial, from which an interrupted trial "
+        "continues; 0: no states.",
+        low=0,
+        metavar="MINUTES",
+    )
+    trial_timeout: float | None = _option(
+        None,
+        LIMITS,
+        "Time after which a trial fails, such as 90s, 30m or 1h30m. Default: no limit.",
+        low=1,
+        high=_YEAR,
+        metavar=TIME,
+    )
+    max_time: float | None = _option(
+        None,
+        LIMITS,
+        "Time after which this run of the search ends, such as 8h. Default: no limit.",
+        low=0,
+        metavar=TIME,
+    )
+    max_gpu_hours: float | None = _option(
+        None, LIMITS, "GPU hours after which this run ends. Default: no limit.", low=0
+    )
+    address: str | None = _option(
+        None,
+        CLUSTER,
+        "Address of a Ray cluster, auto for one that runs on this machine, or local to start Ray "
+        "here. Default: RAY_ADDRESS, else local.",
+    )
+    accelerator: str | None = _option(
+        None,
+        CLUSTER,
+        "Run trials only on GPUs of this type, such as H200, A100 or L4. Default: any.",
+        metavar="NAME",
+    )
+    launcher: LauncherName = _option(
+        "ray", PYTHON, "local runs one trial after another in this process, without Ray."
+    )
+    keep: int = _option(
+        1, OUTPUT, "Keep the weights of this many best trials; 0 keeps none.", low=0
+    )
+    track: tuple[str, ...] = _option(
+        (),
+        OUTPUT,
+        "Log trials to mlflow, wandb, tensorboard or trackio too, if installed (repeatable).",
+        metavar="NAME",
+    )
 
     @property
     def samples(self) -> bool:
@@ -106,58 +230,54 @@ class SearchOptions:
         """The address of the Ray cluster; `local` means a Ray of this machine."""
         return self.address or os.environ.get("RAY_ADDRESS") or "local"
 
-    def check(self, space: Space) -> None:
+    def check(self, space: "Space") -> None:
         """Check the options, each alone and for a space.
 
         Raises:
             ConfigError: Lists every option that is wrong.
             ObjectiveError: An objective is wrong.
         """
+        from tune_sentcl.objective import parse_objectives  # not for the command line's --help
+
         parse_objectives(self.objectives, allow_test=self.allow_test_objective)
         faults = [*self._number_faults(), *self._space_faults(space)]
-        if self.trials and self.budget is not None:
-            rule = "sizes the search by itself, and so does --budget"
-            faults.append(Fault("--trials", "", str(self.trials), rule, "Give one of them."))
         if faults:
             raise ConfigError(faults)
 
     def _number_faults(self) -> Iterator[Fault]:
-        lowest = (
-            ("--trials", self.trials, 0),
-            ("--budget", self.budget, 1),
-            ("sampler_seed", self.sampler_seed, 0),
-            ("--confirm", self.confirm, 0),
-            ("--keep", self.keep, 0),
-            ("--max-concurrent", self.max_concurrent, 1),
-            ("--cpus-per-trial", self.cpus_per_trial, 1),
-            ("--gpus-per-trial", self.gpus_per_trial, 0),
-            ("--memory-per-trial", self.memory_per_trial, 0),
-            ("--states", self.states, 0),
-            ("max_failures", self.max_failures, 1),
-            ("retries", self.retries, 0),
-            ("--save-every", self.save_every, 0),
-            ("--trial-timeout", self.trial_timeout, 1),
-            ("--max-time", self.max_time, 0),
-            ("--max-gpu-hours", self.max_gpu_hours, 0),
-        )
-        for option, value, low in lowest:
-            if value is not None and not low <= value < math.inf:
-                rule = "must be finite" if value == math.inf else f"must be {low} or more"
-                yield Fault(option, "", str(value), rule, "Correct it.")
-        if self.trial_timeout is not None and self.trial_timeout > _LONGEST:
-            rule = "must be a year or below"
-            yield Fault("--trial-timeout", "", f"{self.trial_timeout:g}", rule, "Drop it.")
-        share = self.gpus_per_trial
-        if share is not None and share > 1:
-            rule = "must be 1 or below: a trial computes on one GPU"
-            yield Fault("--gpus-per-trial", "", f"{share:g}", rule, "Give 1, or a share of one.")
+        for name, one in declarations().items():
+            value = getattr(self, name)
+            if one.low is None or value is None or one.low <= value <= one.high < math.inf:
+                continue
+            if value == math.inf or math.isnan(value):
+                rule = "must be finite"
+            elif value < one.low:
+                rule = f"must be {one.low:g} or more"
+            elif value > one.high:
+                rule = f"must be {one.high:g} or less"
+            else:
+                continue
+            yield Fault(flag(name) if one.group else name, "", f"{value:g}", rule, "Correct it.")
 
-    def _space_faults(self, space: Space) -> Iterator[Fault]:
+    def _space_faults(self, space: "Space") -> Iterator[Fault]:
         option = "--trials" if self.trials else "--budget"
         value = f"{self.trials or self.budget or 0:g}"
+        if self.trials and self.budget is not None:
+            rule = "sizes the search by itself, and so does --budget"
+            yield Fault("--trials", "", value, rule, "Give one of them.")
         if self.samples and self.sampler == "grid":
             rule = "the grid has a fixed number of trials"
             yield Fault(option, "", value, rule, "Drop it, or take --sampler tpe.")
         if self.samples and not space.ranges:
             rule = f"{space.name} has no [search.ranges] left to sample from"
             yield Fault(option, "", value, rule, "Drop it, or add ranges.")
+
+
+def declarations() -> dict[str, Declaration]:
+    """The declaration of each option, by its field."""
+    return {one.name: one.metadata["option"] for one in fields(SearchOptions)}
+
+
+def flag(name: str) -> str:
+    """How the command line writes an option, given its field."""
+    return f"--{(declarations()[name].name or name).replace('_', '-')}"

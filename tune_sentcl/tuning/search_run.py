@@ -16,8 +16,8 @@ from tune_sentcl.store.manifest import MANIFEST, SearchRecord, SeedPlan
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.past_trials import interrupted_trials
-from tune_sentcl.tuning.planning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time

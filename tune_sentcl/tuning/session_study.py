@@ -20,7 +20,7 @@ from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.planning.disk_need import CONTENDERS, state_bytes
+from tune_sentcl.tuning.disk_need import CONTENDERS, state_bytes
 from tune_sentcl.tuning.proposals import Proposals
 
 _COSTS = (

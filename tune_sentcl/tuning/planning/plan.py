@@ -19,8 +19,8 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.store.writing.driver import refuse_foreign
+from tune_sentcl.tuning.disk_need import DiskNeed
 from tune_sentcl.tuning.past_trials import interrupted_trials
-from tune_sentcl.tuning.planning.disk_need import DiskNeed
 from tune_sentcl.tuning.planning.estimate import SearchEstimate, device_and_slots, estimate_search
 from tune_sentcl.tuning.planning.stages_table import stages_table
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
