@@ -43,7 +43,6 @@ prepare_ray()
 Row = dict[str, Any]
 
 _FIXED = """name = "tiny"
-trials = {trials}
 [fixed]
 encoder.checkpoint = "toy"
 encoder.pooling = "mean"
@@ -60,12 +59,10 @@ method.temperature = 1.0
 """
 
 
-def tiny_space(
-    folder: Path, grid: str = "", *, ranges: str = "", fixed: str = "", trials: int = 1
-) -> Space:
+def tiny_space(folder: Path, grid: str = "", *, ranges: str = "", fixed: str = "") -> Space:
     """A space of SCL on toy data: a lambda grid, or lines of TOML, and ranges as lines of TOML."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = _FIXED.format(trials=trials, fixed=fixed, grid=grid)
+    text = _FIXED.format(fixed=fixed, grid=grid)
     if ranges:
         text += f"[search.ranges]\n{ranges}\n"
     path = folder / "tiny.toml"
@@ -76,7 +73,7 @@ def tiny_space(
 def lambda_space(folder: Path, *lambdas: float, ranges: str = "", fixed: str = "") -> Space:
     """A tiny space whose grid varies lambda alone."""
     grid = f"grid.method.lambda = {list(lambdas)}"
-    return tiny_space(folder, grid, ranges=ranges, fixed=fixed, trials=len(lambdas))
+    return tiny_space(folder, grid, ranges=ranges, fixed=fixed)
 
 
 LAMBDA = "method.lambda = { low = 0.0, high = 1.0 }"

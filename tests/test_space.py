@@ -68,7 +68,9 @@ COUNTS = {
 
 
 def test_every_space_has_the_trials_of_its_tables() -> None:
-    assert {name: len(load_space(name).configurations) for name in COUNTS} == COUNTS
+    found = {name: load_space(name) for name in COUNTS}
+    assert {name: len(space.configurations) for name, space in found.items()} == COUNTS
+    assert {space.name for space in found.values()} == COUNTS.keys()
     assert {name for name in space_names() if name.partition("/")[0] in PAPERS} <= set(COUNTS)
 
 
@@ -85,11 +87,13 @@ def test_a_paper_s_spaces_overlap(folder: str, count: int) -> None:
 
 @pytest.mark.parametrize("folder", PAPERS)
 def test_a_paper_s_spaces_share_one_preset_and_its_seeds(folder: str) -> None:
-    read = [tomllib.loads(p.read_text(encoding="utf-8")) for p in (ROOT / folder).glob("*.toml")]
-    files = [file for file in read if file["tables"]]  # what goes beyond the paper may differ
+    paths = (ROOT / folder).glob("*.toml")
+    read = {p.stem: tomllib.loads(p.read_text(encoding="utf-8")) for p in paths}
+    named = {name: file for name, file in read.items() if file["tables"]}  # others may differ
+    files = list(named.values())
     assert len(files) >= 4
     assert all(file["fixed"] == files[0]["fixed"] for file in files)
-    seeds = {file["name"]: file.get("seeds", [0]) for file in files}
+    seeds = {f"{folder}/{name}": file.get("seeds", [0]) for name, file in named.items()}
     # Where SCL compares small differences there are three.
     noisy = {f"scl/{name}" for name in ("lambda", "temperature", "counts")}
     assert all(taken == [0, 1, 2] for name, taken in seeds.items() if name in noisy)
@@ -148,7 +152,6 @@ def test_blocks_are_a_union_of_products_without_repetition(tmp_path: Path) -> No
         write(
             tmp_path,
             """
-            trials = 5
             [fixed]
             method.name = "scl"
             [[block]]
@@ -192,7 +195,6 @@ def test_ranges_need_extras_too(tmp_path: Path) -> None:
         write(
             tmp_path,
             """
-            trials = 1
             [fixed]
             method.name = "simcse"
             encoder.checkpoint = "toy"
@@ -233,7 +235,6 @@ def test_a_sampled_point_is_where_it_came_from() -> None:
 
 
 OPTIMIZERS = """
-trials = 3
 [fixed]
 method.name = "clsr"
 optimizer.momentum = 0.8
@@ -294,7 +295,6 @@ def test_a_setting_of_an_optimizer_takes_up_the_file_s_values_for_it(tmp_path: P
 
 def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Path) -> None:
     text = """
-    trials = 2
     [[block]]
     fixed.method.name = "simcse"
     grid.data.source = ["toy", ["toy", "snli"]]
@@ -317,7 +317,6 @@ def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Pa
 
 def test_ranges_without_a_method_are_refused_at_their_own_place(tmp_path: Path) -> None:
     text = """
-    trials = 1
     [[block]]
     fixed.method.name = "scl"
     [search.ranges]
@@ -373,7 +372,7 @@ def test_values_of_a_place_are_those_of_its_configuration(name: str) -> None:
 def test_whole_numbers_in_a_real_range_are_real(tmp_path: Path) -> None:
     path = tmp_path / "whole.toml"
     path.write_text(
-        'name = "whole"\ntrials = 1\nfixed.method.name = "scl"\n[[block]]\n'
+        'fixed.method.name = "scl"\n[[block]]\n'
         "[search.ranges]\nmethod.lambda = { low = 0, high = 1 }\n"
     )
     space = load_space(path)

@@ -54,6 +54,7 @@ class Trial:
     origin: Literal["grid", "sampler", "single", "confirm"] = "grid"
     startup: float = 0.0
     precision: str | None = None
+    stages: tuple[tuple[float, float], ...] = ()
 
 
 def write_study(
@@ -91,6 +92,11 @@ def write_study(
                     space="tiny",
                     origin=trial.origin,
                     status=trial.status,
+                    stages=tuple(
+                        {"objective": str(DEV), "share": share, "value": value}
+                        for share, value in trial.stages
+                    )
+                    or None,
                     wall_seconds=2.0 + trial.startup,
                     startup_seconds=trial.startup,
                     train_seconds=1.5,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +31,7 @@ HOSTILE = "</script><script>alert('lost')</script> <b>& \"loss\" | is_nan \\ 5 %
 
 
 def write_whole_study(path: Path, *, seeds: int = 3) -> Path:
-    """Two methods by lambda, pooling and rate, some pruned and failed, with rungs and a plan."""
+    """Two methods by lambda, pooling and rate, some pruned and failed, with stages and a plan."""
     files, number = TrialFiles(path), 0
     with StudyDriver.open(path, space=_space(), command=["tune-sentcl", "search"]) as driver:
         for method in ("scl", "simcse"):
@@ -44,8 +45,10 @@ def write_whole_study(path: Path, *, seeds: int = 3) -> Path:
                             files.write_scores(row.trial_id, list(_scores(value, seed)))
                         files.write_curves(row.trial_id, list(_points(value)))
                         driver.commit(row)
-        rung = {"rows": 640, "reached": 16, "stopped": 2, "finished": 12, "rank_correlation": 0.8}
-        driver.record(SearchRecord((DEV,), "tpe", 0, rungs=(rung,)), PlanRecord(3600, 4000, 48))
+        for share, method in ((1 / 16, "scl"), (1 / 4, "simcse"), (1 / 64, "scl")):
+            number += 1
+            driver.commit(_stopped(number, method, share))
+        driver.record(SearchRecord((DEV,), "tpe", 0), PlanRecord(3600, 4000, 48))
     return path
 
 
@@ -66,9 +69,11 @@ def _row(number: int, method: str, pooling: str, rate: float, seed: int) -> Tria
         },
         "test",
     )
+    finished = status != "pruned" and method == "scl" and seed == 0
     return TrialRow(
         config,
         trial_id=f"trial{number:011}",
+        stages=_stages(80.0 - number, 1 / 16, 1 / 4) if finished else None,
         configuration=f"{method}-{pooling}-{rate:g}",
         space="scl/lambda",
         origin="grid",
@@ -86,6 +91,17 @@ def _row(number: int, method: str, pooling: str, rate: float, seed: int) -> Tria
         error_type="NonFiniteError" if status == "failed" else None,
         error_text=HOSTILE if status == "failed" else None,
     )
+
+
+def _stopped(number: int, method: str, share: float) -> TrialRow:
+    """A configuration that was stopped at the end of a stage."""
+    row, name = _row(number, method, "mean", 1e-6 * number, 0), f"stopped-{number}"
+    stages = _stages(88.0 - number / 9, share)
+    return replace(row, configuration=name, origin="sampler", status="pruned", stages=stages)
+
+
+def _stages(value: float, *shares: float) -> tuple[dict[str, Any], ...]:
+    return tuple({"objective": DEV, "share": share, "value": value + share} for share in shares)
 
 
 def _scores(value: float, seed: int) -> Iterator[Score]:

@@ -24,7 +24,6 @@ from tune_sentcl.store.manifest import SeedPlan
 
 TEXT = """
 name = "tiny"
-trials = 3
 [[block]]
 fixed.method.name = "scl"
 grid.method.lambda = [0.5, 0.1, 0.3]
@@ -258,7 +257,7 @@ def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
     assert (first.a.name, first.b.name) == ("lambda3", "lambda5"), "the grid's first point"
     assert "Whether lambda=0.3 (lambda3) scores higher than" in first.sentence
     assert "than lambda=0.5 (lambda5) on" in first.sentence
-    shaped = seeded(0.1, [71.0], evaluation={"every": 5, "select": "best"})
+    shaped = seeded(0.1, [71.0, 71.2, 71.1], evaluation={"every": 5, "select": "best"})
     found = judge_winner(write_study(tmp_path / "more", [*trials, *shaped], text=text))
     assert any("every=5 (lambda1)" in one.sentence for one in found), "which does more"
 
@@ -551,7 +550,7 @@ def test_a_tie_with_the_runner_up_leaves_the_exit_code(tmp_path: Path) -> None:
     assert (code, len(json.loads(out))) == (0, 1)
 
 
-def test_behind_a_ladder_only_fresh_seeds_decide(tmp_path: Path) -> None:
+def test_behind_stages_only_fresh_seeds_decide(tmp_path: Path) -> None:
     # Finds survivors' lucky scores as evidence.
     trials = [*lambdas(12), Trial("p", config(0, "sbert"), [], "pruned", "p")]
     found = judge(planned(tmp_path / "a", trials, 12, None), "lambda3", "lambda5")
@@ -566,8 +565,8 @@ def test_behind_a_ladder_only_fresh_seeds_decide(tmp_path: Path) -> None:
     assert judge(study, "lambda3", "lambda1").verdict == "UNDECIDED"
 
 
-def test_seeds_that_scores_gave_to_the_best_alone_are_a_ladder(tmp_path: Path) -> None:
-    # Finds a rung by seeds, which stops nothing and yet chooses.
+def test_seeds_that_scores_gave_to_the_best_alone_are_stages(tmp_path: Path) -> None:
+    # Finds a stage of seeds, which stops nothing and yet chooses.
     best = [replace(one, origin="sampler") for one in lambdas(12)]
     first = [replace(one, origin="sampler") for one in seeded(0.7, [69.0, 69.5])]
     found = judge(planned(tmp_path, [*best, *first], 12, None), "lambda3", "lambda5")
@@ -599,7 +598,7 @@ def test_a_lost_fresh_seed_is_no_way_back_to_the_chosen_ones(tmp_path: Path) -> 
     assert "lost 1 fresh seed" in found.sentence
 
 
-def test_two_constants_are_exact_behind_a_ladder_too(tmp_path: Path) -> None:
+def test_two_constants_are_exact_behind_stages_too(tmp_path: Path) -> None:
     stopped = losing([60.0], {0: "pruned"}, 0.7)
     trials = [*plain([47.0] * 2), *plain([20.0] * 2, "cls"), *stopped]
     found = judge(write_study(tmp_path, trials, ["STS-B:spearman"]), "mean", "cls")

@@ -54,12 +54,15 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
         Trial("t1", config(0), [score(DEV, 80.0), *suite_of(whole)], startup=30.0),
         Trial("t2", config(1), [score(DEV, 90.0), *suite_of(whole[:6])]),
         Trial("t3", config(2), [score(DEV, 99.0)], "failed"),
-        Trial("t4", config(3), [score(DEV, 98.0)], "pruned"),
+        Trial("t4", config(3), [], "pruned", stages=((0.25, 98.0), (0.0625, 99.0))),
+        Trial("t6", config(4), [], "pruned", stages=((0.0625, 99.0),)),
         Trial("t5", config(0, "sbert"), suite_of([60.0] * 7)),
     ]
     table, _ = summaries(write_study(tmp_path, trials, compact=True))
-    assert list(table["trial_id"]) == ["t2", "t1", "t5", "t4", "t3"]
-    assert list(table["objective"].fillna(-1.0)) == [90.0, 80.0, -1.0, -1.0, -1.0]
+    assert list(table["trial_id"]) == ["t2", "t1", "t5", "t4", "t6", "t3"]
+    assert list(table["objective"].fillna(-1.0)) == [90.0, 80.0, *[-1.0] * 4]
+    ends = table.set_index("trial_id")[["seen", "last_score"]].dropna()
+    assert ends.T.to_dict("list") == {"t4": [0.25, 98.0], "t6": [0.0625, 99.0]}
     average = table.set_index("trial_id")["sts_avg"]
     assert average["t1"] == pytest.approx(73.0)
     assert average["t5"] == pytest.approx(60.0)
@@ -69,7 +72,7 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
     assert set(table["seconds"]) == {2.0}  # the first trial of a worker is no slower than others
     assert list(table.columns) == [
         *("trial_id", "origin", "status", "method.name"),
-        *("seed", "objective", "sts_avg", "data", "seconds"),
+        *("seed", "objective", "seen", "last_score", "sts_avg", "data", "seconds"),
     ]
 
 

@@ -5,13 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from analysis_samples import Trial, config, objectives, score, write_study
-from report_samples import DEV
+from report_samples import DEV, write_whole_study
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.knobs import knob_figures
 from tune_sentcl.analysis.report.parallel import parallel_figure
+from tune_sentcl.analysis.report.pictures import whole
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.subject import Subject
@@ -55,6 +57,18 @@ def test_a_declared_range_decides_the_axis_of_its_knob(tmp_path: Path) -> None:
     figures = {one.name: one for one in knob_figures(grid_study(tmp_path))}
     assert axis(figures, "knob-optimizer-lr")["scale"]["type"] == "log"
     assert "type" not in axis(figures, "knob-optimizer-batch_size").get("scale", {})
+
+
+def test_what_was_stopped_is_drawn_by_the_score_that_stopped_it(tmp_path: Path) -> None:
+    """Not below all that finished by more than their spread, and under the first score alone."""
+    frames = read_study(write_whole_study(tmp_path))
+    points = Points(Subject(frames, frames.objectives()))
+    assert points.stopped["last"].to_list() == pytest.approx([82.6181, 82.694, 82.349], abs=1e-3)
+    assert points.stopped["seen"].to_list() == ["6.2 %", "25 %", "1.6 %"]
+    (figure,) = (one for one in knob_figures(points) if one.name == "knob-method-lambda")
+    assert len(figure.data["stopped"]) == 2 and "2 stopped ones" in figure.caption
+    assert len(whole(figure, points)["datasets"]["stopped"]) == 2
+    assert "stopped" not in whole(figure, points, 1)["datasets"]
 
 
 def test_a_line_joins_configurations_that_differ_in_its_knob_alone(tmp_path: Path) -> None:

@@ -70,9 +70,12 @@ def test_the_leaderboard_is_what_read_study_says(study: Path) -> None:
 def test_markdown_is_ready_to_paste(study: Path) -> None:
     text = report(study, "--format", "md").stdout
     headings = re.findall(r"^#+ (.*)$", text, re.M)
-    wanted = {"Leaderboard", "Runs", "Plan against actual time", "Rungs", "Failed trials"}
+    wanted = {"Leaderboard", "Runs", "Plan against actual time", "Stages", "Failed trials"}
     assert wanted | {"Pareto front", "Protocols", "Versions"} <= set(headings)
     assert "| 1 | scl-mean-1e-05 seed 1 |" in text, "which trial failed"
+    # Sixteen first seeds of two methods, of which half are SCL's; trials 9 and 31 were stopped.
+    stages = text.partition("## Stages")[2].partition("\n## ")[0]
+    assert "| 1.56 % | 1 | 0 |" in stages and "| 25 % | 9 | 8 |" in stages
     # It has no baseline: the winner is judged against the runner-up alone.
     assert text.partition("\n## ")[0].count("UNDECIDED") == 1
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.M):

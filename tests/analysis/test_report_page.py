@@ -26,7 +26,6 @@ FIGURES = {
     "front-sts-average-transfer-average",
     "front-sts-average-gpu-hours",
     "front-transfer-average-gpu-hours",
-    "rungs-stopped",
 }
 
 

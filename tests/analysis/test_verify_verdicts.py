@@ -211,7 +211,7 @@ def test_a_trial_of_another_row_answers_no_row_beside_it(tmp_path: Path) -> None
     ("facts", "words"),
     [
         ({"status": "failed", "error_type": "NonFiniteError"}, "failed (NonFiniteError)"),
-        ({"status": "pruned"}, "were stopped at a rung"),
+        ({"status": "pruned"}, "were stopped at the end of a stage"),
     ],
 )
 def test_trials_that_did_not_finish_are_not_run(

@@ -107,14 +107,14 @@ OPTION_FAULTS = [
     ("--trials -1", ["--trials: -1", "must be 0 or more", "Correct it."]),
     ("--trials 2 --sampler grid", ["--trials: 2", "grid", "--sampler tpe"]),
     ("--budget 2.5 --sampler grid", ["--budget: 2.5", "grid", "--sampler tpe"]),
-    ("--budget -1", ["--budget: -1", "must be 0 or more", "Correct it."]),
+    ("--budget -1", ["--budget: -1", "must be 1 or more", "Correct it."]),
     ("--keep -1", ["--keep: -1", "must be 0 or more", "Correct it."]),
     ("--max-concurrent 0", ["--max-concurrent: 0", "must be 1 or more", "Correct it."]),
     (
         "--gpus-per-trial 1.5",
-        ["--gpus-per-trial: 1.5", "must be 1 or below", "Give 1, or a share"],
+        ["--gpus-per-trial: 1.5", "must be 1 or less", "Correct it."],
     ),
-    ("--gpus-per-trial nan", ["--gpus-per-trial: nan", "must be 0 or more", "Correct it."]),
+    ("--gpus-per-trial nan", ["--gpus-per-trial: nan", "must be finite", "Correct it."]),
     ("--set x", ["--set: x", "must be KEY=VALUE", "--set method.lambda=0.3"]),
     ("--set data.source=snli", ["--data", "needs a data root", "TUNE_SENTCL_DATA"]),
     (
@@ -220,16 +220,6 @@ def test_a_source_is_looked_for_before_its_evaluation_sets(place: Path) -> None:
 SPACE_FAULTS = [
     ("broken TOML", SMOKE + "\na = [", ["must be a readable TOML file", "Correct the file."]),
     ("broken UTF-8", SMOKE.encode() + b"# \xff", ["readable TOML", "0xff", "Correct the file."]),
-    (
-        "wrong trials",
-        changed(SMOKE, "trials = 2 ", "trials = 3 "),
-        ["trials = 3", "the number of distinct trials", ": 2.", "Correct it."],
-    ),
-    (
-        "trials of another type",
-        changed(SMOKE, "trials = 2 ", "trials = true "),
-        ["trials = true", "must be a whole number", "smoke.toml"],
-    ),
     ("unknown key", "seed = [1]\n" + SMOKE, ["seed = [1]", "no such key", "Did you mean seeds?"]),
     ("unknown table", SMOKE + "\n[quux]\n", ["quux", "no such key", "Known keys: block"]),
     (
@@ -304,7 +294,7 @@ SPACE_FAULTS = [
     ),
     (
         "no name",
-        changed(SMOKE, 'name = "smoke"', 'name = ""'),
+        'name = ""\n' + SMOKE,
         ["name = ''", "must be text, not empty", "smoke.toml"],
     ),
     (
@@ -336,7 +326,7 @@ def test_all_faults_of_a_space_are_told_at_once(place: Path) -> None:
     refused(done, "lambda = 1.3", "lambda = 1.7", "optimizer.epochs = 0", faults=3)
     write(place / "mine.toml", "seeds = 0\nsumary = ''\nname = 3")
     done = invoke("plan", "mine.toml")
-    refused(done, "sumary", "seeds = 0", "name = 3", "trials", "block", faults=5)
+    refused(done, "sumary", "seeds = 0", "name = 3", "block", faults=4)
 
 
 @pytest.mark.parametrize(
@@ -380,7 +370,7 @@ def test_a_fault_is_told_once_for_all_methods(setting: str, words: list[str], pl
     blocks = "".join(
         f'[[block]]\nfixed.method.name = "{name}"\n' for name in ("none", "mnr", "cosent", "angle")
     )
-    head = 'name = "losses"\nsummary = "x"\ntrials = 4\n[fixed]\ndata.source = "toy"\n'
+    head = 'name = "losses"\nsummary = "x"\n[fixed]\ndata.source = "toy"\n'
     write(place / "losses.toml", head + blocks)
     refused(invoke("plan", "losses.toml", "--set", setting), *words, faults=1)
 

@@ -19,7 +19,6 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.search_options import SearchOptions
 
 SPACE = """name = "mine"
-trials = 1
 [fixed]
 encoder.checkpoint = "toy"
 encoder.pooling = "mean"

@@ -204,7 +204,7 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
     reasons = {
         "lost": "has not kept its weights",
         "fresh": "because trials on fresh seeds keep none",
-        "stopped": "was stopped at a rung",
+        "stopped": "was stopped at the end of a stage",
         "broken": "has failed",
         "words": "uses word vectors",
     }

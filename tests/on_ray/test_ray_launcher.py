@@ -202,7 +202,7 @@ def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
     grid = "grid.optimizer.lr = [1e30, 1e-3]"
     fixed = "evaluation.every = 1\noptimizer.epochs = 4"
     ranges = "optimizer.lr = { choices = [1e30, 1e-3, 1e-9, 2e-9] }"
-    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=2)
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges)
     study = tmp_path / "study"
     outcome = run_on_ray(space, study, scheduler="asha", trials=2, max_concurrent=1)
     assert (outcome.trials, outcome.ran, outcome.failures) == (4, 4, 1)
@@ -237,7 +237,7 @@ def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path
     grid = "grid.optimizer.epochs = [5000, 1]"
     ranges = "optimizer.epochs = { low = 1, high = 9999 }"
     fixed = "evaluation.every = 2"
-    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges, trials=2)
+    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges)
     study = tmp_path / "study"
     doomed = NoInputs().load(space.configurations[0]).trial_id(space.configurations[0])
 

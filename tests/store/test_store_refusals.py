@@ -112,7 +112,7 @@ def test_every_fault_of_a_manifest_is_named(tmp_path: Path, key: str) -> None:
         Study.read(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"sampler_seed": float("inf")}, {"rungs": [{"rows": 1}]}])
+@pytest.mark.parametrize("change", [{"sampler_seed": float("inf")}, {"shares": [2]}])
 def test_a_damaged_record_of_a_search_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
     opened(tmp_path).close()
     path = tmp_path / "study.json"

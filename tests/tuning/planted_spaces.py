@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import optuna
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampler.sampling import SamplerName, build_sampler
-from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces, propose
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.sampler.sampling import Sampler, TpeSampler, build_sampler
+from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.search_options import SamplerName
 
 Quality = Callable[[Mapping[str, Any]], float]
 
@@ -27,6 +28,13 @@ def frozen(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(params.items()))
 
 
+def told(sampler: Sampler | Proposals, *states: TrialState) -> list[FrozenTrial]:
+    """What TPE was told, in the order in which it was; or its trials with other states."""
+    found = sampler._sampler if isinstance(sampler, Proposals) else sampler
+    assert isinstance(found, TpeSampler)
+    return found._study.get_trials(states=states or (TrialState.COMPLETE,))
+
+
 class Planted:
     """A search whose results are planted: places are proposed, and told at once."""
 
@@ -34,23 +42,18 @@ class Planted:
         self, space: Space, sampler: SamplerName, quality: Quality, *, seed: int = 0
     ) -> None:
         self.space, self.quality = space, quality
-        self.study = optuna.create_study(direction="maximize")
-        self.study.sampler = build_sampler(sampler, seed, 6)
-        self.subspaces = Subspaces(space, seed)
+        self.sampler = build_sampler(sampler, space, seed, 6)
         self.held: set[Any] = set()
         self.known_as: Callable[[Params], Any] = frozen
 
     def next(self) -> Params | None:
-        found = propose(
-            self.study, self.space, self.subspaces, lambda p: self.known_as(p) not in self.held
-        )
-        if found is None:
+        params = self.sampler.propose(lambda p: self.known_as(p) not in self.held)
+        if params is None:
             return None
-        trial, params = found
         assert self.known_as(params) not in self.held, "proposed twice"
-        assert trial.params == params
         self.held.add(self.known_as(params))
-        self.study.tell(trial, self.quality(params))
+        self.sampler.begin(str(frozen(params)))
+        self.sampler.tell(str(frozen(params)), params, self.quality(params))
         return params
 
     def rest(self, most: int) -> list[Params]:
@@ -60,6 +63,3 @@ class Planted:
             places.append(params)
             assert len(places) <= most
         return places
-
-    def reported(self) -> list[dict[str, Any]]:
-        return [t.params for t in self.study.trials if t.state == TrialState.COMPLETE]

@@ -88,7 +88,7 @@ def test_gpu_seconds_are_those_of_ended_and_of_running_trials(
 
 def failing(folder: Path, *, failures: int, good: int) -> Any:
     rates = [f"{n + 1}e30" for n in range(failures)] + [f"{n + 1}e-3" for n in range(good)]
-    return tiny_space(folder, f"grid.optimizer.lr = [{', '.join(rates)}]", trials=failures + good)
+    return tiny_space(folder, f"grid.optimizer.lr = [{', '.join(rates)}]")
 
 
 def fails(config: TrialConfig) -> Any:
@@ -203,7 +203,7 @@ def test_a_trial_beyond_its_time_fails_and_the_search_ends_well(tmp_path: Path) 
 
 def test_the_time_of_a_search_ends_within_a_trial(tmp_path: Path) -> None:
     grid = "grid.optimizer.epochs = [1, 20000, 2]"
-    space, study = tiny_space(tmp_path / "space", grid, trials=3), tmp_path / "study"
+    space, study = tiny_space(tmp_path / "space", grid), tmp_path / "study"
     outcome = run_here(space, study, max_time=1.0)
     assert outcome.ended_by == "the time of --max-time is over"
     assert outcome.ran <= 1, "how far it comes depends on the machine"

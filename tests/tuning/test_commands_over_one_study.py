@@ -90,12 +90,12 @@ def test_an_objective_that_no_set_at_hand_gives_is_refused(tmp_path: Path) -> No
 
 def test_two_points_of_one_trial_ask_for_all_that_either_asks_for(tmp_path: Path) -> None:
     block = 'fixed.method.lambda = 0.1\ngrid.evaluation.suites = [["sts"], ["sts", "transfer"]]'
-    space, study = tiny_space(tmp_path / "space", block, trials=2), tmp_path / "study"
+    space, study = tiny_space(tmp_path / "space", block), tmp_path / "study"
     outcome, _ = run_planted(space, study)
     assert (outcome.trials, outcome.ran) == (1, 1)
     assert set(Study.read(study).scores()["suite"].to_pylist()) == {"sts", "transfer"}
     apart = 'fixed.method.lambda = 0.1\ngrid.evaluation.protocols = [["relatedness"], ["cosine"]]'
-    both = tiny_space(tmp_path / "both", apart, trials=2)
+    both = tiny_space(tmp_path / "both", apart)
     run_planted(both, tmp_path / "other")
     protocols = set(Study.read(tmp_path / "other").scores()["protocol"].to_pylist())
     assert protocols == {"cosine", "relatedness"}

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.samplers._tpe.sampler import _get_pruned_trial_score
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
+from planted_spaces import told
 from search_samples import (
     LAMBDA,
     drive,
@@ -24,12 +24,11 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
 from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space
+from tune_sentcl.tuning import halving
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.sampling import Placeholders, SamplerName
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_options import SchedulerName, SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
-from tune_sentcl.tuning.session_study import rank_keys
 
 RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"
 EDGE = 1e-3
@@ -39,68 +38,41 @@ Seen = list[tuple[Any, ...]]
 
 def rate_space(folder: Path) -> Space:
     grid = "grid.optimizer.lr = [1e-5, 1e-4, 1e-3]"
-    return tiny_space(folder, grid, ranges=RATES, trials=3)
+    return tiny_space(folder, grid, ranges=RATES)
 
 
 def diverges(config: TrialConfig) -> bool:
     return config.optimizer.lr > EDGE
 
 
-def scored(config: TrialConfig, objectives: int = 1) -> Result:
+def scored(config: TrialConfig) -> Result:
     """Scores rise towards a rate beyond which every trial fails."""
-    quality = math.log10(config.optimizer.lr)
-    return finished(*[80 + (5 - 3 * n) * quality for n in range(objectives)])
-
-
-def seen(made: Proposals, *states: TrialState) -> Seen:
-    """What the sampler models, in no order."""
-    found: list[FrozenTrial] = made.sampler_study._study.get_trials(deepcopy=False, states=states)
-    return sorted((t.state, sorted(t.params.items()), t.values) for t in found)
+    return finished(80 + 5 * math.log10(config.optimizer.lr))
 
 
 def learned(made: Proposals) -> Seen:
-    return seen(made, TrialState.COMPLETE, TrialState.PRUNED)
+    """What the sampler was told, in no order."""
+    return sorted((sorted(t.params.items()), t.values) for t in told(made))
 
 
-@pytest.mark.parametrize(("sampler", "sampled"), [("tpe", 40), ("random", 40)])
-@pytest.mark.parametrize("objectives", [1, 2])
-@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
-def test_the_sampler_leaves_settings_that_fail(
-    tmp_path: Path, sampler: SamplerName, sampled: int, objectives: int, seeds: tuple[int, ...]
-) -> None:
-    """A quarter of the range fails. Without values of failures TPE draws 38 to 40 of 40 there.
-
-    So it does if failures, or the grid, which has all seeds, are better than configurations with
-    one seed.
-    """
-    made = proposals(
-        rate_space(tmp_path),
-        seeds=seeds,
-        sampled=sampled,
-        sampler=sampler,
-        objectives=objectives,
-        reduction=3,
-    )
-
-    def judge(config: TrialConfig) -> Result:
-        return DIVERGED if diverges(config) else scored(config, objectives)
-
-    failed = [a for a in drive(made, judge) if diverges(a.config)]
-    assert 0 < len(failed) < sampled / 2
-    assert len(learned(made)) == sampled + 3
-
-
-def test_tpe_ranks_a_failed_configuration_below_a_stopped_one(tmp_path: Path) -> None:
-    """With a value, even the worst one, it would be better than all stopped ones."""
-    made = proposals(lambda_space(tmp_path, 0.1, 0.3, 0.5, ranges=LAMBDA))
-    for end in (finished(3.0), DIVERGED, Result("pruned", rows=2, dev=-9.0)):
+def end_next(made: Proposals, *ends: Result) -> None:
+    for end in ends:
         assignment = made.next()
         assert assignment is not None
         made.end(assignment.trial_id, end)
-    study = made.sampler_study._study
-    told = [t for t in study.get_trials(deepcopy=False) if t.state == TrialState.PRUNED]
-    ranks = {t.params["method.lambda"]: _get_pruned_trial_score(t, study) for t in told}
-    assert ranks[0.5] < ranks[0.3]
+
+
+@pytest.mark.parametrize("scheduler", ["none", "halving"])
+@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
+def test_the_sampler_leaves_settings_that_fail(
+    tmp_path: Path, scheduler: SchedulerName, seeds: tuple[int, ...]
+) -> None:
+    """A quarter of the range fails. Without values of failures TPE draws 38 to 40 of 40 there."""
+    made = proposals(rate_space(tmp_path), seeds=seeds, sampled=40, scheduler=scheduler)
+    given = drive(made, lambda config: DIVERGED if diverges(config) else scored(config))
+    failed = {a.configuration for a in given if diverges(a.config)}
+    assert 0 < len(failed) < 20
+    assert len(learned(made)) == 40 + 3
 
 
 def test_failures_of_machines_teach_nothing(tmp_path: Path) -> None:
@@ -111,68 +83,42 @@ def test_failures_of_machines_teach_nothing(tmp_path: Path) -> None:
     assert len(learned(made)) == len(kept)
 
 
-def test_failures_before_the_first_value_are_told_with_it_and_move_with_the_worst(
-    tmp_path: Path,
-) -> None:
-    made = proposals(lambda_space(tmp_path, 0.1, 0.3, 0.5, 0.7, ranges=LAMBDA), objectives=2)
-    ends = [DIVERGED, finished(5.0, 5.0), finished(6.0, 4.0), DIVERGED]
-    told: list[Seen] = []
-    for end in ends:
-        assignment = made.next()
-        assert assignment is not None
-        made.end(assignment.trial_id, end)
-        told.append(learned(made))
-    assert told[0] == []
-    assert below(told[1]) == {0.1: [5.0, 5.0]}
-    assert below(told[3]) == {0.1: [5.0, 4.0], 0.7: [5.0, 4.0]}
-
-
-def below(told: Seen) -> dict[float, Any]:
-    """The values just under those of which the worst is the one that is meant, by lambda."""
-    planted = ([5.0, 5.0], [6.0, 4.0])
-    found = {params[0][1]: values for _, params, values in told if values not in planted}
-    return {at: [math.nextafter(v, math.inf) for v in values] for at, values in found.items()}
-
-
 @pytest.mark.parametrize(
-    ("ends", "value"),
+    ("ends", "values"),
     [
-        ([DIVERGED, finished(4.0), finished(6.0)], 5.0),
-        ([DIVERGED, DIVERGED, Result("pruned", rows=2, dev=1.0)], math.nextafter(3.0, 0.0)),
-        ([DIVERGED, LOST, LOST], math.nextafter(3.0, 0.0)),
-        ([LOST, finished(4.0), finished(6.0)], None),
+        ([DIVERGED, finished(4.0), finished(6.0)], [-math.inf]),
+        ([DIVERGED], [-math.inf]),
+        ([LOST], None),
+        ([finished(4.0), LOST, finished(6.0)], None),
+        ([finished(4.0), DIVERGED, finished(6.0)], [-math.inf]),
+        ([finished(4.0), finished(5.0), finished(6.0)], [5.0]),
     ],
 )
-def test_of_several_seeds_those_that_finished_count(
-    tmp_path: Path, ends: list[Result], value: float | None
+def test_a_seed_that_fails_decides_what_is_told_of_its_configuration(
+    tmp_path: Path, ends: list[Result], values: list[float] | None
 ) -> None:
-    space = lambda_space(tmp_path, 0.1, 0.3, ranges=LAMBDA)
-    made = proposals(space, seeds=(0, 1, 2), sampler="random")
-    for end in [finished(3.0)] * 3 + ends:
-        assignment = made.next()
-        assert assignment is not None
-        made.end(assignment.trial_id, end)
-    found = {params[0][1]: values for _, params, values in learned(made)}
-    assert found == {0.1: [3.0], **({} if value is None else {0.3: [value]})}
-    assert rank_keys(made.groups, made.history).keys() == {
-        made.groups.configuration_of(next(iter(made.groups.trials())))
-    }
+    made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA), seeds=(0, 1, 2), sampled=1)
+    end_next(made, *[finished(3.0)] * 3, *ends)
+    assert [t.values for t in told(made)] == [[3.0], *([] if values is None else [values])]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
+@pytest.mark.parametrize("scheduler", ["none", "halving"])
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])
 def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
-    tmp_path: Path, sampler: SamplerName, seeds: tuple[int, ...]
+    tmp_path: Path,
+    scheduler: SchedulerName,
+    seeds: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(halving, "LEAST_STEPS", 0)
     space, study = rate_space(tmp_path / "space"), tmp_path / "study"
 
     def fate(config: TrialConfig) -> Any:
-        again = config.optimizer.lr in (1e-4, 1e-3) and config.seed == 0
-        return "fail" if diverges(config) or again else "finish"
+        return "fail" if diverges(config) else "finish"
 
     def search(trials: int, stand_in: StandIn) -> Proposals:
         options = SearchOptions(
-            trials=trials, sampler=sampler, launcher="local", gpus_per_trial=0.0, max_failures=99
+            trials=trials, scheduler=scheduler, launcher="local", max_failures=99
         )
         prepared = prepare(space, None, seeds, options)
         run_prepared(prepared, str(study), stand_in)
@@ -186,49 +132,34 @@ def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
             rebuilt.append(learned(session.proposals))
             super().__call__(session)
 
-    search(5, Looks(study))
+    search(6, Looks(study))
     assert rebuilt == [learned(lived)]
-    assert len(rebuilt[0]) == 8
+    assert len(rebuilt[0]) == (8 if scheduler == "none" else 5)
+    assert [-math.inf] in [values for _, values in rebuilt[0]]
 
 
 def test_a_failed_trial_that_finishes_now_has_its_own_value(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.1, 0.3, ranges=LAMBDA)
+    space = lambda_space(tmp_path, 0.1, 0.3, ranges="method.lambda = { choices = [0.1, 0.3] }")
     first = drive(proposals(space), lambda config: finished(1.0))
     results = {first[0].trial_id: finished(1.0), first[1].trial_id: DIVERGED}
-    made = proposals(space, results=results)
-    assert len(learned(made)) == 2
+    made = proposals(space, results=results, sampled=1)
+    assert [values for _, values in learned(made)] == [[1.0]], "it runs again"
     drive(made, lambda config: finished(9.0))
-    assert [values for *_, values in learned(made)] == [[1.0], [9.0]]
+    assert [values for _, values in learned(made)] == [[1.0], [9.0]]
 
 
 def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
+    """The sampler keeps away from what it has proposed and does not know yet."""
     made = proposals(lambda_space(tmp_path, 0.1, 0.5, 0.9, ranges=LAMBDA), sampled=20)
     given = [made.next() for _ in range(8)]
     assert [a.origin for a in given if a] == ["grid"] * 3 + ["sampler"] * 5
-    running = seen(made, TrialState.RUNNING)
-    assert [params[0][1] for _, params, _ in running] == sorted(
-        knob(a.config, "method.lambda") for a in given if a
-    )
-    assert made.next(idle=False) is None, "it would learn more before a worker is free"
-    for assignment in given[:3]:
+    running = [t.params["method.lambda"] for t in told(made, TrialState.RUNNING)]
+    assert running == [knob(a.config, "method.lambda") for a in given[3:] if a]
+    for assignment in given[3:6]:
         assert assignment is not None
         made.end(assignment.trial_id, finished(1.0))
-    assert made.next(idle=False) is not None
-    assert len(seen(made, TrialState.RUNNING)) == 6
-
-
-def test_a_stand_in_for_a_running_trial_goes_with_its_end(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA))
-    placeholders, trial = (
-        Placeholders(made.sampler_study._study),
-        made.sampler_study.running_trial(next(iter(made.groups))),
-    )
-    assert trial is not None
-    placeholders.add("a", trial)
-    assert "a" in placeholders and len(seen(made, TrialState.RUNNING)) == 1
-    placeholders.drop("a")
-    placeholders.drop("a")
-    assert "a" not in placeholders and seen(made, TrialState.RUNNING) == []
+    assert made.next() is not None
+    assert len(told(made, TrialState.RUNNING)) == 3
 
 
 def fails_above(edge: float) -> Any:

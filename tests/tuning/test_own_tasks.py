@@ -22,7 +22,6 @@ from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
 
 SPACE = """name = "mine"
-trials = 2
 [fixed]
 encoder.checkpoint = "toy"
 encoder.pooling = "mean"

@@ -1,40 +1,43 @@
 """Which trial comes next, and what the sampler is told; no training, the results are planted."""
 
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+from planted_spaces import told
 from search_samples import (
     LAMBDA,
     OBJECTIVES,
     NoInputs,
     drive,
-    ended,
     finished,
     history,
     knob,
     lambda_space,
     proposals,
+    rows,
+    run_planted,
     tiny_space,
 )
-from tune_sentcl.tuning.configuration_groups import Group, Sampling
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.history import Result
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.history import Assignment, Result
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.sampling import SamplerName
+from tune_sentcl.tuning.search_options import SamplerName, SchedulerName, SearchOptions
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}
-FAILED, PRUNED = Result("failed"), Result("pruned", rows=2, dev=10.0)
+DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
+SHARES = (1 / 16, 1 / 4, 1.0)
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,46 @@ class Judge:
         return finished(80 - 100 * (config.dotted().get("method.lambda", 0.0) - self.best) ** 2)
 
 
-def told(made: Proposals) -> list[FrozenTrial]:
-    """What the sampler was told, in the order in which it was."""
-    return [trial for _, trial in made.sampler_study.reported()]
+@dataclass
+class Trained:
+    """A study in memory: what was handed out, by trial and share, and how it ended."""
+
+    space: Space
+    given: list[tuple[str, float]] = field(default_factory=list)
+    results: dict[str, Result] = field(default_factory=dict)
+    sampled: dict[str, TrialConfig] = field(default_factory=dict)
+
+    def search(self, *, workers: int = 1, order: int = 0, **options: Any) -> Proposals:
+        """A search by so many workers, whose trials end in any order."""
+        usual = {"sampler": "random", "scheduler": "halving", "shares": SHARES}
+        study = {"adopted": self.sampled, "results": self.results}
+        made = proposals(self.space, **{**usual, **study, **options})
+        running: list[Assignment] = []
+        generator = random.Random(order)
+        while not made.finished:
+            one = made.next() if len(running) < workers else None
+            if one is None:
+                assert running, "nothing runs, so nothing can be waited for"
+                self.end(made, running.pop(generator.randrange(len(running))))
+                continue
+            running.append(one)
+            self.given.append((one.trial_id, one.until))
+            if one.origin == "sampler":
+                config = one.config.model_copy(update={"seed": 0})
+                self.sampled.setdefault(one.configuration, config)
+        return made
+
+    def end(self, made: Proposals, one: Assignment) -> None:
+        """Of eleven stages of sampled ones one diverges."""
+        name, planted = one.trial_id, random.Random(f"{one.trial_id} {one.until}").randrange(11)
+        stages = dict(self.results[name].stages) if name in self.results else {}
+        result = Result("finished", (float(planted),), stages)
+        if planted == 0 and one.origin == "sampler":
+            result = Result("failed", (), stages, "NonFiniteError")
+        elif one.until < 1:
+            result = Result("pruned", (), {**stages, one.until: float(planted)})
+        self.results[name] = result
+        made.end(name, result)
 
 
 def two_by_two(folder: Path) -> Space:
@@ -70,6 +110,94 @@ def test_the_grid_comes_first_and_exactly_once(tmp_path: Path, sampler: SamplerN
     assert len({a.configuration for a in given}) == 8
 
 
+@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
+@pytest.mark.parametrize("grid", [(0.3,), (0.3, 0.7)])
+def test_a_grown_budget_ends_with_all_that_it_gives_from_the_beginning(
+    tmp_path: Path, seeds: tuple[int, ...], grid: tuple[float, ...]
+) -> None:
+    space = lambda_space(tmp_path, *grid, ranges=LAMBDA)
+    grown, whole = Trained(space), Trained(space)
+    small = grown.search(budget=5, seeds=seeds)
+    before = len(grown.given)
+    large = grown.search(budget=20, seeds=seeds, workers=3)
+    again = whole.search(budget=20, seeds=seeds)
+    assert set(whole.given) <= set(grown.given)
+    assert len(set(grown.given)) == len(grown.given), "no stage is handed out twice"
+    assert small.total == before < large.total == large.done == again.total == len(whole.given)
+    assert grown.search(budget=20, seeds=seeds).total == large.total
+    assert len(grown.given) == len(set(grown.given))
+
+
+@pytest.mark.parametrize("order", range(4))
+@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
+def test_one_worker_and_five_run_the_same_stages(
+    tmp_path: Path, seeds: tuple[int, ...], order: int
+) -> None:
+    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
+    one, five = Trained(space), Trained(space)
+    one.search(budget=20, seeds=seeds)
+    five.search(budget=20, seeds=seeds, workers=5, order=order)
+    assert sorted(one.given) == sorted(five.given)
+    assert one.results == five.results
+
+
+def test_a_later_command_that_begins_with_another_seed_is_refused(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+    run_planted(space, study, seeds=(3, 1), trials=1)
+    before = rows(study)
+    with pytest.raises(ConfigError, match=r"--seeds.*1,3.*must begin with 3"):
+        run_planted(space, study, seeds=(1, 3), trials=2)
+    assert rows(study) == before
+    assert run_planted(space, study, seeds=(1, 3))[0].ran == 0, "the grid alone has no stages"
+    assert run_planted(space, study, seeds=(3, 2), trials=1, scheduler="halving")[0].ran == 2
+
+
+def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> None:
+    made = proposals(
+        lambda_space(tmp_path, 0.3, ranges=LAMBDA),
+        sampled=8,
+        scheduler="halving",
+        shares=(0.25, 1.0),
+    )
+    grid = made.next()
+    assert grid is not None and (grid.origin, grid.until) == ("grid", 1.0)
+    given = [a for a in (made.next() for _ in range(7)) if a is not None]
+    assert [made.pause_above(a.trial_id, 0.25) for a in given[:1]] == [float("-inf")]
+    for score, one in enumerate(given, 1):
+        assert one.until == 0.25
+        made.end(one.trial_id, Result("pruned", (), {0.25: float(score)}))
+    assert made.pause_above(given[0].trial_id, 0.25) == 6.0, "two go on"
+    best, last = made.next(), made.next()
+    assert best is not None and last is not None
+    assert (best.trial_id, best.until) == (given[-1].trial_id, 1.0)
+    assert last.until == 0.25 and last.trial_id not in {a.trial_id for a in given}
+    assert made.next() is None, "the last one decides who else goes on"
+    made.requeue(best.trial_id, "train")
+    made.requeue(grid.trial_id, "train")
+    again = [made.next(), made.next(), made.next()]
+    assert [(a.trial_id, a.until) for a in again if a] == [
+        (grid.trial_id, 1.0),
+        (best.trial_id, 1.0),
+    ]
+
+
+@pytest.mark.parametrize(("failure", "again"), [(DIVERGED, 0), (LOST, 1)])
+def test_a_repetition_runs_again_what_failed_through_no_setting(
+    tmp_path: Path, failure: Result, again: int
+) -> None:
+    """Behind all others, those that go on included."""
+    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+    study.search(sampled=4)
+    failed = study.given[1][0]
+    study.results[failed] = failure
+    before = len(study.given)
+    made = study.search(sampled=12)
+    assert made.finished and made.total == made.done
+    rest = [name for name, share in study.given[before:] if share == SHARES[0]]
+    assert rest.count(failed) == again and len(set(rest)) == len(rest) == 8 + again
+    assert not again or rest[-1] == failed
+
+
 def test_trap_a_grid_sampler_asked_for_ever_ends_after_the_grid(tmp_path: Path) -> None:
     made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampler="grid")
     assert len(drive(made, Judge())) == 2
@@ -77,62 +205,35 @@ def test_trap_a_grid_sampler_asked_for_ever_ends_after_the_grid(tmp_path: Path) 
     assert not made.exhausted
 
 
-def test_seeds_are_separate_trials_and_one_told_mean(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.3, ranges=LAMBDA), seeds=(0, 1, 2))
+@pytest.mark.parametrize(("scheduler", "values"), [("none", [25.0]), ("halving", [10.0])])
+def test_one_number_is_told_of_each_configuration(
+    tmp_path: Path, scheduler: SchedulerName, values: list[float]
+) -> None:
+    """The mean over all seeds where all have them, else the first stage's."""
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
+    made = proposals(space, seeds=(0, 1, 2), sampled=1, scheduler=scheduler)
     first, second, third = (made.next() for _ in range(3))
     assert first and second and third
-    assert made.end(first.trial_id, finished(10.0)) is None
-    assert made.end(third.trial_id, finished(40.0)) is None
+    made.end(third.trial_id, finished(40.0))
     assert told(made) == []
-    found = made.end(second.trial_id, finished(25.0))
-    assert found is not None
-    name, trial = found
-    assert (name, trial.state, trial.values) == (
-        second.configuration,
-        TrialState.COMPLETE,
-        [25.0],
-    )
-    assert len(told(made)) == 1
+    made.end(first.trial_id, finished(10.0))
+    assert [t.values for t in told(made)] == ([] if scheduler == "none" else [values])
+    made.end(second.trial_id, finished(25.0))
+    assert [t.values for t in told(made)] == [values]
 
 
-@pytest.mark.parametrize(
-    ("ends", "state"),
-    [
-        ([PRUNED, finished(1.0)], TrialState.PRUNED),
-        ([finished(1.0), PRUNED], TrialState.PRUNED),
-        ([FAILED, finished(1.0)], TrialState.FAIL),
-        ([PRUNED, FAILED], TrialState.FAIL),
-        ([FAILED, PRUNED], TrialState.FAIL),
-    ],
-)
-@pytest.mark.parametrize(("objectives", "origin"), [(1, "sampler"), (2, "grid")])
-def test_failed_before_pruned_before_the_mean(
-    tmp_path: Path, ends: list[Result], state: TrialState, objectives: int, origin: str
-) -> None:
-    lambdas = (0.3,)
+def test_the_score_of_the_first_stage_is_told_and_no_later_one(tmp_path: Path) -> None:
+    """The grid has none."""
     made = proposals(
-        lambda_space(tmp_path, *lambdas, ranges=LAMBDA),
-        seeds=(0, 1),
-        sampled=1,
-        objectives=objectives,
+        lambda_space(tmp_path, 0.3, ranges=LAMBDA), sampled=1, scheduler="halving", shares=SHARES
     )
-    ends = [Result(r.status, r.values * objectives, r.rows, r.dev) for r in ends]
-    if origin == "sampler":
-        for _ in range(2):
-            grid = made.next()
-            assert grid is not None
-            made.end(grid.trial_id, finished(*[1.0] * objectives))
-    given = [made.next(), made.next()]
-    answers = [made.end(a.trial_id, end) for a, end in zip(given, ends, strict=True) if a]
-    assert [a.origin for a in given if a] == [origin] * 2
-    assert answers[0] is None
-    assert answers[1] is not None
-    name, trial = answers[1]
-    assert given[0] is not None
-    assert name == given[0].configuration
-    assert trial.state == state
-    assert trial.values is None
-    assert told(made)[-1].state == state
+    ends = (finished(9.0), *(Result("pruned", (), {s: 50 + s}) for s in SHARES[:2]), finished(7.0))
+    for end in ends:
+        one = made.next()
+        assert one is not None
+        made.end(one.trial_id, end)
+    assert [t.values for t in told(made)] == [[50 + SHARES[0]]]
+    assert made.finished
 
 
 def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:
@@ -140,60 +241,53 @@ def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         assignment = made.next()
         assert assignment is not None
-        assert made.end(assignment.trial_id, finished(5.0)) is not None
-        for again in (finished(9.0), PRUNED, FAILED):
-            assert made.end(assignment.trial_id, again) is None
+        for end in (finished(5.0), finished(9.0), DIVERGED, LOST):
+            made.end(assignment.trial_id, end)
     assert [t.values for t in told(made)] == [[5.0], [5.0]]
+    assert [one.mean((0,)) for one in made.configurations.values()] == [5.0, 5.0]
     assert made.finished
 
 
 @pytest.mark.parametrize(
-    ("sampler", "status"), [("tpe", "finished"), ("tpe", "pruned"), ("random", "failed")]
+    ("sampler", "end"), [("tpe", finished(1.0)), ("tpe", DIVERGED), ("random", LOST)]
 )
 def test_a_finite_space_ends_and_says_so(
-    tmp_path: Path, sampler: SamplerName, status: str
+    tmp_path: Path, sampler: SamplerName, end: Result
 ) -> None:
     made = proposals(two_by_two(tmp_path), sampled=100, sampler=sampler, seeds=(0, 1))
-    planted = {"finished": finished(1.0), "pruned": PRUNED, "failed": FAILED}[status]
-    given = drive(made, lambda config: planted)
+    given = drive(made, lambda config: end)
     assert len({a.configuration for a in given}) == 4
-    assert len({a.trial_id for a in given}) == len(given) == 8
+    # A sampled configuration whose first seed fails has no second stage.
+    assert len({a.trial_id for a in given}) == len(given) == (8 if end.values else 5)
     assert made.exhausted
-    assert made.total == 8
+    assert made.total == len(given)
     assert made.next() is None
-
-
-def test_the_sampler_learns_where_a_sampled_trial_was_pruned(tmp_path: Path) -> None:
-    made = proposals(two_by_two(tmp_path), sampled=2)
-    drive(made, lambda config: PRUNED)
-    assert [trial.intermediate_values for trial in told(made)] == [{2: 10.0}] * 3
 
 
 def test_a_finite_space_ends_while_its_trials_still_run(tmp_path: Path) -> None:
     made = proposals(two_by_two(tmp_path), sampled=100, sampler="random")
     given = [a for a in (made.next() for _ in range(20)) if a is not None]
     assert len({a.trial_id for a in given}) == len(given) == 4
-    assert not ended(made)
+    assert not made.finished
     for assignment in given:
         made.end(assignment.trial_id, finished(1.0))
-    assert ended(made)
+    assert made.finished
     assert made.exhausted
 
 
 def test_knobs_exist_only_where_the_method_has_them() -> None:
-    made = proposals(load_space("scl/lambda", TOY), sampled=30, sampler="random")
+    made = proposals(load_space("scl/lambda", TOY), sampled=12)
     given = drive(made, Judge())
     methods = [t.params["method.name"] for t in told(made)]
     assert methods.count("sbert") == 1, "SBERT has no knobs, so the grid has tried all of it"
-    assert methods.count("scl") == 5 + 30
+    assert methods.count("scl") == 5 + 12
     for trial in told(made):
         if trial.params["method.name"] == "sbert":
             assert set(trial.params) == {"method.name"}
         else:
             assert set(trial.params) == {"method.name", "method.lambda", "method.temperature"}
             assert set(trial.distributions) == set(trial.params)
-    sbert = [a for a in given if a.config.method.name == "sbert"]
-    assert len(sbert) == 1
+    assert [a.config.method.name for a in given].count("sbert") == 1
 
 
 def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> None:
@@ -203,47 +297,13 @@ def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> 
     assert [t.params["method.lambda"] <= 0.5 for t in told(made)] == [True, True]
 
 
-def test_trap_while_no_worker_is_free_the_sampler_waits_for_what_the_running_grid_teaches(
-    tmp_path: Path,
-) -> None:
-    made = proposals(lambda_space(tmp_path, 0.1, 0.9, ranges=LAMBDA), sampled=3)
-    first, second = made.next(), made.next()
-    assert first and second
-    assert made.next(idle=False) is None
-    assert not made.finished
-    made.end(first.trial_id, finished(1.0))
-    assert made.next(idle=False) is None
-    made.end(second.trial_id, finished(2.0))
-    assert [a.origin for a in (made.next(), made.next(), made.next()) if a] == ["sampler"] * 3
-    assert made.next() is None
-
-
-def test_a_failed_grid_does_not_make_sampled_trials_wait_for_each_other(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.1, 0.9, ranges=LAMBDA), sampled=3)
-    for _ in range(2):
-        assignment = made.next()
-        assert assignment is not None
-        made.end(assignment.trial_id, FAILED)
-    assert all(made.next() for _ in range(3))
-
-
-def test_a_sampler_that_learns_nothing_from_the_grid_does_not_wait(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA), sampled=2, sampler="random")
-    assert all(made.next() for _ in range(3))
-
-
-def test_a_grid_outside_the_ranges_is_not_waited_for(tmp_path: Path) -> None:
-    ranges = "method.lambda = { low = 0.5, high = 1.0 }"
-    made = proposals(lambda_space(tmp_path, 0.1, 0.2, ranges=ranges), sampled=4)
-    assert all(made.next() for _ in range(6))
-
-
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 @pytest.mark.parametrize("kept", [3, 5])
 def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, kept: int) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
     before = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), Judge())
-    held = before[: 2 * kept]
+    names = list(dict.fromkeys(a.configuration for a in before))[:kept]
+    held = [a for a in before if a.configuration in names]
     made = proposals(
         space,
         sampled=8,
@@ -257,8 +317,7 @@ def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, 
     assert len(after) == 20 - len(held)
     assert len({a.trial_id for a in [*held, *after]}) == 20
     assert len({knob(a.config, "method.lambda") for a in [*held, *after]}) == 10
-    assert len(told(made)) >= 10
-    assert all(t.state == TrialState.COMPLETE for t in told(made))
+    assert sampler == "random" or len(told(made)) == 10
 
 
 def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: Path) -> None:
@@ -276,14 +335,11 @@ def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: 
     assert [t.values for t in told(made)] == [[6.0], [7.0]]
 
 
-@pytest.mark.parametrize(("sampler", "count"), [("tpe", 5), ("random", 5)])
-def test_several_objectives_are_told_as_one_vector(
-    tmp_path: Path, sampler: SamplerName, count: int
-) -> None:
+def test_of_several_objectives_the_first_is_told(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-    made = proposals(space, sampled=8, sampler=sampler, objectives=count, seeds=(0, 1))
-    drive(made, lambda config: finished(*(float(i + config.seed) for i in range(count))))
-    assert [t.values for t in told(made)] == [[0.5, 1.5, 2.5, 3.5, 4.5][:count]] * 10
+    made = proposals(space, sampled=3, objectives=2, seeds=(0, 1))
+    drive(made, lambda config: finished(*(float(i + config.seed) for i in range(2))))
+    assert [t.values for t in told(made)] == [[0.5]] * 5
 
 
 def test_trap_categorical_choices_may_change_between_runs(tmp_path: Path) -> None:
@@ -314,7 +370,7 @@ def test_trap_categorical_choices_may_change_between_runs(tmp_path: Path) -> Non
 def test_a_space_without_ranges_runs_its_grid(tmp_path: Path) -> None:
     made = proposals(tiny_space(tmp_path))
     assert len(drive(made, Judge())) == 1
-    assert told(made) == []
+    assert made.stages is None
 
 
 @contextmanager
@@ -338,31 +394,32 @@ def counted_lines() -> Iterator[Counter[str]]:
         sys.settrace(before)
 
 
-@pytest.mark.parametrize(("seeds", "objectives"), [((0,), 1), ((0, 1), 2)])
-def test_a_proposal_costs_the_same_however_many_configurations_are_held(
-    tmp_path: Path, seeds: tuple[int, ...], objectives: int
+@pytest.mark.parametrize("scheduler", ["none", "halving"])
+def test_the_cost_of_a_proposal_grows_no_faster_than_what_is_held(
+    tmp_path: Path, scheduler: SchedulerName
 ) -> None:
     ranges = f"{LAMBDA}\noptimizer.lr = {{ low = 1e-6, high = 1e-3, log = true }}"
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=ranges)
 
     def cost(held: int) -> Counter[str]:
-        made = proposals(
-            space, sampler="random", sampled=held + 5, seeds=seeds, objectives=objectives
-        )
-        for _ in range(held * len(seeds)):
-            assignment = made.next()
-            assert assignment is not None
-            made.end(assignment.trial_id, finished(*[1.0] * objectives))
+        made = proposals(space, sampler="random", sampled=held + 5, scheduler=scheduler)
+        drive_some(made, held)
         with counted_lines() as lines:
-            for _ in range(3 * len(seeds)):
-                assignment = made.next()
-                assert assignment is not None
-                made.end(assignment.trial_id, finished(*[1.0] * objectives))
+            drive_some(made, 3)
         return lines
 
     few, many = cost(12), cost(120)
     assert few["proposals.py"] > 0
-    assert many == few
+    assert all(many[name] <= 10 * few[name] for name in ("proposals.py", "halving.py"))
+    grown = {name for name in many if many[name] > few[name]}
+    assert grown <= {"proposals.py", "halving.py"}
+
+
+def drive_some(made: Proposals, count: int) -> None:
+    for _ in range(count):
+        assignment = made.next()
+        assert assignment is not None
+        made.end(assignment.trial_id, finished(1.0))
 
 
 def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path) -> None:
@@ -373,24 +430,15 @@ def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path)
         before = drive(proposals(space, sampler="random", sampled=held), Judge())
         results = {a.trial_id: Judge()(a.config) for a in before}
         adopted = {a.configuration: a.config for a in before[2:]}
-        sampling = Sampling(sampled=held, sampler="random")
-        made = Proposals(space, TrialNamer(NoInputs()), sampling)
+        options = SearchOptions(trials=held, sampler="random", scheduler="none")
+        made = Proposals(space, TrialNamer(NoInputs()), options, (0,))
         known = history(OBJECTIVES[:1], results, adopted)
         with counted_lines() as lines:
-            made.resume_from(known)
-        assert made.finished and len(told(made)) == held + 2
+            made.resume_from(known, (1.0,))
+        assert made.finished and made.total == held + 2
         return lines
 
     few, many = cost(12), cost(120)
     assert few["parsing.py"] == many["parsing.py"]
     assert few["inputs.py"] == many["inputs.py"]
-    assert 8 * few["proposals.py"] < many["proposals.py"] < 12 * few["proposals.py"]
-
-
-def test_where_seeds_were_stopped_is_their_mean_at_each_step() -> None:
-    ends = {"a": Result("pruned", rows=2, dev=10.0), "b": Result("pruned", rows=2, dev=30.0)}
-    ends |= {"c": Result("pruned", rows=4, dev=5.0), "d": Result("pruned")}
-    group = Group("grid", tuple("abcd"), None, results=ends)
-    assert group.intermediate_values() == {2: 20.0, 4: 5.0}
-    group.results = dict(reversed(ends.items()))
-    assert group.intermediate_values() == {2: 20.0, 4: 5.0}
+    assert many["proposals.py"] < 12 * few["proposals.py"]

@@ -1,24 +1,19 @@
 """The samplers by name, and that they learn from what they are taught."""
 
+import math
 import statistics
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import optuna
 import pytest
-from optuna.trial import FrozenTrial, TrialState
-from planted_spaces import Planted, choice, space_of
+from optuna.trial import TrialState
+from planted_spaces import Planted, choice, frozen, space_of, told
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampler.sampling import (
-    SamplerName,
-    add_trials,
-    build_sampler,
-    frozen_trial,
-    suggest,
-)
+from tune_sentcl.tuning.sampler.sampling import TpeSampler, build_sampler, frozen_trial
+from tune_sentcl.tuning.search_options import SamplerName
 
 LAMBDA = Range("method.lambda", "float", 0.0, 1.0)
 RATE = Range("optimizer.lr", "float", 1e-6, 1e-3, log=True)
@@ -30,12 +25,6 @@ def quality(params: Mapping[str, Any]) -> float:
     return -((float(params["method.lambda"]) - BEST) ** 2)
 
 
-def past_trial(space: Space, params: Mapping[str, Any]) -> FrozenTrial | None:
-    return frozen_trial(
-        space, params, TrialState.COMPLETE, [quality(params)], {}, {"from": "elsewhere"}
-    )
-
-
 def places(count: int, low: float, high: float, seed: int = 0) -> list[dict[str, Any]]:
     generator = np.random.default_rng(seed)
     lambdas = generator.uniform(low, high, count)
@@ -44,54 +33,58 @@ def places(count: int, low: float, high: float, seed: int = 0) -> list[dict[str,
     return [{"method.lambda": weight, "optimizer.lr": rate} for weight, rate in pairs]
 
 
-def study_of(sampler: SamplerName, points: int = 6, objectives: int = 1) -> optuna.Study:
-    study = optuna.create_study(directions=["maximize"] * objectives)
-    study.sampler = build_sampler(sampler, 0, points)
-    return study
+def taught(space: Space, elsewhere: Sequence[Mapping[str, Any]]) -> TpeSampler:
+    """TPE that was told scores of places that it has not proposed."""
+    sampler = TpeSampler(space, 0, 6)
+    for number, params in enumerate(elsewhere):
+        sampler.tell(f"{number}", params, quality(params))
+    return sampler
 
 
-@pytest.mark.parametrize("points", [1, 4, 10, 30])
-def test_no_draw_is_blind_once_the_grid_is_told(points: int) -> None:
-    study = study_of("tpe", points)
-    needed = min(10, points)
-    for told, params in enumerate(places(needed, 0, 1)):
-        assert told < needed
-        assert study.ask().relative_params == {}
-        found = past_trial(SPACE, params)
-        assert found is not None
-        add_trials(study, [found])
-    assert set(study.ask().relative_params) == {"method.lambda", "optimizer.lr"}
+def draws_by_model(sampler: TpeSampler) -> set[str]:
+    """The knobs of the next proposal that the model draws."""
+    sampler.propose(lambda params: True)
+    assert sampler.asked is not None
+    return set(sampler.asked.relative_params)
 
 
-@pytest.mark.parametrize("objectives", [1, 2])
-def test_pruned_and_failed_trials_do_not_stop_a_sampler(objectives: int) -> None:
-    study = study_of("tpe", objectives=objectives)
-    ends = [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL]
-    for index, params in enumerate(places(16, 0, 1)):
-        state = ends[index % 4]
-        values = [quality(params)] * objectives if state == TrialState.COMPLETE else None
-        curve = {2: 0.5} if state == TrialState.PRUNED and objectives == 1 else {}
-        found = frozen_trial(SPACE, params, state, values, curve, {})
-        assert found is not None
-        add_trials(study, [found])
-    for state in ends:
-        trial = study.ask()
-        assert suggest(trial, SPACE).keys() == trial.relative_params.keys()
-        values = [quality(trial.params)] * objectives
-        study.tell(trial, values if state == TrialState.COMPLETE else None, state=state)
+@pytest.mark.parametrize("count", [0, 9, 10, 30])
+def test_ten_told_scores_end_the_blind_draws(count: int) -> None:
+    knobs = {"method.lambda", "optimizer.lr"} if count >= 10 else set()
+    assert draws_by_model(taught(SPACE, places(count, 0, 1))) == knobs
+
+
+def test_failed_configurations_do_not_stop_a_sampler() -> None:
+    """They are told the worst value there is."""
+    sampler = taught(SPACE, places(4, 0, 1))
+    for number, params in enumerate(places(12, 0, 1, seed=1)):
+        sampler.tell(f"failed{number}", params, -math.inf)
+    for number in range(4):
+        assert draws_by_model(sampler) == {"method.lambda", "optimizer.lr"}
+        sampler.begin(f"drawn{number}")
+        sampler.tell(f"drawn{number}", {}, -math.inf if number % 2 else 0.5)
+    assert len(told(sampler)) == 20 and told(sampler, TrialState.RUNNING) == []
+
+
+def test_a_proposal_is_told_as_the_trial_that_was_asked_for() -> None:
+    sampler = TpeSampler(SPACE, 0, 0)
+    for name in "ab":
+        sampler.take(places(1, 0, 1)[0]) if name == "a" else sampler.propose(lambda p: True)
+        sampler.begin(name)
+    assert len(told(sampler, TrialState.RUNNING)) == 2
+    sampler.tell("b", {}, 5.0)
+    (running,), (ended,) = told(sampler, TrialState.RUNNING), told(sampler)
+    assert (running.params, ended.values) == (places(1, 0, 1)[0], [5.0])
 
 
 def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
     params = {"method.lambda": 0.25, "optimizer.lr": 1e-4, "encoder.pooling": "mean"}
-    found = frozen_trial(SPACE, params, TrialState.PRUNED, None, {3: 0.5}, {"from": "elsewhere"})
-    assert found is not None
+    sampler = taught(SPACE, [params])
+    (found,) = told(sampler)
     assert found.params == {"method.lambda": 0.25, "optimizer.lr": 1e-4}
-    assert found.state == TrialState.PRUNED
-    assert found.intermediate_values == {3: 0.5}
-    assert found.user_attrs == {"from": "elsewhere"}
-    drawn = study_of("random").ask()
-    suggest(drawn, SPACE)
-    assert found.distributions == drawn.distributions
+    assert found.values == [quality(params)]
+    sampler.propose(lambda params: True)
+    assert sampler.asked is not None and found.distributions == sampler.asked.distributions
 
 
 @pytest.mark.parametrize(
@@ -104,15 +97,18 @@ def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
     ],
 )
 def test_what_lies_outside_of_the_ranges_is_no_lesson(params: dict[str, Any]) -> None:
-    assert frozen_trial(SPACE, params, TrialState.FAIL, None, {}, {}) is None
+    assert frozen_trial(SPACE, params, TrialState.FAIL) is None
+    sampler = TpeSampler(SPACE, 0, 0)
+    sampler.tell("outside", params, 1.0)
+    assert told(sampler, *TrialState) == []
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.2, 0.6), (-0.5, 1.5)], ids=["narrower", "wider"])
-def test_a_sampler_learns_from_a_study_of_other_ranges(low: float, high: float) -> None:
+def test_a_sampler_learns_from_configurations_of_other_ranges(low: float, high: float) -> None:
     def distance(seed: int, *, with_past_trials: bool) -> float:
         search = Planted(SPACE, "tpe", quality, seed=seed)
-        elsewhere = places(30, low, high, seed) if with_past_trials else []
-        add_trials(search.study, filter(None, (past_trial(SPACE, params) for params in elsewhere)))
+        for params in places(30, low, high, seed) if with_past_trials else []:
+            search.sampler.tell(str(frozen(params)), params, quality(params))
         found = [search.next() for _ in range(6)]
         return statistics.fmean(abs(params["method.lambda"] - BEST) for params in found if params)
 
@@ -123,29 +119,26 @@ def test_a_sampler_learns_from_a_study_of_other_ranges(low: float, high: float) 
 
 def test_trap_other_choices_elsewhere_neither_stop_a_sampler_nor_hide_a_knob() -> None:
     now = space_of(choice("encoder.pooling", "mean", "cls"), LAMBDA)
-    study = study_of("tpe")
-    elsewhere = ("cls", "max", "mean", "last")
-    for index, params in enumerate(places(20, 0, 1)):
-        found = past_trial(now, {**params, "encoder.pooling": elsewhere[index % 4]})
-        assert (found is None) == (index % 2 == 1)
-        add_trials(study, filter(None, [found]))
-    trial = study.ask()
-    assert trial.relative_params.keys() == {"encoder.pooling", "method.lambda"}
-    assert suggest(trial, now).keys() == trial.relative_params.keys()
-
-
-def test_lessons_of_the_same_knobs_share_their_ranges() -> None:
-    space = space_of(choice("method.name", "sbert", "scl"), LAMBDA)
-    study = study_of("tpe")
-    kinds: list[dict[str, Any]] = [
-        {"method.name": "sbert"},
-        {"method.name": "scl", "method.lambda": 0.5},
+    pooled = ("cls", "max", "mean", "last")
+    elsewhere = [
+        {**params, "encoder.pooling": pooled[index % 4]}
+        for index, params in enumerate(places(20, 0, 1))
     ]
-    past_trials = [frozen_trial(space, p, TrialState.FAIL, None, {}, {}) for p in kinds * 5]
-    add_trials(study, filter(None, past_trials))
-    kept = [trial.distributions for trial in study.get_trials(deepcopy=False)]
-    assert len({id(ranges) for ranges in kept}) == 2
-    assert [set(ranges) for ranges in kept] == [set(kind) for kind in kinds * 5]
+    sampler = taught(now, elsewhere)
+    assert len(told(sampler)) == 10
+    assert draws_by_model(sampler) == {"encoder.pooling", "method.lambda"}
+
+
+@pytest.mark.parametrize("finite", [True, False])
+def test_random_points_are_one_sequence_however_often_it_is_resumed(finite: bool) -> None:
+    space = space_of(Range("optimizer.epochs", "int", 1, 40), *([] if finite else [LAMBDA]))
+    whole, parts = Planted(space, "random", lambda params: 0.0), []
+    expected = [whole.next() for _ in range(20)]
+    for size in (5, 1, 14):
+        again = Planted(space, "random", lambda params: 0.0)
+        again.held = {frozen(params) for params in parts}
+        parts += [params for params in (again.next() for _ in range(size)) if params]
+    assert parts == expected
 
 
 def test_trap_samplers_are_built_without_a_warning() -> None:
@@ -153,4 +146,4 @@ def test_trap_samplers_are_built_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name in names:
-            build_sampler(name, 0, 3)
+            build_sampler(name, SPACE, 0, 3)

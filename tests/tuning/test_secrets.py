@@ -27,7 +27,7 @@ def secret_space(folder: Path) -> Space:
         path.write_text("\n".join(["premise,hypothesis,label", *LINES[number:]]) + "\n")
         sources.append(str(path))
     grid = f"grid.data.source = {json.dumps(sources)}"
-    space = tiny_space(folder / "space", grid, fixed='evaluation.data = "toy"', trials=2)
+    space = tiny_space(folder / "space", grid, fixed='evaluation.data = "toy"')
     assert SECRET in str(space.configurations)
     return space
 

@@ -101,7 +101,7 @@ def test_trap_nan_is_a_failure_with_its_text_and_never_0(tmp_path: Path) -> None
     """Real training: a rate blows every weight up."""
     ranges = "optimizer.lr = { low = 1e-4, high = 1e30, log = true }"
     grid = "grid.optimizer.lr = [1e-3, 1e30]\n"
-    space = tiny_space(tmp_path / "space", grid, ranges=ranges, trials=2)
+    space = tiny_space(tmp_path / "space", grid, ranges=ranges)
     outcome = run_here(space, tmp_path / "study")
     assert (outcome.ran, outcome.failures) == (2, 1)
     (failed,) = [row for row in rows(tmp_path / "study") if row["status"] == "failed"]

@@ -16,7 +16,14 @@ from typing import Any
 import fake_tracker
 import pytest
 from processes import descendants, wait_until
-from search_samples import NoInputs, lambda_space, rows, run_planted, statuses
+from search_samples import (
+    NoInputs,
+    draw_in_order,
+    lambda_space,
+    rows,
+    run_planted,
+    statuses,
+)
 from stand_in import Fate, StandIn, Stopped
 from tracked import READERS
 
@@ -33,7 +40,7 @@ from tune_sentcl.watch.tracking.tracker import REMOTE, check_tracking
 
 NAMES = tuple(REMOTE)
 LAMBDAS = (0.25, 0.5, 0.75)
-FATES: dict[float, Fate] = {0.25: "finish", 0.5: "prune", 0.75: "fail"}
+SAMPLED = "method.lambda = { choices = [0.1, 0.2, 0.3, 0.4] }"
 FAKE = "tensorboard"
 """The name of the fake client."""
 STATUSES = {
@@ -74,17 +81,33 @@ def calls(study: Path, trial_id: str = "") -> list[list[Any]]:
 
 
 def fate(config: TrialConfig) -> Fate:
-    return FATES[config.dotted()["method.lambda"]]
+    return "fail" if config.dotted()["method.lambda"] == 0.75 else "finish"
+
+
+def run_staged(folder: Path, launcher: StandIn, patch: pytest.MonkeyPatch, **options: Any) -> Any:
+    """A search of a grid and of four sampled configurations, of which one is trained whole."""
+    patch.setattr("tune_sentcl.tuning.prepare.first_shares", lambda steps: (0.25, 1.0))
+    draw_in_order(patch)
+    space = lambda_space(folder / "space", 0.25, 0.75, ranges=SAMPLED)
+    space = replace(space, name="scl/lambda")
+    options |= {"trials": 4, "scheduler": "halving", "track": (FAKE,)}
+    return run_planted(space, launcher.study, launcher, **options)[0]
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_tracker_is_told_of_every_trial_once(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
-    outcome, _ = run_planted(space, study, StandIn(study, fate), seeds=(0, 1), track=(FAKE,))
-    assert (outcome.ran, outcome.failures) == (6, 2)
+def test_a_tracker_is_told_of_every_trial_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial that goes on after its pause begins anew, and has all its points again."""
+    study = tmp_path / "study"
+    outcome = run_staged(tmp_path, StandIn(study, fate), monkeypatch, seeds=(0, 1))
+    assert (outcome.ran, outcome.failures) == (10, 2)
     assert calls(study)[-1] == ["close"]
-    for row in rows(study):
-        begun, *points, ended = calls(study, row["trial_id"])
+    told = [calls(study, row["trial_id"]) for row in rows(study)]
+    assert sorted([call[0] for call in of].count("begin") for of in told) == [*[1] * 8, 2]
+    for row, of in zip(rows(study), told, strict=True):
+        last = max(place for place, call in enumerate(of) if call[0] == "begin")
+        begun, *points, ended = of[last:]
         assert begun[:3] == ["begin", row["trial_id"], row["configuration"]]
         assert begun[3]["method.lambda"] == row["method.lambda"]
         assert {call[0] for call in points} == {"log"}
@@ -240,7 +263,6 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[st
     """A study, and what trackers are told of the search that was interrupted and of the next."""
     folder = tmp_path_factory.mktemp("tracked")
     study = folder / "study"
-    space = replace(lambda_space(folder / "space", *LAMBDAS), name="scl/lambda")
     told: list[list[str]] = []
     tell = processes._TrackerProcess.send
 
@@ -256,7 +278,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[st
         for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):
             told.append([])
             with suppress(Stopped):
-                run_planted(space, study, launcher, track=(FAKE,))
+                run_staged(folder, launcher, patch)
     return study, told
 
 

@@ -242,8 +242,6 @@ def _seeds(record: Record) -> str:
             f"; its configuration has `{record['objective']}` "
             f"{_spread(found, 'objective')} on the seeds that chose it"
         )
-        estimate = found.get("objective_estimate")
-        text += f" (estimate for the ranking: {number(estimate)})" if estimate is not None else ""
     return f"{text}."
 
 

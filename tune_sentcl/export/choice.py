@@ -183,7 +183,7 @@ class Choice:
         status = one.row["status"]
         name = f"trial {one.trial_id} ({why})"
         if status != "finished":
-            how = "was stopped at a rung" if status == "pruned" else "has failed"
+            how = "was stopped at the end of a stage" if status == "pruned" else "has failed"
             raise self.fault(name, f"{how}, and has no weights", self._instead())
         if one.uses_word_vectors:
             rule = "uses word vectors, which cannot be exported"

@@ -33,7 +33,7 @@ _TRIAL_COLUMNS = (
     *("data_source", "data_fingerprint", "checkpoint_fingerprint", "git_commit", "notes"),
 )
 _SPREAD = (
-    *("objective_mean", "objective_estimate", "objective_sd", "objective_n"),
+    *("objective_mean", "objective_sd", "objective_n"),
     *("fresh_mean", "fresh_sd", "fresh_n"),
 )
 

@@ -184,7 +184,7 @@ def _quoted(one: Contender) -> str:
 
 
 def _lost(one: Contender) -> str:
-    ends = {"failed": "failed", "pruned": "stopped at a rung"}
+    ends = {"failed": "failed", "pruned": "stopped at the end of a stage"}
     found = {
         text: ",".join(str(seed) for seed in sorted(one.lost) if one.lost[seed] == loss)
         for loss, text in ends.items()

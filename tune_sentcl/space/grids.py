@@ -55,7 +55,6 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "paper": (_is_text, "must be text"),
     "tables": (_are_texts, "must be a list of texts"),
     "summary": (_is_text, "must be text"),
-    "trials": (_is_count, "must be a whole number"),
     "seeds": (_are_seeds, "must be a list of distinct whole numbers of 0 or more, not empty"),
     "fixed": (_is_table, "must be a table"),
     "block": (_are_blocks, "must be one or more [[block]] tables"),
@@ -63,7 +62,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 """The keys of a space file, each with its check and rule."""
 
-_REQUIRED = ("name", "trials", "block")
+_REQUIRED = ("block",)
 _PARTS = {"block": ("fixed", "grid"), "search": ("fixed", "ranges")}
 _MODEL = "See search_spaces/smoke.toml."
 

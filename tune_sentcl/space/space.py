@@ -215,14 +215,11 @@ def build_space(text: str, source: str, overrides: Values) -> Space:
     search = document.get("search", {})
     points = list(grid_points(document["block"], fixed, source))
     declared = expand(points, source)
-    if len(declared) != document["trials"]:
-        rule = f"must be the number of distinct trials, seeds not counted: {len(declared)}"
-        raise SpaceError(Fault(source, "trials", str(document["trials"]), rule, "Correct it."))
     ranges = read_ranges(search.get("ranges", {}), source)
     meant = override(points, overrides) if overrides else declared
     base = {**fixed, **dict(flatten(search.get("fixed", {}))), **overrides}
     space = Space(
-        name=document["name"],
+        name=document.get("name") or _name_of(source),
         paper=document.get("paper", ""),
         tables=tuple(document.get("tables", [])),
         summary=document.get("summary", ""),
@@ -237,6 +234,13 @@ def build_space(text: str, source: str, overrides: Values) -> Space:
     _check_own_names(space)
     _check_ranges(space)
     return space
+
+
+def _name_of(source: str) -> str:
+    """The name of a space by its file: a path in the package, else the name of the file."""
+    path = Path(source).with_suffix("")
+    folder = spaces_folder()
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
 
 
 def _check_own_names(space: Space) -> None:

@@ -143,16 +143,18 @@ class Proposals:
             name, _ = self._of_trial[trial_id]
             # Its missing scores may have failed in another trial meanwhile, for the same reason.
             requested = self._requested(name)
+            self.running.add(trial_id)
             if action == "measure" and self.history.action(trial_id, requested) is None:
                 self.end(trial_id, self.history.result(trial_id, requested.data))
                 continue
-            self.running.add(trial_id)
             return self._assignment(trial_id, action, until)
         return None
 
     def end(self, trial_id: str, result: Result) -> None:
         """Take the end of a trial, or of its stage."""
-        self.running.discard(trial_id)
+        if trial_id not in self.running:
+            return
+        self.running.remove(trial_id)
         self._again.pop(trial_id, None)
         self._late.discard(trial_id)
         name, seed = self._of_trial[trial_id]
@@ -356,11 +358,11 @@ class Proposals:
 
     def _leftovers(self) -> list[tuple[str, Action]]:
         """What failed in an earlier run and belongs to no stage: the grid, and measurements."""
-        late = ((t, self._again[t]) for t in self._late if t in self._again)
         return [
             (trial_id, action)
-            for trial_id, action in sorted(late)
-            if trial_id not in self.running
+            for trial_id, action in self._again.items()
+            if trial_id in self._late
+            and trial_id not in self.running
             and (action != "train" or self.configuration(trial_id) in self._configs)
         ]
 
@@ -550,7 +552,8 @@ class Proposals:
         if is_grid and self._first_share < 1:
             return  # it has no score of that stage
         last = len(self.seeds) - 1 if self.stages.keeps_all else 0
-        end = (self._grid_ends if is_grid else self._ends)[last].get(name)
+        ends = [of.get(name) for of in (self._grid_ends if is_grid else self._ends)[: last + 1]]
+        end = FAILED if FAILED in ends else ends[last]  # what fails gets no further seeds
         if end is not None:
             self._told.add(name)
             self._sampler.tell(name, self._values(name), end)

@@ -247,15 +247,12 @@ class SearchOptions:
     def _number_faults(self) -> Iterator[Fault]:
         for name, one in declarations().items():
             value = getattr(self, name)
-            if one.low is None or value is None or one.low <= value <= one.high < math.inf:
+            if one.low is None or value is None:
                 continue
-            if value == math.inf or math.isnan(value):
-                rule = "must be finite"
-            elif value < one.low:
-                rule = f"must be {one.low:g} or more"
-            elif value > one.high:
-                rule = f"must be {one.high:g} or less"
-            else:
+            rule = "" if math.isfinite(value) else "must be finite"
+            rule = f"must be {one.low:g} or more" if value < one.low else rule
+            rule = rule or (f"must be {one.high:g} or less" if value > one.high else "")
+            if not rule:
                 continue
             yield Fault(flag(name) if one.group else name, "", f"{value:g}", rule, "Correct it.")
 

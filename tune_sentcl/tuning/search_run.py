@@ -18,6 +18,7 @@ from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.past_trials import interrupted_trials
+from tune_sentcl.tuning.planning.estimate import with_affordable_shares
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
@@ -135,6 +136,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             early_stopping_objective=prepared.loader.early_stopping_objective,
         )
         search_record = driver.study.manifest.search or replace(prepared.record(), seed_plan=None)
+        prepared = with_affordable_shares(prepared, driver.study.manifest.search)
         prepared.resume_from(history, search_record, interrupted_trials(driver.study, history))
         check_disk(path, _disk_need(prepared, _num_to_train(prepared)))
         record = replace(

@@ -33,7 +33,7 @@ _COLUMNS = (
     _PRINT,
     "error_type",
 )
-_ENDED = {"failed": "failed", "pruned": "were stopped at a rung"}
+_ENDED = {"failed": "failed", "pruned": "were stopped at the end of a stage"}
 
 
 @dataclass(frozen=True)

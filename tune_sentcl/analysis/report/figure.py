@@ -34,7 +34,7 @@ class Figure:
         spec: Vega-Lite without data; data sets are named. Without `width`, the figure fills the
             available width.
         shared: The columns of `CONFIGURATIONS` that it draws.
-        data: Its own data sets by name.
+        data: Its own data sets by name; with `by_target` they belong to the first score alone.
         by_target: Whether the reader selects the score in `SCORE`, `SPREAD`, `LOW` and `HIGH`.
         wide: Whether it takes the page's full width.
         height: In pixels; the page reserves this space.

@@ -25,6 +25,7 @@ from tune_sentcl.analysis.report.points import Points, in_order
 _CROWDED = 4
 _METHOD = "method.name"
 _COLOURS = 8
+_STOPPED = "stopped"
 
 
 def knob_figures(points: Points) -> Iterator[Figure]:
@@ -38,20 +39,24 @@ def knob_figures(points: Points) -> Iterator[Figure]:
 def _figure(points: Points, key: str, column: str) -> Figure:
     subject = points.subject
     there = points.frame[points.frame[column].notna()]
-    crowded = len(there) > _CROWDED * there[column].nunique()
-    log = points.is_number(key) and points.is_logarithmic(key, there[column])
-    few = there[column].nunique() <= 10 and not subject.declared_log.get(key)
+    stopped = points.stopped[points.stopped[column].notna()]
+    values = pd.concat([there[column], stopped[column]]) if len(stopped) else there[column]
+    crowded = len(values) > _CROWDED * values.nunique()
+    log = points.is_number(key) and points.is_logarithmic(key, values)
+    few = values.nunique() <= 10 and not subject.declared_log.get(key)
     strips = not points.is_number(key) or (few and crowded)
     where = (
-        _strips(points, key, there[column], crowded=crowded)
+        _strips(points, key, values, crowded=crowded)
         if strips
-        else _scale(subject.labels[key], column, there[column], log=log)
+        else _scale(subject.labels[key], column, values, log=log)
     )
+    drawn = ("id", "jitter", "last", "at", "seen", column, *_method(points))
     return Figure(
         name=f"knob-{key.replace('.', '-')}",
         title=subject.labels[key],
-        caption=_caption(there, points.line(key), spread=strips and crowded),
+        caption=_caption(points, there, points.line(key), len(stopped), strips and crowded),
         spec={"params": [CHOSEN], "layer": _layers(points, key, where, len(there))},
+        data={_STOPPED: stopped[list(dict.fromkeys(drawn))]} if len(stopped) else {},
         shared=("id", "n", "jitter", "best", column, points.line(key), *_method(points)),
         by_target=True,
         height=250,
@@ -74,6 +79,18 @@ def _layers(points: Points, key: str, where: Spec, count: int) -> list[Spec]:
     # On an axis of names, null would become a name.
     there: list[Spec] = [{"filter": f"isValid(datum['{where['x']['field']}'])"}]
     marks: list[Spec] = []
+    if len(points.stopped):
+        told = {**dict(list(shown.items())[:2]), "last": "last score", "seen": "of its training"}
+        marks.append(
+            {
+                "data": {"name": _STOPPED},
+                "mark": {"type": "point", "shape": "triangle-down", "size": 24, "clip": True},
+                "encoding": {
+                    **{**where, "y": {**score, "field": "at"}, **colour},
+                    **{"tooltip": tooltips(told), **fading(0.25 if dense else 0.5)},
+                },
+            }
+        )
     if points.frame[points.line(key)].notna().any():
         marks.append(
             {
@@ -171,10 +188,12 @@ def _colour(points: Points, shown: str) -> Spec:
     return {"color": nominal(column, "method", scale={"domain": names}, legend=legend)}
 
 
-def _caption(there: pd.DataFrame, line: str, *, spread: bool) -> str:
+def _caption(points: Points, there: pd.DataFrame, line: str, stopped: int, spread: bool) -> str:
     joined = " Lines join configurations that differ in this knob alone." * bool(
         there[line].notna().any()
     )
     bars = " Bars: ± one sd over seeds." * bool((there["n"] > 1).any())
     beside = " Points of one value stand side by side." * spread
-    return f"{len(there):,} configurations; ring: the best.{joined}{bars}{beside}"
+    score = points.subject.title(points.subject.targets[0])
+    early = f" Triangles: {stopped:,} stopped ones by their last {score}." if stopped else ""
+    return f"{len(there):,} configurations; ring: the best.{early}{joined}{bars}{beside}"

@@ -35,14 +35,12 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     several = subject.over_seeds["data", ""].nunique() > 1
     shown = part.head(max(most, _SPARE)) if most else part
     lost = bool(part["lost", ""].any())
-    shrunk = bool(part["estimate", ""].notna().any())
     has_fresh = bool(len(subject.fresh))
     rows = []
     for index, (_, row) in enumerate(shown.iterrows(), 1):
         values: list[Value] = [index]
         values += [subject.estimate(row, target) for target in subject.targets]
         values[2:2] = [_fresh(subject, row)] if has_fresh else []
-        values += [Estimate(row["estimate", ""])] if shrunk else []
         values.append(int(row["n", ""]))
         values += [int(row["lost", ""])] if lost else []
         values += subject.stated(row["configuration", ""])
@@ -51,7 +49,7 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
         )
     targets = [subject.title(target) for target in subject.targets]
     targets[1:1] = ["fresh seeds"] if has_fresh else []
-    seeds = ("estimate",) * shrunk + ("seeds",) + ("lost",) * lost
+    seeds = ("seeds",) + ("lost",) * lost
     columns = ("rank", *targets, *seeds, *labels, subject.cost_title, "configuration")
     scores, ids = subject.by_seed(data), shown["configuration", ""].tolist()
     best, near = marks(
@@ -93,12 +91,12 @@ def _note(subject: Subject, part: pd.DataFrame) -> str:
     ranked = (
         f"Ranked by {subject.title(str(subject.objectives[0]))}; times 100, mean ± sd over seeds."
     )
-    if part["estimate", ""].notna().any():
-        ranked += " Estimate: the mean, shrunk the more the fewer seeds; it decides the rank."
+    if part["n", ""].nunique() > 1:
+        ranked += " Those with the most seeds come first."
     if len(subject.fresh):
         ranked += " Fresh seeds: the same score on seeds that the search did not use."
     if part["lost", ""].any():
-        ranked += " Configurations that lost a seed to a failure or a rung come last."
+        ranked += " Configurations that lost a seed, failed or stopped, come last."
     single = int((part["n", ""] == 1).sum())
     ranked += f" Time: without start-up.{subject.averaged(subject.targets)} {LEGEND}."
     if single == len(part):
@@ -111,8 +109,7 @@ def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
     and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
-    and `gpu_hours` per trial. `estimate` is there if `StudyFrames.configurations` has
-    `objective_estimate`. `lost` counts lost seeds, if any. `fresh_mean`, `fresh_sd` and
+    and `gpu_hours` per trial. `lost` counts lost seeds, if any. `fresh_mean`, `fresh_sd` and
     `fresh_n` describe the first objective on fresh seeds, if any.
     """
     found = subject.over_seeds
@@ -126,8 +123,6 @@ def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame
         name = number.replace(" ", "_").lower() if ":" not in number else number
         for statistic, suffix in _SPREADS.items():
             columns[f"{name}_{suffix}"] = found[number, statistic]
-    if found["estimate", ""].notna().any():
-        columns["estimate"] = found["estimate", ""]
     if found["lost", ""].any():
         columns["lost"] = found["lost", ""].astype(int)
     if len(subject.fresh):

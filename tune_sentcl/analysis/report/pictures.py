@@ -73,7 +73,7 @@ def whole(figure: Figure, points: Points, target: int = 0) -> Spec:
         if floor is not None:
             y["scale"] = {**y["scale"], "domainMin": floor}
     sets: dict[str, Any] = {}
-    for name, frame in figure.data.items():
+    for name, frame in figure.data.items() if not (figure.by_target and target) else ():
         sets[name] = _rows(columns_of(frame, list(frame.columns)))
     if figure.shared:
         columns = columns_of(points.frame, figure.shared)

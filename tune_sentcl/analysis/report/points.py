@@ -16,6 +16,7 @@ from tune_sentcl.config import UNSET, knobs
 _GOLDEN = 0.618033988749895
 _CROWDED = 50
 _MAGNITUDES = 8
+_ENDS = ["configuration", "data", "stages"]
 _NUMBERS = {"int": "Int64", "float": "float64"}
 
 
@@ -40,8 +41,7 @@ class Points:
             "rank": np.arange(1, count + 1),
             "n": shown["n", ""].astype(int),
             "cost": shown[self.subject.cost, "mean"] * self._unit[1],
-            # The golden ratio spreads neighbours evenly, and identically in every report.
-            "jitter": np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3),
+            "jitter": _jitter(count),
             "best": np.arange(count) == 0,
         }
         found = [self.subject.stated(name) for name in shown["configuration", ""]]
@@ -59,6 +59,39 @@ class Points:
         for key in self.subject.knobs:
             frame[self.line(key)] = self._lines(frame, key)
         return rounded(frame, 5)
+
+    @cached_property
+    def stopped(self) -> pd.DataFrame:
+        """Stopped configurations without a finished trial, with `id`, `jitter` and knobs.
+
+        `last` is the first target at the end of their last stage, after the share `seen` of their
+        training; those that another score was compared at are left out. `at` is `last`, but no
+        lower than an axis can show beside the finished ones.
+        """
+        subject, target = self.subject, self.subject.targets[0]
+        there = subject.trials["stages"].notna() & (subject.trials["status"] == "pruned")
+        there &= ~subject.trials["configuration"].isin(subject.shown["configuration", ""])
+        rows = [
+            (
+                subject.brief(name),
+                f"{100 * end['share']:.2g} %",
+                end["value"],
+                *subject.stated(name),
+            )
+            for name, data, ends in subject.trials.loc[there, _ENDS].to_numpy()
+            for end in [max(ends, key=lambda one: one["share"])]
+            if (data, end["objective"]) == (subject.data, target)
+        ]
+        found = pd.DataFrame(
+            rows, columns=pd.Index(["id", "seen", "last", *map(self.knob, subject.knobs)])
+        )
+        for key in subject.knobs:
+            own = found[self.knob(key)]
+            is_number = self.is_number(key)
+            found[own.name] = pd.to_numeric(own, "coerce") if is_number else own.map(_text)
+        worst, best = self.floor(target) or self.frame["t0"].min(), self.frame["t0"].max()
+        found["at"] = found["last"].clip(lower=2 * worst - best)
+        return rounded(found.assign(jitter=_jitter(len(found))), 5)
 
     def _lines(self, frame: pd.DataFrame, key: str) -> "pd.Series[Any]":
         own = self.knob(key)
@@ -110,6 +143,11 @@ class Points:
             return None
         low, middle, high = np.quantile(values, [0.01, 0.5, 1])
         return None if middle - values.min() < 4 * (high - middle) else float(np.floor(low))
+
+
+def _jitter(count: int) -> Any:
+    """Places from side to side: the golden ratio spreads neighbours evenly, always alike."""
+    return np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3)
 
 
 def columns_by_target(index: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from tune_sentcl.errors import first_names
 def stages(subject: Subject) -> Iterator[Table]:
     """A table of the stages of sampled configurations, for searches that had stages."""
     trials = subject.trials[subject.trials["stages"].notna()]
-    columns = ("stages", "objective")
+    columns = ("stages", str(subject.objectives[0]))
     pairs = [
         (float(end["share"]), float(end["value"]), final)
         for found, final in trials[[*columns]].itertuples(index=False, name=None)

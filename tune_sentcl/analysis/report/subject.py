@@ -27,7 +27,7 @@ _METRICS = {
     **{"spearman": "Spearman", "pearson": "Pearson", "f1": "F1", "macro_f1": "macro F1"},
     **{"ndcg": "nDCG", "mrr": "MRR"},
 }
-_TRIAL_COLUMNS = ("space", "started_at", "device", "host", "error_type", "error_text")
+_TRIAL_COLUMNS = ("space", "started_at", "device", "host", "error_type", "error_text", "stages")
 _HOUR = 3600.0
 
 
@@ -192,9 +192,9 @@ class Subject:
         """One row per configuration and data: knobs, `n`, and mean, sd and count of each number.
 
         The columns of numbers are pairs: a score or a cost, and `mean`, `std` or `count`. The
-        order is that of `StudyFrames.configurations`; `estimate` and `lost` are its columns.
-        `estimate` is NaN if it has none. Hours exclude start-up, most of which falls on the first
-        trial of each worker, and loading for a trial that was measured again.
+        order is that of `StudyFrames.configurations`; `lost` is its column. Hours exclude
+        start-up, most of which falls on the first trial of each worker, and loading for a trial
+        that was measured again.
         """
         trials = self.searched
         hours = {name: trials[name] * trials[_STEADY] for name in (HOURS, GPU_HOURS)}
@@ -212,8 +212,6 @@ class Subject:
         keys = list(ranked[["configuration", "data"]].itertuples(index=False, name=None))
         order: pd.DataFrame = found.loc[keys].copy()
         order[str(self.objectives[0]), "mean"] = ranked["objective_mean"].to_numpy()
-        shrunk = "objective_estimate" in ranked
-        order["estimate", ""] = ranked["objective_estimate"].to_numpy() if shrunk else np.nan
         order["lost", ""] = ranked["lost"].to_numpy() if "lost" in ranked else 0
         return order.reset_index()
 

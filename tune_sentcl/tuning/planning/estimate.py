@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +36,7 @@ from tune_sentcl.model.device import wait_for
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.seeding import stream
+from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.train import count_steps, train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
@@ -144,6 +145,33 @@ def estimate_search(
     )
 
 
+def with_affordable_shares(
+    prepared: PreparedSearch, recorded: SearchRecord | None
+) -> PreparedSearch:
+    """Drop first stages that take less time than the start and the score of a trial.
+
+    The study fixes the shares that remain, so no later command comes here. Trials on a GPU or on
+    other machines are not timed.
+    """
+    options, loader, shares = prepared.options, prepared.loader, prepared.shares
+    is_here = options.launcher == "local" or options.ray_address == "local"
+    is_fixed = recorded is not None and recorded.first_seed is not None
+    if len(shares) == 1 or is_fixed or not is_here or device_and_slots(options)[0] != "cpu":
+        return prepared
+    config = next(c for c in prepared.space.configurations if c.method.takes_steps)
+    timer = _Timer(loader, "cpu", _STEPPING_S)
+    with torch_threads(options.cpus_per_trial), torch.random.fork_rng(devices=[]):
+        beside, training = timer.stage(
+            config, kind_of(config.dotted(), loader.load(config).fingerprints)
+        )
+    left = tuple(share for share in shares if share * training >= beside or share == 1)
+    if left != shares:
+        seconds = f"starting and scoring a trial takes {beside:.1f} s"
+        first = f"{shares[0]:.3g} of a training {shares[0] * training:.1f} s"
+        prepared.watcher.say(f"the first stage is {left[0]:.3g} of a training: {seconds}, {first}")
+    return replace(prepared, shares=left)
+
+
 def _of_kinds(count: int) -> str:
     return f"{count} kind{'' if count == 1 else 's'} of trial"
 
@@ -219,6 +247,17 @@ class _Timer:
         self._loader, self._device, self._budget = loader, device, budget
         self._paces: dict[str, float] = {}
         self._methods: dict[Kind, tuple[torch.nn.Module, float, float]] = {}
+
+    def stage(self, config: TrialConfig, kind: Kind) -> tuple[float, float]:
+        """Seconds to start a trial and to score it at the end of a stage, and of its training."""
+        inputs = self._loader.load(config)
+        stopping = self._loader.early_stopping_objective
+        tasks = tasks_at_points(inputs.sets, stopping, default=False)
+        scored = _characters(t for task in tasks for t in (*texts_of(task), *queries_of(task)))
+        encoder, start, step = self._method(config, inputs, kind)
+        is_frozen = isinstance(encoder, FrozenEncoder)  # its texts are encoded once for all
+        scoring = 0.0 if is_frozen else scored * self._pace(config, inputs)
+        return start + scoring, count_steps(inputs.corpus, config) * step
 
     def trial(self, trial: Assignment, kind: Kind) -> float:
         config, inputs = trial.config, self._loader.load(trial.config)

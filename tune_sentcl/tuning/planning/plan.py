@@ -21,7 +21,12 @@ from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.store.writing.driver import refuse_foreign
 from tune_sentcl.tuning.disk_need import DiskNeed
 from tune_sentcl.tuning.past_trials import interrupted_trials
-from tune_sentcl.tuning.planning.estimate import SearchEstimate, device_and_slots, estimate_search
+from tune_sentcl.tuning.planning.estimate import (
+    SearchEstimate,
+    device_and_slots,
+    estimate_search,
+    with_affordable_shares,
+)
 from tune_sentcl.tuning.planning.stages_table import stages_table
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -77,6 +82,7 @@ def make_plan(
             existing_study, prepared.objectives, early_stopping_objective=compared
         )
         search = existing_study.manifest.search
+    prepared = with_affordable_shares(prepared, search)
     interrupted = interrupted_trials(existing_study, history) if existing_study else {}
     prepared.resume_from(history, search, interrupted)
     proposals = prepared.proposals

@@ -24,7 +24,8 @@
 
   function data(figure) {
     const sets = {};
-    for (const [name, columns] of Object.entries(figure.data)) sets[name] = rows(columns, Object.keys(columns), {});
+    const own = figure.by_target && target() ? {} : figure.data;
+    for (const [name, columns] of Object.entries(own)) sets[name] = rows(columns, Object.keys(columns), {});
     if (figure.shared.length) {
       const renamed = figure.by_target ? report.targets[target()].columns : {};
       const names = [...figure.shared, ...Object.keys(renamed)];
