@@ -28,6 +28,7 @@ from tune_sentcl.tuning.halving import SHARES
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.portfolio import best_params, standardized
 from tune_sentcl.tuning.sampler.sampling import TpeSampler, distribution
+from tune_sentcl.tuning.search_configurations import SearchConfigurations
 from tune_sentcl.tuning.search_options import SAMPLING, STAGES, SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
 from tune_sentcl.tuning.session import Session
@@ -184,6 +185,12 @@ class _Namer:
         return [f"{self.configuration(values)}-{seed}" for seed in seeds]
 
 
+class _TableConfigurations(SearchConfigurations):
+    def config(self, name: str) -> Any:
+        """The config of a configuration."""
+        return TableConfig(dict(self[name].values))
+
+
 class TableProposals(Proposals):
     """Proposals that take the nearest free configuration of the table."""
 
@@ -193,14 +200,15 @@ class TableProposals(Proposals):
         super().__init__(TableSpace.of(table), namer, options, seeds)
         self._free, self._table = Free(table), table
 
-    def config(self, name: str) -> Any:
-        """The config of a configuration."""
-        return TableConfig(dict(self.configurations[name].values))
+    def _configurations_of(
+        self, space: Space, warn: Callable[[str], None]
+    ) -> SearchConfigurations:
+        return _TableConfigurations(space, self.namer, self.seeds, warn)
 
     def _is_new(self, params: Params) -> bool:
         return self._free.exists(params)
 
-    def _found(self, params: Params) -> Params:
+    def _to_run(self, params: Params) -> Params:
         index = self._free.take(params)
         if isinstance(self._sampler, TpeSampler) and self._sampler.asked is not None:
             return tell_params(self._sampler.asked, self._table, index)
@@ -244,7 +252,7 @@ class OwnSearch:
         self._objective = parse_objectives(options.objectives, allow_test=True)[0]
         seeds = policy.seeds or tuple(range(len(task.seeds)))
         proposals = TableProposals(task.table, self._namer, options, seeds)
-        options.check(proposals.space)
+        options.check(proposals.configurations.space)
         if max(seeds) >= len(task.seeds):
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
             raise ConfigError(Fault("--seeds", "", str(policy.seeds), rule, "Ask for fewer."))

@@ -1,9 +1,11 @@
 """A trial whose worker was lost: it goes on from its state, and nobody can tell by its numbers."""
 
 import json
+import math
 import shutil
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +72,10 @@ def resumed(kept: Kept) -> tuple[list[Progress], FinishedTrial]:
     return drained(run(kept.config, LOADER.load(kept.config), output=kept.output()))
 
 
-def told(points: list[Progress]) -> list[tuple[Any, ...]]:
-    return [(p.step, p.total, p.rows, p.dev, p.scores, p.final) for p in points]
+def told(points: list[Progress], after: int = 0) -> list[tuple[Any, ...]]:
+    """What the points behind a step and the end say."""
+    seen = (p for p in points if p.step > after or p.final)
+    return [(p.step, p.total, p.rows, p.dev, p.scores, p.final) for p in seen]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
     killed(kept, after)
     torch.rand(7)  # another worker's random state is another
     again, ended = resumed(kept)
-    assert told(again) == told(points)
+    assert told(again) == told(points, after)
     assert kept.curves == whole.curves and kept.scores == whole.scores
     weights = end.encoder.state_dict()
     assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
@@ -104,7 +108,7 @@ def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
         with pytest.raises(KilledError):
             drained(run(config, inputs, output=dying, accumulate=True))
     again, _ = resumed(kept)  # where there is room for whole batches
-    assert told(again) == told(points)
+    assert told(again) == told(points, 3)
     assert kept.curves == whole.curves and kept.scores == whole.scores
     note = "each batch was split in 4 parts, because a whole one did not fit the device's memory"
     assert points[-1].run_columns["notes"] == note
@@ -141,8 +145,76 @@ def test_killed_again_and_again(undisturbed: Undisturbed, tmp_path: Path) -> Non
     kept = Kept(tmp_path, config_of("scl"))
     for after in (1, 2, 5):
         killed(kept, after)
-    assert told(resumed(kept)[0]) == told(points)
+    assert told(resumed(kept)[0]) == told(points, 5)
     assert (kept.curves, kept.scores) == (whole.curves, whole.scores)
+
+
+def paused(kept: Kept, until: float, least: float = -math.inf) -> list[Progress]:
+    output = replace(kept.output(), until=until, pause_above=least)
+    return drained(run(kept.config, LOADER.load(kept.config), output=output))[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keeps"),
+    [("scl", False), *((kind, True) for kind in ("scl", "raw", "lars", "adapters", "layers"))],
+)
+def test_paused_twice_it_ends_as_if_nothing_had_happened(
+    kind: str, keeps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first pause of most is at an evaluation point, the second between two."""
+    monkeypatch.setattr(saving, "_BYTES_PER_SECOND", 1e15 if keeps else 0)
+    config = config_of(kind)
+    points, _ = finish(config, tmp_path / "whole")
+    whole, kept = Kept(tmp_path / "whole", config), Kept(tmp_path / "paused", config)
+    behind = 0
+    for until in (1 / 4, 1 / 2):
+        *before, last = paused(kept, until)
+        assert last.step == math.ceil(until * last.total) == max(p.step for p in kept.curves)
+        assert (last.paused, last.final, last.scores, kept.scores) == (True, False, (), [])
+        assert told(before) == told([p for p in points if p.step <= last.step], behind)
+        assert all(last.dev == point.dev for point in points if point.step == last.step)
+        behind = last.step if keeps else 0
+        torch.rand(7)  # another worker's random state is another
+    again, _ = resumed(kept)
+    assert told(again) == told(points, behind)
+    assert again[-1].run_columns["notes"] == points[-1].run_columns["notes"]
+    assert kept.curves == whole.curves and kept.scores == whole.scores
+    for file in whole.weights.glob("*.safetensors"):
+        assert (kept.weights / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_pause_that_was_lost_is_reported_again_without_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "_BYTES_PER_SECOND", 1e15)
+    kept = Kept(tmp_path, config_of("scl"))
+    *_, first = paused(kept, 1 / 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["tune_sentcl.trial.run"], "train", None)
+        (again,) = paused(kept, 1 / 2)
+    assert told([again]) == told([first]) and again.paused
+    *_, anew = paused(kept, 1 / 4)  # which that state is beyond
+    assert (anew.step, anew.paused) == (2, True)
+    assert "beyond the end of this stage" in anew.run_columns["notes"]
+
+
+def test_a_state_of_a_whole_training_is_not_scored_as_a_share(
+    dead: Kept, undisturbed: Undisturbed
+) -> None:
+    """A command without stages left it behind the fourth step, and another one has stages."""
+    *_, last = paused(dead, 1 / 4)
+    assert (last.step, last.dev, last.paused) == (2, undisturbed[0][0].dev, True)
+
+
+def test_a_pause_with_a_score_that_is_too_low_leaves_no_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "_BYTES_PER_SECOND", 1e15)
+    kept = Kept(tmp_path, config_of("scl"))
+    score = paused(kept, 1 / 4, 100.0)[-1].dev
+    assert score is not None and not any((tmp_path / "states").glob("[0-9a-f]*"))
+    paused(kept, 1 / 4, score)
+    assert any((tmp_path / "states").glob("[0-9a-f]*"))
 
 
 def test_what_it_cost_before_counts(dead: Kept) -> None:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Range, Space
+from tune_sentcl.tuning import halving, search_run
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.sampling import Sampler, TpeSampler, build_sampler
 from tune_sentcl.tuning.sampler.subspaces import Params
@@ -33,6 +35,12 @@ def told(sampler: Sampler | Proposals, *states: TrialState) -> list[FrozenTrial]
     found = sampler._sampler if isinstance(sampler, Proposals) else sampler
     assert isinstance(found, TpeSampler)
     return found._study.get_trials(states=states or (TrialState.COMPLETE,))
+
+
+def let_toys_have_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings of two steps too."""
+    monkeypatch.setattr(halving, "LEAST_STEPS", 0)
+    monkeypatch.setattr(search_run, "with_affordable_shares", lambda prepared, recorded: prepared)
 
 
 class Planted:

@@ -193,20 +193,24 @@ def test_other_cut_offs_are_measured_when_they_are_asked_for(
 
 def test_a_cut_off_of_ones_own_stops_and_chooses(tmp_path: Path) -> None:
     space = space_of(tmp_path, [f"support={write_support(tmp_path / 'support')}"])
-    text = space.read_text().replace("trials = 2", "trials = 1")
-    text = text.replace("[0.3, 0.7]", "[0.7]")  # the better one is of the grid, and so first
-    text += '[search.fixed]\nmethod.name = "scl"\n[search.ranges]\n'
-    space.write_text(f"{text}method.lambda = {{ choices = [0.7, 0.3] }}\n")
-    study, by = tmp_path / "study", "support.dev.ndcg@20"
-    options = {"scheduler": "asha", "trials": 1, "reduction": 2, "grace": 32}
-    best = {"evaluation.select": "best"}
-    run(space, study, "support:ndcg@20", **best, options=options)
-    frames = read_study(study)
-    assert sorted(frames.trials["status"]) == ["finished", "pruned"]
-    points = frames.curves[frames.curves["metric"] == by]
-    (row,) = frames.trials[frames.trials["status"] == "finished"].to_dict("records")
-    own = points[points["trial_id"] == row["trial_id"]]["value"]
-    assert row["objective"] == own.max() and set(points["trial_id"]) == ids_of(study)
+    more = '[search.fixed]\nmethod.name = "scl"\n[search.ranges]\n'
+    space.write_text(f"{space.read_text()}{more}method.lambda = {{ choices = [0.2, 0.9] }}\n")
+    study, by = tmp_path / "study", "support:ndcg@20"
+    values = {"evaluation.select": "best", "evaluation.every": 40, "optimizer.epochs": 40}
+    run(space, study, by, **values, options={"trials": 2})
+    rows = Study.read(study).trials().to_pylist()
+    assert {row["status"] for row in rows if row["origin"] == "grid"} == {"finished"}
+    sampled = [row for row in rows if row["origin"] == "sampler"]
+    (pruned,), (end,) = (
+        [row for row in sampled if row["status"] == status] for status in ("pruned", "finished")
+    )
+    (least,), (most,) = pruned["stages"], end["stages"]
+    assert {least["objective"], most["objective"]} == {f"{by}:dev"}
+    assert least["share"] == most["share"] == 0.25 and least["value"] <= most["value"]
+    points = read_study(study).curves
+    points = points[points["metric"] == "support.dev.ndcg@20"]
+    own = points[points["trial_id"] == end["trial_id"]]["value"]
+    assert end["objective"] == own.max() and len(own) == 3
 
 
 def test_rows_that_changed_are_refused(tmp_path: Path) -> None:

@@ -1,26 +1,19 @@
-"""The configurations with which a search starts, and the scale of those of other studies."""
+"""The configurations with which a search starts: the best of other studies, and priors."""
 
 import math
-import random
 import statistics
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from optuna.trial import TrialState
-from search_samples import LAMBDA, knob, lambda_space, rows, run_planted, tiny_space
-from stand_in import StandIn
-from tune_sentcl.tuning.sampler.past_scale import PAST_NAME, standardized, thinned
+from search_samples import LAMBDA, lambda_space, rows, run_planted, tiny_space
 
-from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import load_space, space_names
-from tune_sentcl.tuning.prepare import PreparedSearch, prepare
-from tune_sentcl.tuning.sampler.portfolio import portfolio, prior_params
+from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.sampler.portfolio import portfolio, prior_params, standardized
 from tune_sentcl.tuning.search_options import SearchOptions
 
 NUMBERS = st.floats(-1e3, 1e3, width=16)
@@ -86,91 +79,6 @@ def test_a_configuration_without_a_score_counts_as_the_worst() -> None:
     assert standardized(lost) == dict.fromkeys(lost, -1.0)
 
 
-@given(st.lists(st.none() | NUMBERS, max_size=700), st.randoms(use_true_random=False))
-def test_a_sampler_is_told_the_best_past_trial_and_few_others(
-    values: list[float | None], chance: random.Random
-) -> None:
-    trials: list[Any] = [
-        SimpleNamespace(values=v and [v], user_attrs={PAST_NAME: f"{place:03d}"})
-        for place, v in enumerate(values)
-    ]
-    found = thinned(trials)
-    assert len(found) <= 200 and bool(found) == bool(trials)
-    assert all(one in trials for one in found)
-    best = max((v for v in values if v), default=None)
-    assert best is None or best <= 0 or found[0].values == [best]
-    assert thinned(chance.sample(trials, len(trials))) == found
-
-
-def planted(space: Any, study: Path, stand_in: StandIn | None = None, **more: Any) -> Any:
-    """A prepared search that has run."""
-    prepared = prepare(space, None, (0,), options(**more))
-    run_prepared(prepared, str(study), stand_in or StandIn(study))
-    return prepared
-
-
-def options(**more: Any) -> SearchOptions:
-    return SearchOptions(launcher="local", gpus_per_trial=0.0, max_failures=99, **more)
-
-
-def values_of(prepared: PreparedSearch, *, past: bool) -> dict[float, float]:
-    """The finished trials that the sampler sees, of other studies or of this one."""
-    found = prepared.proposals.sampler_study._study.get_trials(
-        deepcopy=False, states=[TrialState.COMPLETE]
-    )
-    kinds = ("past_configuration" in trial.user_attrs for trial in found)
-    told = (trial for trial, is_past in zip(found, kinds, strict=True) if is_past == past)
-    return {trial.params["method.lambda"]: trial.values[0] for trial in told}
-
-
-@pytest.mark.parametrize("finished", [0, 2, 5])
-def test_values_of_other_studies_follow_the_scale_of_this_one(
-    tmp_path: Path, finished: int
-) -> None:
-    """A failed one stays below all, and a rebuilt sampler holds what the one before held."""
-    other, study = tmp_path / "other", tmp_path / "study"
-    theirs = lambda_space(tmp_path / "theirs", 0.1, 0.2, 0.3, 0.4, 0.5, ranges=LAMBDA)
-    run_planted(theirs, other)
-    scores = {row["method.lambda"]: row["objective"] for row in rows(other)}
-    grid = [0.6, 0.1, 0.7, 0.8, 0.9][: finished or 1]
-
-    def fate(config: TrialConfig) -> Any:
-        fails = not finished or knob(config, "method.lambda") not in grid
-        return "fail" if fails else "finish"
-
-    space = lambda_space(tmp_path / "space", *grid, ranges=LAMBDA)
-    learns: dict[str, Any] = {"trials": 1, "learn_from": (str(other),), "sampler": "random"}
-    stand_in = StandIn(study, fate, error="OutOfMemoryError", at_once=1)
-    lived = planted(space, study, stand_in, **learns)
-    best = max(scores, key=scores.__getitem__)
-    expected = standardized(scores)
-    held = {row["method.lambda"] for row in rows(study)}
-    assert best in held, "the sampler starts with the best one"
-    own = [row["objective"] for row in rows(study) if row["objective"] is not None]
-    assert len(own) == finished
-    shift = statistics.median(own) if own else 0.0
-    unit = max(own) - shift if len(own) >= 3 else 1.0
-    told = values_of(lived, past=True)
-    assert told == {
-        w: pytest.approx(shift + unit * z) for w, z in expected.items() if w not in held
-    }
-    failed = {row["method.lambda"] for row in rows(study) if row["status"] == "failed"}
-    ours = values_of(lived, past=False)
-    assert {ours[w] for w in failed} == {
-        math.nextafter(min([*told.values(), *own]), -math.inf),
-    }
-    rebuilt: list[Any] = []
-
-    class Looks(StandIn):
-        def __call__(self, session: Any) -> None:
-            rebuilt.append([values_of(again, past=past) for past in (True, False)])
-            super().__call__(session)
-
-    again = prepare(space, None, (0,), options(**learns))
-    run_prepared(again, str(study), Looks(study))
-    assert rebuilt == [[told, ours]]
-
-
 def sampled(study: Path) -> list[float]:
     return [row["method.lambda"] for row in rows(study) if row["origin"] == "sampler"]
 
@@ -188,40 +96,15 @@ def test_a_resumed_search_starts_with_the_same_configurations(
     said = []
     for trials in (2, 4, 7):
         run_planted(space, study, trials=trials, **learns)
-        said += [line for line in capsys.readouterr().err.splitlines() if "starts with" in line]
+        said += [line for line in capsys.readouterr().err.splitlines() if "the best of" in line]
         assert set(sampled(study)) & {*scores} == {*best[:trials]}
     rest = (2, 2, 1)
     assert said == [
-        f"the sampler starts with {n} configurations that did best in {other}" for n in rest
+        f"the first {n} sampled configurations are the best of {other} and priors" for n in rest
     ]
     run_planted(space, whole, trials=5, **learns)
     assert set(sampled(whole)) == {*best}
     assert set(sampled(whole)) < set(sampled(study)), "the last two were drawn"
-
-
-def test_no_rung_stops_what_did_best_in_other_studies(tmp_path: Path) -> None:
-    """They are behind at the rung, at first and for a resumed search; so are drawn ones."""
-    other, study = tmp_path / "other", tmp_path / "study"
-    known = [i / 10 for i in range(1, 5)]
-    run_planted(lambda_space(tmp_path / "theirs", *known, ranges=LAMBDA), other)
-    best = set(sorted({row["method.lambda"] for row in rows(other)}, key=_score_in(other))[-2:])
-    space = lambda_space(tmp_path / "space", 0.95, ranges=LAMBDA)
-
-    def late(config: TrialConfig) -> list[tuple[int, float]]:
-        early = 90.0 if config.seed or knob(config, "method.lambda") == 0.95 else 10.0
-        return [(32, early), (64, early), (96, 20.0)]
-
-    learns: dict[str, Any] = {"scheduler": "asha", "grace": 32, "learn_from": (str(other),)}
-    for trials in (1, 6):
-        planted(space, study, StandIn(study, curve=late, at_once=1), trials=trials, **learns)
-    ends = {row["method.lambda"]: row["status"] for row in rows(study)}
-    assert {ends[weight] for weight in best} == {"finished"}
-    drawn = {weight: status for weight, status in ends.items() if weight not in {*known, 0.95}}
-    assert set(drawn.values()) == {"pruned"}
-
-
-def _score_in(study: Path) -> Any:
-    return {row["method.lambda"]: row["objective"] for row in rows(study)}.__getitem__
 
 
 PRIORS = """
@@ -271,7 +154,7 @@ def test_a_prior_in_the_grid_is_not_proposed_again(
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
     run_planted(space, study, trials=1)
     assert len(rows(study)) == 2 and sampled(study) != [0.3]
-    assert "starts with" not in capsys.readouterr().err
+    assert "sampled configurations are" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

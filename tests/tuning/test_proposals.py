@@ -162,11 +162,11 @@ def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> 
     grid = made.next()
     assert grid is not None and (grid.origin, grid.until) == ("grid", 1.0)
     given = [a for a in (made.next() for _ in range(7)) if a is not None]
-    assert [made.pause_above(a.trial_id, 0.25) for a in given[:1]] == [float("-inf")]
+    assert made.pause_above(0.25) == float("-inf")
     for score, one in enumerate(given, 1):
         assert one.until == 0.25
         made.end(one.trial_id, Result("pruned", (), {0.25: float(score)}))
-    assert made.pause_above(given[0].trial_id, 0.25) == 6.0, "two go on"
+    assert made.pause_above(0.25) == 6.0, "two go on"
     best, last = made.next(), made.next()
     assert best is not None and last is not None
     assert (best.trial_id, best.until) == (given[-1].trial_id, 1.0)
@@ -410,9 +410,9 @@ def test_the_cost_of_a_proposal_grows_no_faster_than_what_is_held(
 
     few, many = cost(12), cost(120)
     assert few["proposals.py"] > 0
-    assert all(many[name] <= 10 * few[name] for name in ("proposals.py", "halving.py"))
     grown = {name for name in many if many[name] > few[name]}
-    assert grown <= {"proposals.py", "halving.py"}
+    linear = {"proposals.py", "halving.py", "staging.py", "search_configurations.py"}
+    assert grown <= linear and all(many[name] <= 10 * few[name] for name in grown)
 
 
 def drive_some(made: Proposals, count: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from architecture_samples import save_architecture
+from planted_spaces import let_toys_have_all_stages
 from search_samples import (
     LAMBDA,
     lambda_space,
@@ -16,7 +17,6 @@ from search_samples import (
     rows,
     run_planted,
 )
-from stand_in import StandIn
 
 from tune_sentcl.errors import CheckpointError, ConfigError, first_names
 from tune_sentcl.launch import search
@@ -60,18 +60,24 @@ def test_trap_a_journal_that_cannot_be_written_is_said_once_and_ends_nothing(
     assert len(mirrored(study)) == 6
 
 
-def test_trap_the_journal_is_continued_after_a_sampled_trial_was_stopped(tmp_path: Path) -> None:
-    """What a dashboard's user has written beside the trials stays."""
+def test_the_journal_shows_where_sampled_trials_were_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written anew by each run, also of a study that has all its trials."""
+    let_toys_have_all_stages(monkeypatch)
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-
-    def fate(config: Any) -> Any:
-        return "finish" if config.dotted()["method.lambda"] == 0.3 else "prune"
-
-    for trials in (3, 3, 5):
-        before = (study / "optuna.journal").read_bytes() if study.exists() else b""
-        run_planted(space, study, StandIn(study, fate), trials=trials, sampler="random")
-        assert (study / "optuna.journal").read_bytes().startswith(before)
-    assert [t.state.name for t in mirrored(study)].count("PRUNED") == 5
+    for trials in (8, 16, 16):
+        run_planted(space, study, trials=trials, scheduler="halving", sampler="random")
+        by_name = {row["configuration"]: row for row in rows(study)}
+        shown = {t.user_attrs["configuration"]: t for t in mirrored(study)}
+        assert shown.keys() == by_name.keys() and len(shown) == trials + 1
+        for name, trial in shown.items():
+            row = by_name[name]
+            ends = {round(100 * e["share"]): e["value"] for e in row["stages"] or ()}
+            assert trial.intermediate_values == ends
+            assert trial.state.name == ("COMPLETE" if row["status"] == "finished" else "PRUNED")
+            assert trial.values == (None if row["objective"] is None else [row["objective"]])
+        assert {t.state.name for t in shown.values()} == {"COMPLETE", "PRUNED"}
 
 
 def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(

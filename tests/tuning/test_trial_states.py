@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_spaces import let_toys_have_all_stages
 from search_samples import (
     LAMBDA,
+    draw_in_order,
     kill_with_a_state,
     lambda_space,
     numbers,
@@ -22,7 +24,7 @@ from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import output as saving
-from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning import session_study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.sampler.sampling import SamplerName
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -145,14 +147,12 @@ def test_a_sampled_trial_goes_on_when_the_command_is_repeated(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
-def test_what_was_under_way_is_known_to_the_plan_and_to_the_sampler(
+def test_what_was_under_way_is_proposed_again_before_the_sampler_draws(
     tmp_path: Path, sampler: SamplerName
 ) -> None:
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     study, asked = tmp_path / "study", {"trials": 2, "sampler": sampler, "seeds": (0, 1)}
     name = cut_off(space, study, 2 * len(CURVE) + 1, **asked)
-    planned = make_plan(space, str(study), None, (0, 1), SearchOptions(trials=2, sampler=sampler))
-    assert name in {row["trial_id"] for row in planned.rows}
     again = planted(study)
     run_planted(space, study, again, **asked)
     assert resumed(again, name) == 1
@@ -207,29 +207,52 @@ def test_a_state_that_does_not_say_of_which_trial_it_is_stops_no_search(tmp_path
     assert not any((study / "states").iterdir())
 
 
-@pytest.mark.parametrize(("most", "status"), [(384, "finished"), (None, "pruned")])
-def test_trap_a_trial_that_goes_on_is_not_stopped_where_it_was_let_go_on(
-    tmp_path: Path, most: int | None, status: str
+def by_lambda(config: TrialConfig) -> list[tuple[int, float]]:
+    return [(point, config.dotted()["method.lambda"]) for point in range(1, 65)]
+
+
+HALVING: dict[str, Any] = {"scheduler": "halving", "sampler": "random"}
+
+
+def test_trap_a_paused_trial_goes_on_from_its_state_in_its_command_and_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Better trials have come meanwhile; only a rung that is new to it may stop it."""
-    study, fixed = tmp_path / "study", "evaluation.every = 1\noptimizer.epochs = 30"
-    limits: Any = {"grace": 192, "reduction": 2, "max_rows": most}
-    asked: Any = {"scheduler": "asha", "trials": 1, "sampler": "random", **limits}
-    layout = {"ranges": "method.lambda = { choices = [0.3] }", "fixed": fixed}
-    alone = lambda_space(tmp_path / "one", 0.5, **layout)
-    name = cut_off(alone, study, len(CURVE) + 2, **asked)
-    better = lambda_space(tmp_path / "space", 0.5, 0.1, 0.2, **layout)
-    again = planted(study)
-    again.curve = lambda config: [
-        (seen, score + 9 * (config.dotted()["method.lambda"] < 0.3)) for seen, score in CURVE
-    ]
-    run_planted(better, study, again, **asked)
-    assert [begun for begun, _ in again.handed][-1] == name
-    assert resumed(again, name) == 2, "behind the rungs at 192 and 384 rows"
+    let_toys_have_all_stages(monkeypatch)
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+    first = planted(study, points=64 + 4)  # all of the grid's, and two stages
+    first.curve = by_lambda
+    with pytest.raises(Stopped):
+        run_planted(space, study, first, trials=1, **HALVING)
+    ((name, _, _), _) = first.pauses
+    run_planted(space, study)
+    assert Study.read(study).states() == {name}, "another command lets it lie"
+    second = planted(study)
+    second.curve = by_lambda
+    run_planted(space, study, second, trials=1, **HALVING)
+    events = [*first.events, *second.events]
+    behind = [left for what, begun, (_, left) in events if (what, begun) == ("begins", name)]
+    assert behind == [0, 1, 4, 4, 16]
     (row,) = [row for row in rows(study) if row["trial_id"] == name]
-    assert row["status"] == status
-    points = {point["samples"] for point in curves(study) if point["trial_id"] == name}
-    assert min(points) == 192 and max(points) > 384
+    assert (row["status"], row["attempt"], len(row["stages"])) == ("finished", 1, 3)
+    assert not any((study / "states").iterdir())
+
+
+@pytest.mark.parametrize(("gigabytes", "kept"), [(20.0, 4), (2.5, 1), (0.0, 0)])
+def test_the_best_of_the_paused_trials_keep_their_states_as_far_as_these_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gigabytes: float, kept: int
+) -> None:
+    let_toys_have_all_stages(monkeypatch)
+    draw_in_order(monkeypatch)  # so that each is the best so far
+    monkeypatch.setattr(session_study, "state_bytes", lambda *_: 10**9)
+    ranges = "method.lambda = { choices = [0.1, 0.2, 0.4, 0.5, 0.6] }"
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
+    launcher = planted(study)
+    launcher.curve = by_lambda
+    run_planted(space, study, launcher, trials=5, states=gigabytes, **HALVING)
+    paused = [row for row in rows(study) if row["status"] == "pruned"]
+    paused.sort(key=lambda row: -row["method.lambda"])
+    assert len(paused) == 4  # a fifth one went on, beside whose state the others had to fit
+    assert Study.read(study).states() == {row["trial_id"] for row in paused[:kept]}
 
 
 def test_trap_a_confirming_trial_goes_on_where_the_command_is_repeated(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ NO_FAILURES: Mapping[Measurement, str] = {}
 
 Status = Literal["finished", "pruned", "failed"]
 LostReason = Literal["pruned", "failed"]
-"""Why a seed has no score: its trial was pruned at a rung, or the trial or the score failed."""
+"""Why a seed has no score: its trial was stopped, or the trial or the score failed."""
 
 Action = Literal["train", "measure", "retrain"]
 """The next step of a trial: train; measure its kept weights; or train again, because a score is

@@ -98,10 +98,19 @@ class TrialRun:
         except StudyError as error:
             self.notes.append(f"started again because a lost attempt's state was damaged: {error}")
             return None
-        if state is None or state.made_for == made_for(self.config, self.early_stopping_objective):
-            return state
-        self.notes.append("started again because a lost attempt had other settings or versions")
-        return None
+        if state is None:
+            return None
+        why = self._why_unusable(state, 1.0 if output is None else output.until)
+        if why:
+            self.notes.append(f"started again because a lost attempt had {why}")
+        return None if why else state
+
+    def _why_unusable(self, state: TrialState, until: float) -> str | None:
+        if state.made_for != made_for(self.config, self.early_stopping_objective):
+            return "other settings or versions"
+        end = until * count_steps(self.inputs.corpus, self.config)
+        before = state.training.number - (state.paused is not None)
+        return "trained beyond the end of this stage" if until < 1 and before >= end else None
 
     def resume(self, state: TrialState, output: Output | None) -> None:
         """Restore the state of a paused or lost attempt, except that of the training loop."""

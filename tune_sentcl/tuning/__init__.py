@@ -1,1 +1,1 @@
-"""The search: proposals, rungs, session, budget, local launcher. It never imports Ray."""
+"""The search: proposals, stages, session, limits. It never imports Ray."""

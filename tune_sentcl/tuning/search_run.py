@@ -283,6 +283,6 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
 def _config(prepared: PreparedSearch, name: str, text: str) -> TrialConfig:
     """The config of a configuration: the requested one, or that of a study's row."""
     if name in prepared.proposals.configurations:
-        return prepared.proposals.config(name).model_copy(update={"seed": 0})
+        return prepared.proposals.configurations.config(name).model_copy(update={"seed": 0})
     config = parse_dotted(dict(flatten(json.loads(text))), f"configuration {name}")
     return config.model_copy(update={"seed": 0})

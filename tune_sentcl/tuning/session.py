@@ -18,9 +18,10 @@ from tune_sentcl.score import Score
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.budget import Budget
-from tune_sentcl.tuning.proposals import CONFIGURATION_ERRORS, Proposals
+from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.session_study import SessionSettings, SessionStudy, with_all_costs
+from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS
 from tune_sentcl.tuning.worker import Failure
 from tune_sentcl.watch.watcher import Watcher
 

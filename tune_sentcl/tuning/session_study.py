@@ -19,7 +19,7 @@ from tune_sentcl.score import Score
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
 from tune_sentcl.store.writing.driver import StudyDriver
-from tune_sentcl.trial import Progress
+from tune_sentcl.trial import InputLoader, Progress
 from tune_sentcl.tuning.disk_need import CONTENDERS, state_bytes
 from tune_sentcl.tuning.proposals import Proposals
 
@@ -70,6 +70,7 @@ class SessionStudy:
         self.failed_now: dict[str, bool] = {}
         self.resumable = set(self._history.with_status("failed"))
         self.has_states = bool(driver.study.states())
+        self._other_stages = _stages_without(self._history.table, self._loader)
         recorded = driver.study.manifest.search
         self._failed_before = frozenset(recorded.failed_again if recorded else ())
 
@@ -145,8 +146,7 @@ class SessionStudy:
         paused.sort(key=self._pause_order, reverse=True)
         left = self._proposals.options.states * 1e9
         for name in paused:
-            config = self._proposals.config_of(name)
-            left -= 0 if config is None else state_bytes(config, self._loader)
+            left -= self._state_bytes(name)
             if left >= 0:
                 needed.add(name)
             elif name not in self._proposals.running:
@@ -160,7 +160,14 @@ class SessionStudy:
         """The least score with which a paused trial leaves a state; None: it leaves none."""
         if assignment.until == 1 or not self._proposals.options.states:
             return None
-        return self._proposals.pause_above(assignment.trial_id, assignment.until)
+        return self._proposals.pause_above(assignment.until)
+
+    def _state_bytes(self, trial_id: str) -> int:
+        """Upper bound of the bytes of a state; 0 for that of another search."""
+        found = self._proposals.configurations.of_trial(trial_id)
+        if found is None:
+            return 0
+        return state_bytes(self._proposals.configurations.config(found[0].name), self._loader)
 
     def _pause_order(self, name: str) -> tuple[float, float]:
         """The share to which a paused trial has trained, and its score there."""
@@ -253,11 +260,24 @@ class SessionStudy:
         objective = str(self._loader.early_stopping_objective)
         found = self._history.stages(trial_id).items()
         ends = ({"objective": objective, "share": s, "value": v} for s, v in sorted(found))
-        return tuple(ends) or None
+        return (*self._other_stages.get(trial_id, ()), *ends) or None
 
     def data(self, assignment: Assignment) -> str:
         """The evaluation data that a trial is scored on."""
         return self._loader.load(assignment.config).sets.data
+
+
+def _stages_without(table: pa.Table, loader: InputLoader) -> dict[str, list[dict[str, Any]]]:
+    """The scores at the ends of stages that are not of this search's objective, by trial."""
+    if "stages" not in table.column_names:
+        return {}
+    objective = str(loader.early_stopping_objective)
+    rows = zip(table["trial_id"].to_pylist(), table["stages"].to_pylist(), strict=True)
+    return {
+        trial_id: [end for end in ends if end["objective"] != objective]
+        for trial_id, ends in rows
+        if ends
+    }
 
 
 def with_all_costs(training: Mapping[str, Any], measuring: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""The configurations of a search: those of its grid, and sampled ones."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tune_sentcl.config import TrialConfig, Values, shown
+from tune_sentcl.errors import BadInputError, ConfigError, Fault
+from tune_sentcl.history import Action, Assignment, Configuration, RequestedScores
+from tune_sentcl.space import Space
+from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.trial_ids import TrialNamer
+
+
+class SearchConfigurations(Mapping[str, Configuration]):
+    """The configurations of a search by name, those of the grid first; makes their assignments.
+
+    Attributes:
+        space: The space that is searched.
+        namer: Computes the ids of the trials.
+        seeds: The seeds of every configuration, in the order in which stages add them.
+        grid: The names of the grid's configurations.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        namer: TrialNamer,
+        seeds: Sequence[int],
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Add the grid.
+
+        Args:
+            space: The space.
+            namer: Computes the ids.
+            seeds: The seeds.
+            warn: Receives a message about each sampled configuration that cannot run.
+
+        Raises:
+            BadInputError: A grid point's inputs cannot be read.
+        """
+        self.space, self.namer, self.seeds, self._warn = space, namer, tuple(seeds), warn
+        self.grid: list[str] = []
+        self._found: dict[str, Configuration] = {}
+        self._configs: dict[str, TrialConfig] = {}  # of the grid
+        self._of_trial: dict[str, tuple[str, int]] = {}
+        self._stored: set[str] = set()
+        self._read_errors: set[str] = set()
+        for config in space.configurations:
+            self._add_to_grid(config)
+
+    def __getitem__(self, name: str) -> Configuration:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add_sampled(self, params: Params) -> str:
+        """Add a configuration that the sampler has proposed; return its name."""
+        values = self.space.sampled_values(params)
+        one = Configuration(self.namer.configuration(values), "sampler", values)
+        self._add(one)
+        return one.name
+
+    def take_stored(self, stored: Configuration) -> bool:
+        """Take the results of a configuration of the study.
+
+        Returns:
+            Whether it is a sampled one of this search. One with other data or another checkpoint
+            than the space gives has another name, and is not.
+        """
+        name = stored.name
+        self._stored.add(name)
+        if name in self._found:
+            own = self._found[name]
+            own.trials, own.results = {**own.trials, **stored.trials}, stored.results
+            self._of_trial.update((trial, (name, seed)) for seed, trial in own.trials.items())
+            return False
+        params = self.space.params_of(stored.values)
+        if params is None or stored.origin != "sampler" or self._name(params) != name:
+            return False
+        stored.values = self.space.sampled_values(params)
+        self._add(stored)
+        return True
+
+    def of_trial(self, trial_id: str) -> tuple[Configuration, int] | None:
+        """The configuration and the seed of a trial; None for a trial of another search."""
+        if trial_id not in self._of_trial:
+            return None
+        name, seed = self._of_trial[trial_id]
+        return self._found[name], seed
+
+    def config(self, name: str) -> TrialConfig:
+        """The config of a configuration, with any seed."""
+        values = self._found[name].values
+        return self._configs.get(name) or self.space.sampled(self.space.params_of(values) or {})
+
+    def requested(self, name: str) -> RequestedScores:
+        """The scores that the search needs of a configuration's trials."""
+        return self.namer.resolve(self._found[name].values).requested
+
+    def assignment(self, trial_id: str, action: Action, until: float = 1.0) -> Assignment:
+        """The assignment that runs a trial; one without steps has no stages."""
+        name, seed = self._of_trial[trial_id]
+        one, config = self._found[name], self.config(name)
+        fingerprints = self.namer.resolve(one.values).inputs.fingerprints
+        config = config.model_copy(update={"seed": seed})
+        until = until if config.method.takes_steps else 1.0
+        return Assignment(trial_id, name, config, one.origin, fingerprints, action, until=until)
+
+    def is_new(self, params: Params) -> bool:
+        """Whether params stand for a new configuration whose inputs can be read."""
+        try:
+            name = self._name(params)
+            return name not in self._stored and name not in self._found
+        except BadInputError as error:  # only trials with this data or encoder need it
+            if str(error) not in self._read_errors:
+                self._read_errors.add(str(error))
+                self._warn(f"a sampled configuration is left out, it cannot be read: {error}")
+            return False
+
+    def params_of(self, trial_id: str, config: TrialConfig) -> Params | None:
+        """The params with which the search would draw a trial; None if it cannot draw it."""
+        params = self.space.params(config)
+        if params is None:
+            return None
+        try:
+            ids = self.namer.trial_ids(self.space.sampled_values(params), self.seeds[:1])
+            return params if trial_id in ids else None
+        except BadInputError:  # its data or its encoder was removed
+            return None
+
+    @property
+    def num_in_ranges(self) -> int:
+        """How many configurations of the grid the sampler could propose."""
+        return sum(self.space.exact_params(one) is not None for one in self._configs.values())
+
+    def _add_to_grid(self, config: TrialConfig) -> None:
+        values = config.dotted()
+        name = self.namer.configuration(values)
+        if name in self._found:
+            self._merge_requested(name, config)
+            return
+        self._configs[name] = config
+        self.grid.append(name)
+        self._add(Configuration(name, "grid", values))
+
+    def _add(self, one: Configuration) -> None:
+        """Add a configuration with this search's seeds; it keeps its other ones."""
+        ids = self.namer.trial_ids(one.values, self.seeds)
+        one.trials = {**dict(zip(self.seeds, ids, strict=True)), **one.trials}
+        self._found[one.name] = one
+        self._of_trial.update((trial, (one.name, seed)) for seed, trial in one.trials.items())
+
+    def _merge_requested(self, name: str, duplicate: TrialConfig) -> None:
+        """Keep, of two grid points with one name, the one that asks for more scores."""
+        first, second = (
+            self.namer.resolve(config.dotted()).requested.measurements
+            for config in (self._configs[name], duplicate)
+        )
+        if first < second:
+            self._configs[name] = duplicate
+            self._found[name].values = duplicate.dotted()
+        elif not second <= first:
+            rule = "two points of the grid train the same and are asked for different scores"
+            move = "Ask both for the suites and protocols of either."
+            suites = shown(duplicate.dotted()["evaluation.suites"])
+            raise ConfigError(Fault(self.space.source, "evaluation", suites, rule, move))
+
+    def _name(self, params: Values) -> str:
+        return self.namer.configuration(self.space.sampled_values(params))

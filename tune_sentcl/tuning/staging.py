@@ -1,0 +1,146 @@
+"""What the stages of a search are waiting for, by the results of its configurations so far."""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+
+from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
+from tune_sentcl.history import Configuration
+from tune_sentcl.tuning.halving import FAILED, Stages
+from tune_sentcl.tuning.search_configurations import SearchConfigurations
+
+CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
+"""Errors that a trial's settings cause: a full device memory and a number that is not finite. Any
+other error may be the machine's fault, and the sampler learns nothing from it.
+"""
+
+
+class Staging:
+    """The ends of each stage, and the runs that they call for.
+
+    Attributes:
+        stages: The stages.
+        sampled: The names of the sampled configurations that take part, as they were proposed.
+        is_exhausted: Whether there will be no further proposal.
+    """
+
+    def __init__(
+        self, stages: Stages, configurations: SearchConfigurations, again: Collection[str]
+    ) -> None:
+        """Begin without configurations.
+
+        Args:
+            stages: The stages.
+            configurations: Those of the search; they may grow.
+            again: Trials whose results do not count, because they are to run again; it may change.
+        """
+        self.stages, self._configurations, self._again = stages, configurations, again
+        self.sampled: dict[str, None] = {}
+        self.is_exhausted = False
+        self._seeds = configurations.seeds
+        self._ends: list[dict[str, float | None]] = [{} for _ in stages.sizes]
+        self._grid_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
+        self._members: list[list[str]] | None = None  # and what follows from them:
+        self._runs: list[tuple[str, float, bool]] = []
+        self._open: dict[str, float] = {}
+
+    @property
+    def needs_sampling(self) -> bool:
+        """Whether the first stage lacks configurations."""
+        return len(self.sampled) < self.stages.sizes[0] and not self.is_exhausted
+
+    def add(self, name: str) -> None:
+        """Add a sampled configuration to the first stage."""
+        self.sampled[name] = None
+        self.note(self._configurations[name])
+
+    def close(self) -> None:
+        """Note that there will be no further proposal."""
+        self.is_exhausted, self._members = True, None
+
+    def note(self, one: Configuration) -> None:
+        """Note how a configuration has ended its stages so far."""
+        self._members = None
+        if one.origin == "grid":
+            for count, ends in enumerate(self._grid_ends, 1):
+                ends.update((one.name, end) for end in self._end(one, self._seeds[:count], 1.0))
+        for stage, ends in enumerate(self._ends if one.name in self.sampled else ()):
+            seeds = self._seeds[: self.stages.seeds(stage)]
+            share = self.stages.share(stage)
+            ends.update((one.name, end) for end in self._end(one, seeds, share))
+
+    def score_to_tell(self, one: Configuration) -> float | None:
+        """What the sampler learns of a configuration; None before it has ended the first stage.
+
+        Without halving that is the mean over all seeds. The grid has no score of a stage of rows.
+        """
+        last = len(self._seeds) if self.stages.keeps_all else 1
+        if one.origin == "grid" and self.stages.shares[0] < 1:
+            return None
+        found = self._grid_ends if one.origin == "grid" else self._ends
+        ends = [of_stage.get(one.name) for of_stage in found[:last]]
+        return FAILED if FAILED in ends else ends[-1]  # what fails gets no further seeds
+
+    def members(self) -> list[list[str]]:
+        """The configurations that certainly run each stage."""
+        if self._members is None:
+            count = len(self.sampled) if self.is_exhausted else None
+            further = self.stages.going_on(self._ends, self._grid_ends, proposed=count)
+            self._members = [list(self.sampled), *further]
+            self._runs = list(self._all_runs(self._members))
+            self._open = {t: share for t, share, ended in reversed(self._runs) if not ended}
+        return self._members
+
+    def runs(self) -> list[tuple[str, float, bool]]:
+        """The runs of all stages: trial, the share to which it trains, whether it has ended."""
+        self.members()
+        return self._runs
+
+    def due(self, running: Collection[str]) -> dict[str, float]:
+        """The trials that can run now with the shares to which they train; late stages first."""
+        self.members()
+        return {trial: share for trial, share in self._open.items() if trial not in running}
+
+    def _all_runs(self, members: Sequence[Sequence[str]]) -> Iterator[tuple[str, float, bool]]:
+        for stage, names in enumerate(members):
+            seed, share = self._seeds[self.stages.seeds(stage) - 1], self.stages.share(stage)
+            for name in names:
+                trial_id = self._configurations[name].trials[seed]
+                yield trial_id, share, name in self._ends[stage]
+
+    def expected(self, *, complete: bool) -> list[float]:
+        """The runs that are to come, as shares of a whole training.
+
+        Args:
+            complete: Whether nothing is due or to be sampled, so that no stage grows any more.
+        """
+        found = []
+        stages = zip(self.stages.sizes, self.stages.costs, self.members(), strict=True)
+        for stage, (size, cost, members) in enumerate(stages):
+            planned = len(members) if complete else max(size, len(members))
+            found += [cost] * (planned - sum(name in self._ends[stage] for name in members))
+        return found
+
+    def pause_above(self, until: float) -> float:
+        """The least score at the end of a stage with which a configuration may still go on."""
+        stage = self.stages.shares.index(until)
+        best = sorted((e for e in self._ends[stage].values() if e is not None), reverse=True)
+        size = self.stages.sizes[stage + 1]
+        return best[size - 1] if len(best) >= size else -math.inf
+
+    def _end(
+        self, one: Configuration, seeds: Sequence[int], share: float
+    ) -> Iterator[float | None]:
+        """How a configuration has ended a stage; nothing if it has not."""
+        results = [one.results.get(seed) for seed in seeds]
+        first = results[0]
+        if share < 1 and first is not None and share in first.stages:
+            yield first.stages[share]
+            return
+        if None in results or any(one.trials[seed] in self._again for seed in seeds):
+            return
+        ended = [result for result in results if result is not None]
+        failed = [result.error_type for result in ended if result.status == "failed"]
+        if failed:
+            yield FAILED if CONFIGURATION_ERRORS.issuperset(failed) else None
+        elif all(result.status == "finished" for result in ended):
+            yield one.mean(seeds)
