@@ -19,6 +19,7 @@ of `--learn`; `default` learns from them if there are any. A run does not learn 
   seeds or more), with an interval (`held_out_low`, `held_out_high`);
 - `regret_visited`: of the best configuration that reported a score to the search;
 - `cost`: whole trainings that were used; the budget is in the same unit;
+- `time`: from the first to the last point, in whole trainings of one worker;
 - `wrong_choice`: the share of runs in which another configuration that reported a score is better
   than the choice by more than 1 % of the distance from the median to the best;
 - `search_seconds`: CPU seconds of the search's own work in one run.
@@ -54,7 +55,15 @@ _TOLERANCE = 0.01
 _RESAMPLES = 2000
 _SHOWN = (
     *("table", "policy", "budget", "regret_mean", "regret_low", "regret_high", "regret_median"),
-    *("regret_p90", "regret_held_out", "regret_visited", "cost", "wrong_choice", "search_seconds"),
+    *(
+        "regret_p90",
+        "regret_held_out",
+        "regret_visited",
+        "cost",
+        "time",
+        "wrong_choice",
+        "search_seconds",
+    ),
 )
 
 
@@ -76,6 +85,7 @@ class Outcome:
     visited: float
     wrong: bool
     cost: float
+    time: float
     seconds: float
 
 
@@ -243,6 +253,7 @@ def outcome(task: Task, run: Run) -> Outcome:
         min(map(task.regret, run.seen), default=1.0),
         bool(visited > chosen and not visited - chosen <= _TOLERANCE * task.span),
         run.cost,
+        run.time,
         run.seconds,
     )
 
@@ -258,6 +269,7 @@ def _summary(found: Sequence[Outcome]) -> dict[str, Any]:
         "regret_median": float(np.median(regrets)),
         "regret_p90": float(np.quantile(regrets, 0.9)),
         "cost": fmean(one.cost for one in found),
+        "time": fmean(one.time for one in found),
         "wrong_choice": fmean(one.wrong for one in found),
         "search_seconds": fmean(one.seconds for one in found),
         "regret_visited": fmean(one.visited for one in found),

@@ -299,12 +299,14 @@ class Run:
         choice: The configuration that it chose.
         seen: The configurations that reported a score.
         cost: Whole trainings.
+        time: From the first to the last point, in whole trainings of one worker.
         seconds: CPU time of the search's own work.
     """
 
     choice: int | None = None
     seen: set[int] = field(default_factory=set)
     cost: float = 0.0
+    time: float = 0.0
     seconds: float = 0.0
 
 
@@ -323,6 +325,7 @@ def replay(task: Task, searcher: Searcher, budget: float, workers: int) -> Run:
         clock.step()
     clock.run.choice = clock.timed(searcher.choice)
     clock.run.cost = clock.spent / task.table.points
+    clock.run.time = clock.now / task.table.points
     return clock.run
 
 

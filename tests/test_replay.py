@@ -110,7 +110,7 @@ def test_regret_is_as_plain_loops_have_it(curves: Table) -> None:
 @pytest.mark.parametrize("workers", [1, 4, 16])
 @pytest.mark.parametrize(
     "policy",
-    ["--scheduler asha", "--sampler random --seeds 0,1", "random-halving", "random-race"],
+    ["default", "--sampler random --seeds 0,1", "random-halving", "random-race"],
 )
 def test_no_policy_spends_more_than_its_budget(curves: Table, policy: str, workers: int) -> None:
     search = script.search_of(policy, 6.5)
@@ -128,7 +128,7 @@ def test_the_budget_ends_the_oldest_trainings_first(curves: Table) -> None:
 
 
 def test_a_training_goes_on_from_where_it_stopped(curves: Table) -> None:
-    """A rung costs only the points that its trainings lack."""
+    """A stage costs only the points that its trainings lack."""
     seen: list[tuple[int, int]] = []
 
     class Twice:
@@ -242,7 +242,8 @@ def test_the_sampler_is_told_the_configurations_that_ran(curves: Table) -> None:
     task = task_of(curves, 0)
     search = OwnSearch(task, parse_policy("--scheduler none --seeds 0 --trials 12"), 12)
     run = replay(task, search, 12, 4)
-    study = search._session.proposals.sampler_study._study
+    sampler: Any = search._session.proposals._sampler
+    study = sampler._study
     complete = [t.params for t in study.get_trials() if t.state.name == "COMPLETE"]
     assert all(trial.params in curves.params for trial in study.get_trials())
     assert all(curves.params[one] in complete for one in run.seen if one % 5 != 4)
@@ -476,14 +477,14 @@ def test_json_has_a_row_for_each_table_and_policy(
     def options(text: str, add: Callable[[Any], None]) -> argparse.Namespace:
         parser = argparse.ArgumentParser()
         add(parser)
-        words = ["--policy", "random", "--policy=--scheduler asha", "--budget", "5"]
+        words = ["--policy", "random", "--policy=--scheduler none", "--budget", "5"]
         given = parser.parse_args([curves.path, *words, "--jobs", "1", "--repeats", "2"])
         return argparse.Namespace(**vars(given), json=True, quick=False)
 
     monkeypatch.setattr(script, "options", options)
     script.main()
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
-    assert [row["policy"] for row in found] == ["random", "--scheduler asha"]
+    assert [row["policy"] for row in found] == ["random", "--scheduler none"]
     for row in found:
         assert set(row) == COLUMNS
         assert 0 <= row["regret_low"] <= row["regret_mean"] <= row["regret_high"] <= 1

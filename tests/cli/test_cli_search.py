@@ -37,7 +37,7 @@ def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     command = ("search", "smoke", "--study", "study", *SMALL, *options)
     first = run(*command, "--max-concurrent", "1")
     assert first.code == 0, first.err
-    assert "3 trials ran now, 0 of them failed" in first.out
+    assert "3 runs ended now, 0 of them failed" in first.out
     assert "[3/3]" in first.err
     before = trials("study")
     assert [row["status"] for row in before] == ["finished"] * 3
@@ -45,13 +45,13 @@ def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     for repeated in (options, ("--trials", "0")):
         again = search("study", *repeated)
         assert again.code == 0, again.err
-        assert "0 trials ran now" in again.out
+        assert "0 runs ended now" in again.out
         assert trials("study") == before
     # A test split is an objective with leave, and what the study holds answers it without a run.
     leave = ("--objective", "STS12:spearman", "--allow-test-objective")
     other = search("study", *options, *leave)
     assert other.code == 0, other.err
-    assert "0 trials ran now" in other.out and "STS12:spearman:test" in other.out
+    assert "0 runs ended now" in other.out and "STS12:spearman:test" in other.out
     scores = Study.read("study").scores().to_pylist()
     expected = {
         score["trial_id"]: score["value"]
@@ -63,7 +63,7 @@ def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     assert {row["objective_name"] for row in trials("study")} == {"STS12:spearman:test"}
     more = search("study", "--trials", "2", "--sampler", "random")
     assert more.code == 0, more.err
-    assert "1 trials ran now" in more.out
+    assert "1 runs ended now" in more.out
     after = {row["trial_id"]: row for row in trials("study")}
     assert len(after) == 4
     assert all(after[row["trial_id"]] == row for row in before)
@@ -78,7 +78,7 @@ def test_a_search_learns_from_another(place: Path) -> None:
     assert second.code == 0, second.err
     assert f"the sampler learns from 3 configurations of {url}" in second.err
     # The sampled one is drawn from the same seed, or is the best of the other study.
-    assert "3 trials ran now" in second.out
+    assert "3 runs ended now" in second.out
     ids = [{row["trial_id"] for row in trials(study)} for study in ("first", "second")]
     assert ids[0] == ids[1] and len(ids[0]) == 3
     record = Study.read("second").manifest.search
@@ -93,14 +93,14 @@ def test_what_cannot_be_measured_is_trained_again_when_asked(place: Path) -> Non
     more = ("--set", 'evaluation.protocols=["cosine","relatedness"]')
     left = search("study", *more)
     assert left.code == 0, left.err
-    assert "1 trials ran now, 0 of them failed" in left.out  # measured: its weights are kept
+    assert "1 runs ended now, 0 of them failed" in left.out  # measured: its weights are kept
     assert "1 finished trials lack a requested score" in left.err and "--retrain" in left.err
     planned = invoke("plan", "smoke", "--study", "study", *SMALL, *more, "--retrain", "--json")
     statuses = sorted(row["status"] for row in json.loads(planned.out))
     assert statuses == ["finished", "to train again"]
     again = search("study", *more, "--retrain")
     assert again.code == 0, again.err
-    assert "1 trials ran now, 0 of them failed" in again.out and "lack" not in again.err
+    assert "1 runs ended now, 0 of them failed" in again.out and "lack" not in again.err
     assert sorted(row["attempt"] for row in trials("study")) == [1, 2]
     scores = Study.read("study").scores().to_pylist()
     trained = [row for row in scores if row["protocol"] == "relatedness"]

@@ -165,7 +165,7 @@ def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str])
         wait_until(lambda: has("ray::")(descendants(process.pid)), "Ray's workers")
         family = descendants(process.pid)
         out, err = process.communicate(timeout=300)
-    assert out.splitlines()[0].startswith("80 of 80 trials to run") and err == ""
+    assert out.splitlines()[0].startswith("80 of 80 runs to go") and err == ""
     assert code.read_text() == "141\n"
     gone(family)
     assert 1 <= len(trials(study)) < 80

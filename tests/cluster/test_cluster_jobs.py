@@ -108,10 +108,10 @@ def test_a_search_runs_from_what_was_sent_to_its_last_row(head: Cluster, tmp_pat
     assert rows(study) == ["finished"] * 2
     for words in ("submitted: tune-sentcl-study-", "follow: tune-sentcl jobs logs ", "resume: "):
         assert words in done.stdout
-    assert "2 trials ran now" in done.stdout
+    assert "2 runs ended now" in done.stdout
     again = run(head, "submit", "smoke", "--study", study, "--set", "data.limit=64", "--follow")
     assert again.returncode == 0  # a run that has ended blocks none
-    assert "0 trials ran now" in again.stdout
+    assert "0 runs ended now" in again.stdout
     first, second = runs(head, study)
     assert (first["run"], second["run"]) == (1, 2)
     assert first["status"] == second["status"] == "SUCCEEDED"
@@ -119,7 +119,7 @@ def test_a_search_runs_from_what_was_sent_to_its_last_row(head: Cluster, tmp_pat
     listed = run(head, "jobs", "status", study)
     assert listed.stdout.count("SUCCEEDED") == 2
     printed = run(head, "jobs", "logs", study)
-    assert "0 trials ran now" in printed.stdout
+    assert "0 runs ended now" in printed.stdout
 
 
 def test_driver_and_workers_import_the_package_that_was_sent(

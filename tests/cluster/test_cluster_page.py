@@ -38,5 +38,5 @@ def test_the_commands_run(tmp_path: Path, commands: str) -> None:
         said = user.run("bash", "-euo", "pipefail", "-c", commands)
     finally:
         user.script("stop")
-    assert said.count("2 trials ran now, 0 of them failed") == commands.count("--study")
+    assert said.count("2 runs ended now, 0 of them failed") == commands.count("--study")
     assert said.count("SUCCEEDED") == commands.count("jobs status")

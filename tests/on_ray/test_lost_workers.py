@@ -89,9 +89,7 @@ def test_a_gpu_that_is_asked_for_and_not_there_fails_the_trial(tmp_path: Path) -
 
 
 def test_two_gpus_for_a_trial_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match="--gpus-per-trial: 2: must be 1 or below: a trial computes on one GPU"
-    ):
+    with pytest.raises(ConfigError, match="--gpus-per-trial: 2: must be 1 or less"):
         SearchOptions(gpus_per_trial=2.0).check(lambda_space(tmp_path, 0.3))
 
 
@@ -122,7 +120,6 @@ def test_an_end_that_is_reported_twice_counts_once(tmp_path: Path) -> None:
             for _ in range(2):
                 session.fail(assignment.trial_id, Failure("ValueError", "planted", {}))
                 session.worker_lost(assignment.trial_id, Failure("WorkerDied", "gone", {}))
-                session.prune(assignment.trial_id)
 
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local", max_failures=3))
     outcome = run_prepared(prepared, str(study), twice)
@@ -225,16 +222,25 @@ def test_a_search_on_ray_ends_when_its_time_is_over(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_trap_a_worker_that_is_not_reset_in_time_loses_no_trial(tmp_path: Path) -> None:
     """Tune ends such a trial without telling any callback: the search would wait for ever."""
-    ranges = "optimizer.lr = { choices = [1e-3, 1e-9, 2e-9, 3e-9, 4e-9] }"
     fixed = "evaluation.every = 1\noptimizer.epochs = 4"
-    space = tiny_space(tmp_path / "space", fixed=fixed, ranges=ranges)
+    space = tiny_space(tmp_path / "space", "grid.method.lambda = [0.1, 0.2, 0.3]", fixed=fixed)
     study = tmp_path / "study"
-    loud = (
-        "import contextlib\nfrom tune_sentcl import cli\nfrom tune_sentcl.on_ray import launcher\n"
-    )
-    loud += "launcher.quiet_ray_logging = contextlib.nullcontext\ncli.main()"
+    loud = """
+import contextlib
+from tune_sentcl import cli
+from tune_sentcl.on_ray import launcher
+from tune_sentcl.tuning.session import Session
+launcher.quiet_ray_logging = contextlib.nullcontext
+take, seen = Session.progress, set()
+def stopped_once(self, name, progress):
+    goes_on, first = take(self, name, progress), name not in seen
+    seen.add(name)
+    return goes_on and not first
+Session.progress = stopped_once
+cli.main()
+"""
     command = [sys.executable, "-c", loud, "search", space.source, "--study", str(study)]
-    command += ["--trials", "4", "--max-concurrent", "1", "--address", "local"]
+    command += ["--max-concurrent", "1", "--address", "local"]
     # Tune does not wait at all for the thread of a trial that it has stopped.
     environment = {**os.environ, "TUNE_FUNCTION_THREAD_TIMEOUT_S": "0"}
     done = subprocess.run(
@@ -242,14 +248,7 @@ def test_trap_a_worker_that_is_not_reset_in_time_loses_no_trial(tmp_path: Path) 
     )
     assert done.returncode == 0, done.stderr
     assert "requires reset_config" in done.stderr, "the trap was not met"
-    ends = {row["optimizer.lr"]: row["status"] for row in rows(study)}
-    assert ends == {
-        1e-3: "finished",
-        1e-9: "pruned",
-        2e-9: "pruned",
-        3e-9: "pruned",
-        4e-9: "pruned",
-    }
+    assert statuses(study) == ["finished"] * 3
 
 
 @pytest.mark.parametrize("text", ["", "\n", "one\ntwo"])

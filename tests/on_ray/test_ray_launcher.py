@@ -36,12 +36,16 @@ from stand_in import StandIn
 
 from tune_sentcl.analysis import configurations
 from tune_sentcl.errors import ResourceError
+from tune_sentcl.history import Assignment
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.on_ray import launcher
 from tune_sentcl.on_ray.launcher import _SessionScheduler, _SessionSearcher, _TrialEndCallback
 from tune_sentcl.on_ray.survey import cluster_nodes
+from tune_sentcl.on_ray.trainable import params_of
 from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning import prepare as prepare_module
+from tune_sentcl.tuning import search_run
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Bundle, trials_at_a_time
@@ -72,20 +76,59 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("goes_on", "final", "expected"),
+    ("goes_on", "last", "expected"),
     [
-        (True, False, TrialScheduler.CONTINUE),
-        (False, False, TrialScheduler.STOP),
-        (False, True, TrialScheduler.CONTINUE),
+        (True, "", TrialScheduler.CONTINUE),
+        (False, "", TrialScheduler.STOP),
+        (False, "final", TrialScheduler.CONTINUE),
+        (False, "paused", TrialScheduler.CONTINUE),
     ],
 )
 def test_trap_a_trial_that_is_stopped_at_its_last_report_ends_by_itself(
-    goes_on: bool, final: bool, expected: str
+    goes_on: bool, last: str, expected: str
 ) -> None:
     session: Any = SimpleNamespace(progress=lambda name, point: goes_on)
     trial = Trial("never", config={"trial": "a"}, stub=True)
-    result = {"progress": SimpleNamespace(final=final)}
-    assert _SessionScheduler(session).on_trial_result(None, trial, result) == expected
+    report = SimpleNamespace(final=last == "final", paused=last == "paused")
+    found = _SessionScheduler(session).on_trial_result(None, trial, {"progress": report})
+    assert found == expected
+
+
+def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earlier_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tune tells the end of the earlier one after the same trial was handed out again."""
+    with_a_pause(monkeypatch)
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+    prepared = prepare(space, None, (0,), SearchOptions(launcher="local", trials=4))
+
+    def ended(assignment: Assignment | None) -> Trial:
+        assert assignment is not None
+        trial = Trial("never", config=params_of(assignment), stub=True)
+        trial.set_status(Trial.TERMINATED)
+        return trial
+
+    with open_session(prepared, str(study), Budget()) as session:
+        callback, paused = _TrialEndCallback(session, 0.0), []
+        for _ in range(5):  # the first is the grid's
+            paused.append(session.next())
+            StandIn(study)._work(session, paused[-1])
+        again = session.next()
+        assert again is not None and again.until == 1
+        assert again.trial_id in [one.trial_id for one in paused]
+        trials = list(map(ended, paused))
+        callback.on_step_end(0, trials)
+        assert session.runs(again.trial_id, again.attempt_files)
+        callback.on_step_end(0, [*trials, ended(again)])
+        assert session.num_running == 0
+        retried = session.next()
+        assert retried is not None and retried.trial_id == again.trial_id
+
+
+def with_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sampled trials pause after a quarter, however short they are."""
+    monkeypatch.setattr(prepare_module, "first_shares", lambda steps: (0.25, 1.0))
+    monkeypatch.setattr(search_run, "with_affordable_shares", lambda prepared, recorded: prepared)
 
 
 def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
@@ -137,9 +180,9 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
     space = load_space(source, {"data.source": "pairs.csv"})
     under_way, draw = [], Session.next
 
-    def spied(session: Session, *, idle: bool = True) -> Any:
+    def spied(session: Session) -> Any:
         under_way.append(session.num_running)
-        return draw(session, idle=idle)
+        return draw(session)
 
     monkeypatch.setattr(Session, "next", spied)
     before = actor_pids()
@@ -195,34 +238,41 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
 
 
 @pytest.mark.long
-def test_trap_what_asha_stops_is_pruned_and_what_it_completes_keeps_its_scores(
-    tmp_path: Path,
+def test_what_a_stage_stops_is_pruned_and_what_goes_on_ends_as_without_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The failure at the beginning has no number that the others could be compared with."""
-    grid = "grid.optimizer.lr = [1e30, 1e-3]"
+    with_a_pause(monkeypatch)
     fixed = "evaluation.every = 1\noptimizer.epochs = 4"
     ranges = "optimizer.lr = { choices = [1e30, 1e-3, 1e-9, 2e-9] }"
-    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges)
-    study = tmp_path / "study"
-    outcome = run_on_ray(space, study, scheduler="asha", trials=2, max_concurrent=1)
-    assert (outcome.trials, outcome.ran, outcome.failures) == (4, 4, 1)
-    found = {row["optimizer.lr"]: row for row in rows(study)}
-    status = {rate: row["status"] for rate, row in found.items()}
-    assert status == {1e30: "failed", 1e-3: "finished", 1e-9: "pruned", 2e-9: "pruned"}
+    space = tiny_space(
+        tmp_path / "space", "grid.method.lambda = [0.5]", fixed=fixed, ranges=ranges
+    )
+    study, here = tmp_path / "study", tmp_path / "here"
+    asked: dict[str, Any] = {"scheduler": "halving", "trials": 4, "max_concurrent": 1}
+    outcome = run_on_ray(space, study, **asked)
+    # Four first stages, one whole training, and the grid.
+    assert (outcome.ran, outcome.failures) == (6, 1)
+    found = {row["optimizer.lr"]: row for row in rows(study) if row["origin"] == "sampler"}
+    assert found[1e30]["status"] == "failed"
     assert found[1e30]["error_type"] == "NonFiniteError"
-    assert found[1e-3]["steps"] == 8
-    assert max(found[rate]["steps"] for rate in (1e-9, 2e-9)) < 8
-    best = found[1e-3]["trial_id"]
-    assert {key[0] for key in numbers(study)} == checkpoints(study) == {best}
-    curved = {point["trial_id"] for point in Study.read(study).curves().to_pylist()}
-    assert curved >= {found[rate]["trial_id"] for rate in (1e-3, 1e-9, 2e-9)}
-    told = {t.params["optimizer.lr"]: t for t in mirrored(study)}
-    assert told[1e30].state == TrialState.FAIL
-    assert told[1e-3].state == TrialState.COMPLETE
-    for rate in (1e-9, 2e-9):
-        assert told[rate].state == TrialState.PRUNED
-        assert list(told[rate].intermediate_values) == [32 * found[rate]["steps"]]
-    one_after_another(rows(study))
+    scores = {lr: row["stages"][0]["value"] for lr, row in found.items() if row["stages"]}
+    assert scores.keys() == {1e-3, 1e-9, 2e-9}
+    best = max(scores, key=lambda lr: scores[lr])
+    assert {row["steps"] for row in found.values() if row["status"] == "pruned"} == {2}
+    assert [lr for lr, row in found.items() if row["status"] == "finished"] == [best]
+    assert (found[best]["steps"], found[best]["attempt"]) == (8, 1)
+    whole = {row["trial_id"] for row in rows(study) if row["status"] == "finished"}
+    assert {key[0] for key in numbers(study)} == whole and checkpoints(study) <= whole
+    told = {t.params["optimizer.lr"]: t for t in mirrored(study) if "optimizer.lr" in t.params}
+    states = {"failed": TrialState.FAIL, "finished": TrialState.COMPLETE}
+    for lr, row in found.items():
+        assert told[lr].state == states.get(row["status"], TrialState.PRUNED)
+        assert told[lr].intermediate_values == ({25: scores[lr]} if lr in scores else {})
+    one_after_another([row for row in rows(study) if row["trial_id"] != found[best]["trial_id"]])
+    run_here(space, here, **{**asked, "max_concurrent": None})
+    assert numbers(here) == numbers(study)
+    assert points(here) == points(study)
 
 
 def one_after_another(found: list[Row]) -> None:

@@ -64,7 +64,6 @@ def test_another_method_s_study_teaches_nothing_of_this_one(tmp_path: Path, othe
         tmp_path / "theirs",
         f'fixed.method.name = "{other}"\ngrid.method.lambda = [0.1, 0.2]',
         fixed=fixed,
-        trials=2,
     )
     run_planted(theirs, tmp_path / "other")
     space = lambda_space(tmp_path / "space", 0.1, ranges=THREE)

@@ -15,6 +15,7 @@ from search_samples import LAMBDA, NoInputs, lambda_space, run_here
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
+from tune_sentcl.history import History
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import keep
@@ -22,6 +23,7 @@ from tune_sentcl.store import TrialFiles
 from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
+from tune_sentcl.tuning import disk_need
 from tune_sentcl.tuning.disk_need import (
     DiskNeed,
     check_disk,
@@ -29,7 +31,6 @@ from tune_sentcl.tuning.disk_need import (
     state_share,
     weight_bytes,
 )
-from tune_sentcl.tuning.planning import disk_need
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
@@ -111,6 +112,9 @@ def test_states_count_for_each_slot_and_one_that_is_being_replaced(tmp_path: Pat
     assert need(9, keep=2) == DiskNeed(9 * weights, 6 * weights, 5 * state)
     assert need(2) == DiskNeed(2 * weights, 5 * weights, 3 * state)
     assert need(9, keep=0, save_every=0) == DiskNeed(9 * weights, 0, 0)
+    # Paused trials leave theirs too, as far as is allowed.
+    assert need(9, keep=0, trials=9).states == (5 + 9) * state
+    assert need(9, keep=0, trials=9, states=3 * state / 1e9, save_every=0).states == 3 * state
 
 
 @pytest.mark.parametrize("targets", ["all-linear", "query,value", "auto"])
@@ -175,8 +179,9 @@ def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
 
     def needed(**options: Any) -> float:
         """Of four trials, in weights."""
-        asked = SearchOptions(keep=9, trials=1, gpus_per_trial=0.0, **options)
+        asked = SearchOptions(keep=9, trials=1, gpus_per_trial=0.0, scheduler="none", **options)
         prepared = prepare(space, None, (0, 1), asked)
+        prepared.resume_from(History(prepared.objectives))
         found = _disk_need(prepared, prepared.proposals.total)
         assert found.trained == 4 * weights
         return found.states / (state_share(space.configurations[0]) * weights)

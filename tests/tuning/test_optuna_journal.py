@@ -1,7 +1,6 @@
 """The journal for optuna-dashboard, read back by plain Optuna."""
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,37 +10,26 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
-from planted_spaces import choice, space_of
+from search_samples import lambda_space
 
-from tune_sentcl.space import Range
+from tune_sentcl.history import Configuration, Result
+from tune_sentcl.space import Space
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
-from tune_sentcl.tuning.sampler.sampling import frozen_trial
 
-ReportedTrials = list[tuple[str, FrozenTrial]]
-RANGES = (
-    choice("method.name", "sbert", "scl"),
-    Range("method.lambda", "float", 0.0, 1.0),
-    choice("method.num_positives", 1, "all"),
+RANGES = """
+method.lambda = { low = 0.0, high = 0.9 }
+method.num_positives = { choices = [1, "all"] }
+"""
+PAUSED = Result("pruned", (), {0.0625: 0.1, 0.25: 0.2})
+LUCKY = Result("finished", (9.0,), {0.0625: 0.3})
+ENDS: tuple[tuple[tuple[Result, ...], TrialState, float | None], ...] = (
+    ((Result("finished", (5.0,)), Result("finished", (7.0,))), TrialState.COMPLETE, 6.0),
+    ((PAUSED,), TrialState.PRUNED, None),
+    ((Result("failed", error_type="NonFiniteError"), LUCKY), TrialState.FAIL, None),
+    ((LUCKY, Result("pruned")), TrialState.COMPLETE, 9.0),
+    ((Result("finished", (None,)),), TrialState.FAIL, None),
 )
-STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-
-
-def trial(index: int, *, shift: float = 0.0, ranges: Sequence[Range] = RANGES) -> FrozenTrial:
-    state = STATES[index % 3]
-    place = {
-        "method.name": "scl" if index % 2 else "sbert",
-        "method.lambda": 1 / (index + 1),
-        "method.num_positives": (1, "all")[index % 4 > 1],
-    }
-    values = [index + shift] if state == TrialState.COMPLETE else None
-    curve = {5: 0.1 + shift, 10: 0.2} if state == TrialState.PRUNED else {}
-    found = frozen_trial(space_of(*ranges), place, state, values, curve, {"seeds": 2})
-    assert found is not None
-    return found
-
-
-def reported(count: int, **how: Any) -> ReportedTrials:
-    return [(f"c{index}", trial(index, **how)) for index in range(count)]
+"""The results of the seeds of a configuration, and what the journal says of it at the end."""
 
 
 @dataclass
@@ -49,196 +37,140 @@ class Journal:
     """A journal's file, the mirrors that are opened on it, and what they say."""
 
     path: Path
+    space: Space
     notes: list[str] = field(default_factory=list)
+    found: dict[str, Configuration] = field(default_factory=dict)
 
-    def open(
-        self,
-        reported: ReportedTrials,
-        name: str = "tiny",
-        objectives: Sequence[str] = ("dev",),
-        waiting: Sequence[str] = (),
-    ) -> JournalMirror:
-        return JournalMirror(self.path, name, objectives, reported, self.notes.append, waiting)
+    def configure(self, count: int) -> list[str]:
+        """Configurations without results; the first is a grid point outside the ranges."""
+        base = self.space.configurations[0].dotted()
+        for index in range(len(self.found), count):
+            knobs = {
+                "method.lambda": 1 / (index + 1),
+                "method.num_positives": (1, "all")[index % 2],
+            }
+            origin: Any = "sampler" if index else "grid"
+            self.found[f"c{index}"] = Configuration(f"c{index}", origin, {**base, **knobs})
+        return list(self.found)
 
-    def study(self, name: str = "tiny") -> optuna.Study:
+    def give(self, name: str, results: Sequence[Result]) -> None:
+        self.found[name].results = dict(enumerate(results))
+
+    def give_all(self) -> None:
+        for index, name in enumerate(self.found):
+            self.give(name, ENDS[index % len(ENDS)][0])
+
+    def open(self, objectives: Sequence[str] = ("dev",)) -> JournalMirror:
+        return JournalMirror(self.path, self.space, objectives, self.found, self.notes.append)
+
+    def study(self) -> optuna.Study:
         storage = JournalStorage(JournalFileBackend(str(self.path)))
-        return optuna.load_study(study_name=name, storage=storage)
+        return optuna.load_study(study_name="tiny", storage=storage)
 
-    def shows(self, reported: ReportedTrials) -> bool:
-        """Whether plain Optuna finds exactly what is told, in this order."""
+    def trials(self) -> dict[str, FrozenTrial]:
         trials = self.study().get_trials()
         assert [t.number for t in trials] == list(range(len(trials)))
-        return [facts(t.user_attrs["configuration"], t) for t in trials] == [
-            facts(*one) for one in reported
-        ]
+        return {t.user_attrs["configuration"]: t for t in trials}
 
-
-def facts(configuration: str, trial: FrozenTrial) -> tuple[Any, ...]:
-    return (
-        configuration,
-        trial.state,
-        trial.values,
-        trial.params,
-        trial.distributions,
-        trial.intermediate_values,
-        trial.user_attrs["seeds"],
-    )
+    def shows_ends(self, count: int) -> bool:
+        """Whether plain Optuna finds exactly so many configurations, each as it ended."""
+        shown = self.trials()
+        return list(shown) == list(self.found)[:count] and all(
+            (trial.state, trial.values) == (state, None if value is None else [value])
+            for trial, (_, state, value) in zip(shown.values(), ENDS * 9, strict=False)
+        )
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    found = Journal(tmp_path / "optuna.journal")
-    yield found
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["optuna.journal"]
+    folder = tmp_path / "journal"
+    space = lambda_space(
+        tmp_path / "space", 0.95, 1.0, ranges=RANGES, fixed="method.num_positives = 1"
+    )
+    folder.mkdir()
+    yield Journal(folder / "optuna.journal", space)
+    assert sorted(p.name for p in folder.iterdir()) == ["optuna.journal"]
 
 
-def test_optuna_reads_what_is_told(journal: Journal) -> None:
-    everything = reported(7)
-    mirror = journal.open(everything[:4])
-    assert journal.shows(everything[:4])
-    for configuration, one in everything[4:]:
-        mirror.add(configuration, one)
-    assert journal.shows(everything)
-    assert journal.study().metric_names == ["dev"]
-    assert journal.study().best_value == 6.0
+def test_optuna_reads_what_began_what_runs_and_how_it_ended(journal: Journal) -> None:
+    names = journal.configure(5)
+    mirror = journal.open()
+    assert journal.trials() == {}
+    for name in names * 2:
+        mirror.begin(name)
+    running = journal.trials()
+    assert {t.state for t in running.values()} == {TrialState.RUNNING}
+    assert running["c0"].params == {"method.lambda": 1.0}, "what differs between grid points"
+    assert running["c1"].params == {"method.lambda": 0.5, "method.num_positives": "all"}
+    journal.give_all()
+    for name in names * 2:
+        mirror.point(name)
+    points = {name: t.intermediate_values for name, t in journal.trials().items()}
+    assert [points[name] for name in names[:3]] == [{}, {6: 0.1, 25: 0.2}, {6: 0.3}]
+    assert {t.state for t in journal.trials().values()} == {TrialState.RUNNING}
+    for name in names[::-1] * 2:
+        mirror.end(name)
+    assert journal.shows_ends(5)
+    assert journal.study().metric_names == ["dev"] and journal.study().best_value == 9.0
     assert journal.notes == []
 
 
-def begun(one: FrozenTrial) -> FrozenTrial:
-    """The same while it runs."""
-    return optuna.trial.create_trial(
-        state=TrialState.RUNNING,
-        params=one.params,
-        distributions=one.distributions,
-        user_attrs=one.user_attrs,
-    )
-
-
-def test_what_is_under_way_is_shown_and_ends_in_any_order(journal: Journal) -> None:
-    everything = reported(7)
-    mirror = journal.open(everything[:1])
-    for configuration, one in everything[1:]:
-        mirror.begin(configuration, begun(one))
-        mirror.begin(configuration, begun(one))
-    states = [t.state for t in journal.study().get_trials()]
-    assert states == [TrialState.COMPLETE, *[TrialState.RUNNING] * 6]
-    for configuration, one in everything[:0:-1]:
-        mirror.add(configuration, one)
-    mirror.begin("hidden", None)
-    assert journal.shows(everything)
-    before = journal.path.read_bytes()
-    journal.open(everything)
-    assert journal.path.read_bytes() == before
-
-
-def test_what_was_under_way_goes_on_where_it_will_be_told(journal: Journal) -> None:
-    everything = reported(4)
-    mirror = journal.open(everything[:1])
-    for configuration, one in everything[1:]:
-        mirror.begin(configuration, begun(one))
-    before = journal.path.read_bytes()
-    mirror = journal.open(everything[:2], waiting=["c2", "c3"])
-    mirror.begin("c3", begun(everything[3][1]))
-    for told_one in everything[2:]:
-        mirror.add(*told_one)
-    assert journal.path.read_bytes().startswith(before)
-    assert journal.shows(everything)
-
-
-def test_what_was_under_way_and_will_not_be_told_goes(journal: Journal) -> None:
-    everything = reported(4)
-    mirror = journal.open(everything[:1])
-    for configuration, one in everything[1:]:
-        mirror.begin(configuration, begun(one))
-    journal.open(everything[:2], waiting=["c2"]).add(*everything[2])
-    assert journal.shows(everything[:3])
+def test_what_has_no_result_goes_on_running_and_what_did_not_begin_is_not_shown(
+    journal: Journal,
+) -> None:
+    journal.configure(3)
+    mirror = journal.open()
+    mirror.begin("c0")
+    mirror.end("c0")
+    mirror.end("c1")
+    assert {n: t.state for n, t in journal.trials().items()} == {"c0": TrialState.RUNNING}
+    assert journal.notes == []
 
 
 def test_several_objectives_have_their_names_and_directions(journal: Journal) -> None:
-    one = optuna.trial.create_trial(values=[1.0, 2.0], user_attrs={"seeds": 1})
-    journal.open([("a", one)], objectives=("sts", "transfer")).add("b", one)
+    journal.configure(2)
+    journal.give("c0", [Result("finished", (1.0, 2.0)), Result("finished", (3.0, 6.0))])
+    journal.give("c1", [Result("finished", (1.0, None))])
+    mirror = journal.open(objectives=("sts", "transfer"))
+    for name in journal.found:
+        mirror.end(name)
     assert journal.study().metric_names == ["sts", "transfer"]
     assert journal.study().directions == [optuna.study.StudyDirection.MAXIMIZE] * 2
-    assert journal.shows([("a", one), ("b", one)])
+    assert [t.values for t in journal.trials().values()] == [[2.0, 4.0], None]
+    assert journal.trials()["c1"].state == TrialState.FAIL
 
 
-def test_a_trial_is_shown_without_the_sampler_s_notes_and_not_changed(journal: Journal) -> None:
-    one = trial(0)
-    one.system_attrs = {"fixed_params": {"method.name": "scl"}}
-    before = copy.deepcopy(one)
-    journal.open([]).add("c0", one)
-    assert one == before
-    assert journal.study().trials[0].system_attrs == {}
+def whole(journal: Journal, count: int) -> Mapping[str, FrozenTrial]:
+    """A run that ends so many configurations, some of which an earlier one has ended."""
+    journal.configure(count)
+    journal.give_all()
+    mirror = journal.open()
+    for name in journal.found:
+        mirror.begin(name)
+        mirror.point(name)
+        mirror.end(name)
+    return journal.trials()
 
 
-@pytest.mark.parametrize("held", [0, 1, 5])
-def test_a_journal_is_continued_whatever_the_order_of_what_is_told(
-    journal: Journal, held: int
-) -> None:
-    everything = reported(6)
-    journal.open(everything[:held])
-    before = journal.path.read_bytes()
-    journal.open(everything[::-1])
-    assert journal.path.read_bytes().startswith(before)
-    assert journal.shows(everything[:held] + everything[held:][::-1])
-
-
-def storage(journal: Journal) -> JournalStorage:
-    return JournalStorage(JournalFileBackend(str(journal.path)))
-
-
-def extended(journal: Journal, more: Callable[[Journal], object]) -> None:
-    journal.open(reported(3))
-    more(journal)
-
-
-WIDER = (*RANGES[:2], choice("method.num_positives", 1, "all", 2))
-DIFFERENT: dict[str, Callable[[Journal], object]] = {
-    "another objective": lambda j: j.open(reported(3), objectives=("test",)),
-    "more objectives": lambda j: j.open([], objectives=("dev", "test")),
-    "another name": lambda j: j.open(reported(3), name="other"),
-    "other values": lambda j: j.open(reported(3, shift=0.5)),
-    "other ranges": lambda j: j.open(reported(3, ranges=WIDER)),
-    "a configuration not told": lambda j: j.open([*reported(3), ("gone", trial(3))]),
-    "a configuration twice": lambda j: j.open(reported(3)).add("c0", trial(0)),
-    "no configuration": lambda j: extended(j, lambda j: j.study().add_trial(trial(0))),
-    "a deleted study": lambda j: extended(
-        j, lambda j: optuna.delete_study(study_name="tiny", storage=storage(j))
-    ),
-    "nothing": lambda j: j.path.write_bytes(b""),
-    "no journal": lambda j: j.path.write_bytes(b"hello\n\xff\n[]\n"),
-}
-
-
-@pytest.mark.parametrize("difference", DIFFERENT)
-def test_a_journal_that_holds_anything_else_is_written_anew(
-    journal: Journal, difference: str
-) -> None:
-    DIFFERENT[difference](journal)
-    journal.open(reported(3))
-    assert journal.shows(reported(3))
-    assert journal.notes == []
-
-
-def test_a_journal_cut_anywhere_is_whole_after_the_next_opening(journal: Journal) -> None:
-    mirror = journal.open(reported(1))
-    mirror.begin("c1", begun(trial(1)))
-    mirror.add("c1", trial(1))
-    whole = journal.path.read_bytes()
-    for length in range(0, len(whole), 7):  # also within what began and ended
-        journal.path.write_bytes(whole[:length])
-        journal.open(reported(3))
-        assert journal.shows(reported(3)), f"cut after {length} bytes"
+def test_each_run_writes_the_journal_anew_whatever_it_holds(journal: Journal) -> None:
+    whole(journal, 3)
+    for held in (b"", b"hello\n\xff\n[]\n", journal.path.read_bytes()[:-40]):
+        journal.path.write_bytes(held)
+        whole(journal, len(journal.found) + 1)
+        assert journal.shows_ends(len(journal.found))
+    journal.open()
+    reopened = journal.trials()
+    assert {t.state for t in reopened.values()} == {TrialState.RUNNING}, "until the search closes"
+    assert reopened["c1"].intermediate_values == {6: 0.1, 25: 0.2}
     assert journal.notes == []
 
 
 def test_a_lock_that_a_killed_dashboard_left_stops_nothing(journal: Journal) -> None:
-    mirror = journal.open(reported(2))
+    whole(journal, 2)
     lock = JournalFileSymlinkLock(str(journal.path))
     assert lock.acquire()
-    mirror.add(*reported(3)[2])
-    journal.open(reported(4))
-    assert journal.shows(reported(4))
+    whole(journal, 4)
+    assert journal.shows_ends(4)
     assert journal.notes == []
     lock.release()
 
@@ -247,60 +179,41 @@ def test_what_a_link_leads_to_stays(
     journal: Journal, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    journal.open(reported(2))
+    whole(journal, 2)
     other = elsewhere / "another's"
     journal.path.rename(other)
     journal.path.symlink_to(other)
     held = other.read_bytes()
-    journal.open(reported(3))
+    whole(journal, 3)
     assert other.read_bytes() == held
-    assert journal.shows(reported(3)) and not journal.path.is_symlink()
+    assert journal.shows_ends(3) and not journal.path.is_symlink()
     journal.path.unlink()
     journal.path.symlink_to(elsewhere / "nowhere")
-    journal.open(reported(3))
+    whole(journal, 3)
     assert not (elsewhere / "nowhere").exists()
 
 
-def test_what_a_dashboard_noted_stays(journal: Journal) -> None:
-    journal.open(reported(2))
-    journal.study().set_user_attr("note", "look at c1")
-    journal.open(reported(3))
-    assert journal.study().user_attrs == {"note": "look at c1"}
-    assert journal.shows(reported(3))
-
-
-def test_trouble_at_the_opening_is_said_once(tmp_path: Path) -> None:
-    notes: list[str] = []
-    path = tmp_path / "optuna.journal"
-    path.mkdir()
-    mirror = JournalMirror(path, "tiny", ["dev"], reported(1), notes.append)
-    mirror.add(*reported(2)[1])
-    (note,) = notes
-    assert note.startswith(f"{path} gets no further trials: IsADirectoryError: ")
-
-
-def test_trouble_on_the_way_is_said_once_and_mended_by_the_next_opening(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "study" / "optuna.journal")
-    journal.path.parent.mkdir()
-    mirror = journal.open(reported(1))
-    journal.path.parent.rename(tmp_path / "moved")
-    for one in reported(3)[1:]:
-        mirror.add(*one)
+def test_trouble_is_said_once_and_mended_by_the_next_opening(journal: Journal) -> None:
+    whole(journal, 1)
+    journal.configure(4)
+    mirror = journal.open()
+    moved = journal.path.parent.with_name("moved")
+    journal.path.parent.rename(moved)
+    mirror.begin("c1")
+    mirror.begin("c2")
     (note,) = journal.notes
-    assert "FileNotFoundError" in note
-    (tmp_path / "moved").rename(journal.path.parent)
-    mirror.add(*reported(4)[3])
-    assert journal.shows(reported(1)), "silent since"
-    journal.open(reported(4))
-    assert journal.shows(reported(4))
+    assert note.startswith(f"{journal.path} gets no further trials: FileNotFoundError: ")
+    moved.rename(journal.path.parent)
+    mirror.begin("c3")
+    assert list(journal.trials()) == ["c0"], "silent since"
+    whole(journal, 4)
+    assert journal.shows_ends(4)
     assert len(journal.notes) == 1
 
 
-def test_a_trial_that_optuna_cannot_write_ends_nothing(journal: Journal) -> None:
-    mirror = journal.open(reported(1))
-    odd = trial(0)
-    odd.user_attrs = {"seeds": {1, 2}}
-    mirror.add("odd", odd)
-    mirror.add(*reported(2)[1])
-    assert len(journal.notes) == 1
-    assert journal.shows(reported(1))
+def test_trouble_at_the_opening_is_said_once(journal: Journal) -> None:
+    journal.path.mkdir()
+    journal.configure(1)
+    journal.open().begin("c0")
+    (note,) = journal.notes
+    assert note.startswith(f"{journal.path} gets no further trials: IsADirectoryError: ")

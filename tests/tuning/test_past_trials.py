@@ -8,8 +8,8 @@ from statistics import fmean, median
 from typing import Any
 
 import pytest
-from optuna.trial import TrialState
 from own_samples import write_pairs
+from planted_spaces import let_toys_have_all_stages
 from search_samples import (
     LAMBDA,
     NoInputs,
@@ -38,62 +38,14 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.portfolio import best_params
-from tune_sentcl.tuning.sampler.sampling import SamplerName
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_options import SamplerName, SearchOptions
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random")
-PRUNED_AT = 0.35
-
-
-def judge(config: TrialConfig) -> Result:
-    """Better towards lambda 1; what lies at the other end fails or is stopped."""
-    weight = knob(config, "method.lambda")
-    if weight < 0.15:
-        return Result("failed")
-    return Result("pruned", rows=2, dev=weight) if weight < PRUNED_AT else finished(100 * weight)
 
 
 def lambdas(given: list[Assignment]) -> list[float]:
     return [knob(a.config, "method.lambda") for a in given]
-
-
-def resumed(space: Space, sampler: SamplerName, held: list[Assignment], **more: Any) -> Proposals:
-    return proposals(
-        space,
-        sampler=sampler,
-        adopted={a.configuration: a.config for a in held if a.origin == "sampler"},
-        results={a.trial_id: judge(a.config) for a in held},
-        **more,
-    )
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_grid_resumed_and_stopped_trials_are_all_told_after_recall(
-    tmp_path: Path, sampler: SamplerName
-) -> None:
-    space = lambda_space(tmp_path, 0.1, 0.3, 0.5, 0.9, ranges=LAMBDA)
-    before = drive(proposals(space, sampler=sampler, sampled=6), judge)
-    assert len(before) == 10
-    made = resumed(space, sampler, before, sampled=6)
-    told = dict(made.sampler_study.reported())
-    # A failed one is tried again, and told when that has ended.
-    failed = {a.configuration for a in before if judge(a.config).status == "failed"}
-    assert told.keys() == {a.configuration for a in before} - failed
-    assert {judge(a.config).status for a in before} == {"finished", "pruned", "failed"}
-    for assignment in before:
-        if assignment.configuration in failed:
-            continue
-        trial, result = told[assignment.configuration], judge(assignment.config)
-        states = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
-        assert trial.state == states[result.status]
-        assert trial.params == {"method.lambda": knob(assignment.config, "method.lambda")}
-        assert trial.values == (list(result.values) or None)
-        assert trial.intermediate_values == ({2: result.dev} if result.dev is not None else {})
-    again = drive(made, judge)
-    assert {a.configuration for a in again} == failed
-    assert len(list(made.sampler_study.reported())) == len(before)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -102,7 +54,7 @@ def test_what_was_told_before_is_learned_from(
     tmp_path: Path, sampler: SamplerName, origin: str
 ) -> None:
     """The same study with other numbers in it: who learns draws nearer to what is best there."""
-    grid = (0.05, 0.35, 0.65, 0.95) if origin == "grid" else (0.5,)
+    grid = tuple(i / 10 + 0.05 for i in range(10)) if origin == "grid" else (0.5,)
     space = lambda_space(tmp_path, *grid, ranges=LAMBDA)
     more = 0 if origin == "grid" else 12
     held = drive(proposals(space, sampler="random", sampled=more), lambda config: finished(1.0))
@@ -128,24 +80,6 @@ def test_what_was_told_before_is_learned_from(
         assert low == high
     else:
         assert fmean(low) + 0.2 < fmean(high)
-
-
-def test_tpe_learns_from_a_grid_that_was_stopped_to_its_last_trial(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.05, 0.35, 0.65, 0.95, ranges=LAMBDA)
-    held = drive(proposals(space, sampler="grid"), lambda config: finished(1.0))
-
-    def drawn(sign: float) -> float:
-        def result(config: TrialConfig) -> Result:
-            return Result("pruned", rows=2, dev=sign * knob(config, "method.lambda"))
-
-        results = {a.trial_id: result(a.config) for a in held}
-        found = []
-        for seed in range(8):
-            made = proposals(space, sampled=4, results=results, sampler_seed=seed)
-            found += lambdas(drive(made, result))
-        return fmean(found)
-
-    assert drawn(-1.0) + 0.2 < drawn(1.0)
 
 
 def searched(study: Path) -> Row:
@@ -209,8 +143,7 @@ def test_another_study_starts_the_sampler_and_stays_as_it_is(
             scores.setdefault(row["method.lambda"], []).append(row["objective"])
     best = sorted(scores, key=lambda weight: -fmean(scores[weight]))[:3]
     assert {r["method.lambda"] for r in found if r["origin"] == "sampler"} == {*best}
-    starts = f"the sampler starts with 3 configurations that did best in {other}\n"
-    said = f"{starts}the sampler learns from {len(inside)} configurations of {other}\n"
+    said = f"the first 3 sampled configurations are the best of {other} and priors\n"
     assert capsys.readouterr().err.count(said) == 1
 
 
@@ -222,8 +155,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
     scores = Study.read(other).scores().to_pylist()
     for text in ("STS-B:spearman:dev", "SICK-R:pearson:dev"):
         objectives_ = parse_objectives([text], allow_test=False)
-        past_trials = past_studies([str(other)], space, objectives_, NoInputs()).trials
-        learned = {t.params["method.lambda"]: t.values for t in past_trials}
+        learned = past_lambdas(other, space, objectives_)
         task, metric, split = text.split(":")
         truth: dict[float, list[float]] = {}
         weights = {r["trial_id"]: r["method.lambda"] for r in rows(other)}
@@ -235,8 +167,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
         means = {w: sum(v) / 2 for w, v in truth.items()}
         middle, best = median(means.values()), max(means.values())
         standard = {w: max(-1, (v - middle) / (best - middle)) for w, v in means.items()}
-        assert learned == {w: [pytest.approx(v)] for w, v in standard.items()}
-        assert {t.state for t in past_trials} == {TrialState.COMPLETE}
+        assert learned == {w: pytest.approx(v) for w, v in standard.items()}
     # The transfer suite was not measured there, so that there is nothing to learn of it.
     unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
     with pytest.raises(StudyError, match="has finished with SST2:accuracy:dev"):
@@ -258,13 +189,13 @@ def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: P
             files_of(other, row).write_scores(row["trial_id"], [score, dev])
 
     score_on(task.version)
-    assert len(past_studies([str(other)], space, mine, loader).trials) == 9
+    assert len(past_studies([str(other)], space, mine, loader)[0]) == 9
     score_on("other")
     with pytest.raises(
         StudyError, match=f"of version other, and the rows here are {task.version}"
     ):
         past_studies([str(other)], space, mine, loader)
-    assert len(past_studies([str(other)], space, (DEFAULT,), loader).trials) == 9
+    assert len(past_studies([str(other)], space, (DEFAULT,), loader)[0]) == 9
 
 
 def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
@@ -274,9 +205,9 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
     spellings = (f"{other}/", other.as_uri(), str(tmp_path / "link"), relative, str(other))
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
     prepared = prepare(space, None, None, SearchOptions(trials=3, learn_from=spellings))
-    assert len(prepared.past_trials) == len(
-        past_studies([str(other)], space, (DEFAULT,), NoInputs()).trials
-    )
+    once = past_studies([str(other)], space, (DEFAULT,), NoInputs())
+    assert past_studies(spellings, space, (DEFAULT,), NoInputs()) == once
+    assert prepared.given == best_params(once)
     assert prepared.record().learned_from == spellings[:1]
     options = SearchOptions(launcher="local", trials=3, learn_from=(str(other),))
     for spelling in spellings:
@@ -296,14 +227,17 @@ def test_a_repetition_with_the_same_study_to_learn_from_runs_nothing(tmp_path: P
     assert searched(study)["learned_from"] == []
 
 
-@pytest.mark.parametrize("lost", ["prune", "fail"])
-def test_a_lucky_seed_is_not_the_best_configuration_of_another_study(
-    tmp_path: Path, lost: str
-) -> None:
+def past_lambdas(other: Path, space: Space, objectives: Any = (DEFAULT,)) -> dict[float, float]:
+    """The standardized score of each configuration of another study, by its lambda."""
+    (found,) = past_studies([str(other)], space, objectives, NoInputs())
+    return {dict(params)["method.lambda"]: score for params, score in found.items()}
+
+
+def test_a_lucky_seed_is_not_the_best_configuration_of_another_study(tmp_path: Path) -> None:
     other = tmp_path / "other"
 
     def fate(config: TrialConfig) -> Any:
-        return lost if knob(config, "method.lambda") == 0.5 and config.seed > 0 else "finish"
+        return "fail" if knob(config, "method.lambda") == 0.5 and config.seed > 0 else "finish"
 
     stand_in = StandIn(other, fate, error="OutOfMemoryError")
     old = lambda_space(tmp_path / "old", 0.1, 0.3, 0.5)
@@ -311,17 +245,22 @@ def test_a_lucky_seed_is_not_the_best_configuration_of_another_study(
     (lucky,) = (r for r in rows(other) if r["method.lambda"] == 0.5 and r["status"] == "finished")
     score = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 100.0, 9)
     files_of(other, lucky).write_scores(lucky["trial_id"], [score])
-    space = lambda_space(tmp_path / "space", 0.7, ranges=LAMBDA)
-    found = {
-        trial.params["method.lambda"]: trial
-        for trial in past_studies([str(other)], space, (DEFAULT,), NoInputs()).trials
-    }
-    states = {weight: trial.state for weight, trial in found.items()}
-    finished, pruned = TrialState.COMPLETE, TrialState.PRUNED
-    assert states == {0.1: finished, 0.3: finished, 0.5: pruned}
-    assert found[0.5].values is None
-    assert found[0.5].intermediate_values == ({32: 10.0} if lost == "prune" else {})
-    assert 0.5 not in [params["method.lambda"] for params in best_params(found.values())]
+    found = past_lambdas(other, lambda_space(tmp_path / "space", 0.7, ranges=LAMBDA))
+    assert found.keys() == {0.1, 0.3, 0.5}
+    assert found[0.5] == -1 < found[0.1]
+    assert max(found.values()) == 1
+
+
+def test_configurations_that_were_stopped_in_another_study_are_its_worst(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_toys_have_all_stages(monkeypatch)
+    other, space = tmp_path / "other", lambda_space(tmp_path / "space", 0.7, ranges=LAMBDA)
+    run_planted(space, other, trials=16, scheduler="halving", sampler="random")
+    found = past_lambdas(other, space)
+    stopped = {row["method.lambda"] for row in rows(other) if row["status"] == "pruned"}
+    assert len(stopped) == 15 and len(found) == 17
+    assert {weight for weight, score in found.items() if score == -1} == stopped
 
 
 @pytest.mark.parametrize("outside", [True, False])
@@ -353,15 +292,6 @@ def test_a_study_to_learn_from_that_is_none_is_refused(tmp_path: Path) -> None:
     assert not study.exists()
 
 
-def test_curves_of_another_space_decide_no_first_rung(tmp_path: Path) -> None:
-    """Its configurations are learned all the same."""
-    other = elsewhere(tmp_path)
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-    for named, has_curves in (("tiny", True), ("another", False)):
-        found = past_studies([str(other)], replace(space, name=named), (DEFAULT,), NoInputs())
-        assert (bool(found.curves), len(found.trials)) == (has_curves, 9)
-
-
 @pytest.mark.parametrize("held", [(0.3,), ()])
 def test_what_another_study_trained_with_other_fixed_knobs_teaches_nothing(
     tmp_path: Path, held: tuple[float, ...]
@@ -374,8 +304,8 @@ def test_what_another_study_trained_with_other_fixed_knobs_teaches_nothing(
     rates = "optimizer.lr = { low = 1e-4, high = 1e-2, log = true }"
     space = tiny_space(tmp_path / "space", ranges=rates, fixed="method.lambda = 0.3")
     if held:
-        found = past_studies([str(other)], space, (DEFAULT,), NoInputs())
-        assert [trial.params for trial in found.trials] == [{"optimizer.lr": 1e-3}]
+        (found,) = past_studies([str(other)], space, (DEFAULT,), NoInputs())
+        assert list(found) == [(("optimizer.lr", 1e-3),)]
         return
     with pytest.raises(StudyError, match="has no configuration in the ranges of tiny"):
         run_planted(space, study, trials=1, learn_from=(str(other),))

@@ -16,18 +16,12 @@ from typing import Any
 import pytest
 from processes import wait_until
 from search_samples import LAMBDA, lambda_space, mirrored, run_planted
-from stand_in import Fate, StandIn, Stopped
-
-from tune_sentcl.config import TrialConfig
+from staged import fate, run_staged
+from stand_in import StandIn, Stopped
 
 LAMBDA_KEY = "method.lambda"
 LAMBDAS = (0.25, 0.5, 0.75)
-FATES: dict[float, Fate] = {0.25: "finish", 0.5: "prune", 0.75: "fail"}
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def fate(config: TrialConfig) -> Fate:
-    return FATES.get(config.dotted()["method.lambda"], "finish")
 
 
 def free_port() -> int:
@@ -83,17 +77,22 @@ def states(address: str) -> Counter[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ranges", ["", LAMBDA], ids=["a grid alone", "ranges"])
-def test_the_dashboard_shows_a_search_as_it_runs(tmp_path: Path, ranges: str) -> None:
+@pytest.mark.parametrize(
+    ("ranges", "due"),
+    [
+        ("", {1: {"Running": 2}, 5: {"Complete": 1, "Fail": 1}}),
+        (
+            LAMBDA,
+            {1: {"Running": 2}, 10: {"Running": 6}, 11: {"Complete": 2, "Pruned": 3, "Fail": 1}},
+        ),
+    ],
+    ids=["a grid alone", "ranges"],
+)
+def test_the_dashboard_shows_a_search_as_it_runs(
+    tmp_path: Path, ranges: str, due: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A grid's points lie in no range; their axes are then the grid's own."""
-    study = tmp_path / "study"
-    space = lambda_space(tmp_path / "space", *LAMBDAS, ranges=ranges)
-    due = {
-        1: {"Running": 2},
-        5: {"Complete": 1, "Pruned": 1, "Running": 1},
-        7: {"Complete": 1, "Pruned": 1, "Fail": 1},
-    }
-    calls = count(1)
+    study, calls = tmp_path / "study", count(1)
     with ExitStack() as stack:
         address = ""
 
@@ -107,25 +106,26 @@ def test_the_dashboard_shows_a_search_as_it_runs(tmp_path: Path, ranges: str) ->
             def _die(self) -> None:  # behind each point, and before each end
                 look()
 
-        run_planted(space, study, Watched(study, fate))
+        run_staged(tmp_path, Watched(study, fate), monkeypatch, ranges=ranges)
         look()
         assert not due
-        (one, other, last) = trials(address)
-    assert {one["state"], other["state"], last["state"]} == {"Complete", "Pruned", "Fail"}
-    shown = {one["params"][0]["param_external_value"]: one for one in (one, other, last)}
-    assert {param["name"] for one in shown.values() for param in one["params"]} == {LAMBDA_KEY}
-    assert len(shown["0.25"]["values"]) == 1
-    (point,) = shown["0.5"]["intermediate_values"]
-    assert (point["step"], point["value"]) == (32, 10.0)
+        found = trials(address)
+    shown = {one["params"][0]["param_external_value"]: one for one in found}
+    assert {param["name"] for one in found for param in one["params"]} == {LAMBDA_KEY}
+    assert shown["0.25"]["state"] == "Complete" and len(shown["0.25"]["values"]) == 1
+    assert shown["0.75"]["state"] == "Fail"
+    points = [
+        [(point["step"], point["value"]) for point in one["intermediate_values"]]
+        for key, one in shown.items()
+        if key not in ("0.25", "0.75")
+    ]
+    assert points == ([[(25, 10.0)]] * 4 if ranges else [])
 
 
-def test_the_journal_goes_on_where_a_driver_was_killed(tmp_path: Path) -> None:
-    """A dashboard that is open all the time reads on where it was."""
+def test_a_journal_is_written_anew_after_a_kill(tmp_path: Path) -> None:
     study, space = tmp_path / "study", lambda_space(tmp_path / "space", *LAMBDAS, ranges=LAMBDA)
     with pytest.raises(Stopped):
         run_planted(space, study, StandIn(study, points=2))
-    before = (study / "optuna.journal").read_bytes()
     assert Counter(trial.state.name for trial in mirrored(study))["RUNNING"]
     run_planted(space, study)
-    assert (study / "optuna.journal").read_bytes().startswith(before)
     assert Counter(trial.state.name for trial in mirrored(study)) == {"COMPLETE": 3}

@@ -9,7 +9,6 @@ import sys
 import time
 import warnings
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,16 @@ import pytest
 from processes import descendants, wait_until
 from search_samples import (
     NoInputs,
-    draw_in_order,
     lambda_space,
     rows,
     run_planted,
     statuses,
 )
-from stand_in import Fate, StandIn, Stopped
+from staged import fate, run_staged
+from stand_in import StandIn, Stopped
 from tracked import READERS
 
-from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.config import parse_dotted
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.history import Assignment
 from tune_sentcl.launch import search
@@ -40,7 +39,6 @@ from tune_sentcl.watch.tracking.tracker import REMOTE, check_tracking
 
 NAMES = tuple(REMOTE)
 LAMBDAS = (0.25, 0.5, 0.75)
-SAMPLED = "method.lambda = { choices = [0.1, 0.2, 0.3, 0.4] }"
 FAKE = "tensorboard"
 """The name of the fake client."""
 STATUSES = {
@@ -80,27 +78,14 @@ def calls(study: Path, trial_id: str = "") -> list[list[Any]]:
     return [call for call in found if not trial_id or call[1:2] == [trial_id]]
 
 
-def fate(config: TrialConfig) -> Fate:
-    return "fail" if config.dotted()["method.lambda"] == 0.75 else "finish"
-
-
-def run_staged(folder: Path, launcher: StandIn, patch: pytest.MonkeyPatch, **options: Any) -> Any:
-    """A search of a grid and of four sampled configurations, of which one is trained whole."""
-    patch.setattr("tune_sentcl.tuning.prepare.first_shares", lambda steps: (0.25, 1.0))
-    draw_in_order(patch)
-    space = lambda_space(folder / "space", 0.25, 0.75, ranges=SAMPLED)
-    space = replace(space, name="scl/lambda")
-    options |= {"trials": 4, "scheduler": "halving", "track": (FAKE,)}
-    return run_planted(space, launcher.study, launcher, **options)[0]
-
-
 @pytest.mark.usefixtures("fake")
 def test_a_tracker_is_told_of_every_trial_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trial that goes on after its pause begins anew, and has all its points again."""
     study = tmp_path / "study"
-    outcome = run_staged(tmp_path, StandIn(study, fate), monkeypatch, seeds=(0, 1))
+    stand_in = StandIn(study, fate)
+    outcome = run_staged(tmp_path, stand_in, monkeypatch, seeds=(0, 1), track=(FAKE,))
     assert (outcome.ran, outcome.failures) == (10, 2)
     assert calls(study)[-1] == ["close"]
     told = [calls(study, row["trial_id"]) for row in rows(study)]
@@ -278,7 +263,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[st
         for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):
             told.append([])
             with suppress(Stopped):
-                run_staged(folder, launcher, patch)
+                run_staged(folder, launcher, patch, track=(FAKE,))
     return study, told
 
 

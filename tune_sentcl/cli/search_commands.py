@@ -48,7 +48,7 @@ def search(
     if outcome.exhausted:
         line("The ranges hold no further configuration; the search is complete.")
     late = f", {outcome.timed_out} ran out of time" if outcome.timed_out else ""
-    ran = f"{outcome.ran} trials ran now, {outcome.failures} of them failed{late}"
+    ran = f"{outcome.ran} runs ended now, {outcome.failures} of them failed{late}"
     line(f"{ran}. Study: {mask_text(study)}")
     if outcome.failures:
         raise typer.Exit(FAILED)

@@ -176,7 +176,10 @@ class Proposals:
     @property
     def exhausted(self) -> bool:
         """Whether the ranges hold fewer configurations than the search asked for."""
-        return self._staging is not None and self._staging.is_exhausted
+        found = self._staging
+        return found is not None and (
+            found.is_exhausted or self.options.trials > found.stages.sizes[0]
+        )
 
     @property
     def num_queued(self) -> int:
@@ -186,7 +189,10 @@ class Proposals:
     @property
     def num_given(self) -> int:
         """How many given configurations are still to be proposed."""
-        return sum(map(self._is_new, self._given))
+        if self._staging is None:
+            return 0
+        left = self._staging.stages.sizes[0] - len(self._staging.sampled)
+        return min(max(0, left), sum(map(self._is_new, self._given)))
 
     def queued(self) -> list[Assignment]:
         """The trials outside the stages that are to run."""
@@ -272,9 +278,10 @@ class Proposals:
                 keeps_all=options.is_whole,
             )
 
+        most = max(1, self._sampler.points - found.num_in_ranges)
         if options.budget is None:
-            return of(options.trials)
-        return stages_for(options.budget, self._sampler.points - found.num_in_ranges, of)
+            return of(int(min(options.trials, most)))
+        return stages_for(options.budget, most, of)
 
     def _takes_part(self, one: Configuration, first_share: float) -> bool:
         """Whether a stored configuration belongs to the first stage.

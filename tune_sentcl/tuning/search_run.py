@@ -38,12 +38,12 @@ class SearchOutcome:
     Attributes:
         study: The study's folder or URL.
         trials: Requested trials that the study holds.
-        ran: Trials that ended in this run.
+        ran: Runs of this command; a trial runs once for each of its stages.
         failures: Trials of this run that failed, without those of `timed_out`.
         timed_out: Trials of this run that exceeded --trial-timeout.
         exhausted: Whether the ranges hold fewer configurations than requested.
         ended_by: The limit that ended the search before all trials had run; empty without one.
-        to_run: Trials that a repetition of the command would run: missing or failed ones.
+        to_run: Runs that a repetition of the command would make: missing or failed ones.
         untried: Trials of `to_run` that have never failed.
         needs_retraining: Trials that lack a score and would have to be trained again for it.
     """
@@ -97,7 +97,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
     if session.stop_reason:
         failing = f", {len(failed)} of which have failed" if failed else ""
         watcher.say(
-            f"{session.stop_reason}: {to_run} of {proposals.total} trials are left{failing}; "
+            f"{session.stop_reason}: {to_run} of {proposals.total} runs are left{failing}; "
             "repeat the command to go on"
         )
     if needs_retraining:
@@ -107,7 +107,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
         )
     return SearchOutcome(
         study=path,
-        trials=proposals.total,
+        trials=len(list(proposals.trials())),
         ran=session.ended,
         failures=session.failures - session.timed_out,
         timed_out=session.timed_out,

@@ -83,7 +83,7 @@ class Staging:
     def members(self) -> list[list[str]]:
         """The configurations that certainly run each stage."""
         if self._members is None:
-            count = len(self.sampled) if self.is_exhausted else None
+            count = None if self.needs_sampling else len(self.sampled)
             further = self.stages.going_on(self._ends, self._grid_ends, proposed=count)
             self._members = [list(self.sampled), *further]
             self._runs = list(self._all_runs(self._members))
@@ -123,7 +123,8 @@ class Staging:
     def pause_above(self, until: float) -> float:
         """The least score at the end of a stage with which a configuration may still go on."""
         stage = self.stages.shares.index(until)
-        best = sorted((e for e in self._ends[stage].values() if e is not None), reverse=True)
+        ended = (self._ends[stage].get(name) for name in self.members()[stage])
+        best = sorted((end for end in ended if end is not None), reverse=True)
         size = self.stages.sizes[stage + 1]
         return best[size - 1] if len(best) >= size else -math.inf
 

@@ -74,7 +74,7 @@ class RichWatcher:
         self._start = self._now()
         if self.objective:
             left = total - done
-            work = f"{left} of {total} trials to run, {self.where}" if left else "no trial to run"
+            work = f"{left} of {total} runs to go, {self.where}" if left else "no trial to run"
             self._line(work)
             self._line(f"best so far {self._shown_best()} ({self.objective})")
         if self._console.is_terminal:
@@ -119,7 +119,7 @@ class RichWatcher:
             self._task, completed=self._done, total=total, state=state, running=running
         )
         if not self._console.is_terminal:
-            value = "" if objective is None else f" {objective:.2f}"
+            value = _stage(row) if objective is None else f" {objective:.2f}"
             line = f"[{self._done}/{total}] {row.trial_id} {row.status}{value}  {state}"
             self._console.print(line, highlight=False, soft_wrap=True)
         self._write_details(row)
@@ -164,4 +164,12 @@ class RichWatcher:
                 f"; frozen encoders ran on {self._encoded:,} sentences, {self._encoding:.1f} s"
             )
         rate = 60 * self._ended / max(seconds, 1e-9)
-        self._line(f"{self._ended} trials in {clock(seconds)}, {rate:.1f} a minute{encoder}")
+        self._line(f"{self._ended} runs in {clock(seconds)}, {rate:.1f} a minute{encoder}")
+
+
+def _stage(row: TrialRow) -> str:
+    """The score of a trial that was stopped at the end of a stage, and where that was."""
+    if row.status != "pruned" or not row.stages:
+        return ""
+    last = row.stages[-1]
+    return f" {last['value']:.2f} at {100 * last['share']:.2g} %"

@@ -24,6 +24,8 @@ def stages_table(prepared: PreparedSearch, seconds: float | None) -> Iterator[st
     config = prepared.space.configurations[0]
     rows = whole_training(config, prepared.loader)[0] if config.method.takes_steps else 0
     lines = [_COLUMNS, *_lines(proposals.stages, rows, seconds)]
+    if seconds is None:
+        lines = [line[:-1] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for name, until, *numbers in lines:
         cells = [name.rjust(widths[0]), until.ljust(widths[1])]

@@ -72,6 +72,7 @@ class JournalMirror:
         self._attempt(lambda: self._end(name))
 
     def _open(self) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._path.unlink(missing_ok=True)  # of a link this removes the link only
         self._storage = JournalStorage(_Backend(self._path))
         directions = [StudyDirection.MAXIMIZE] * len(self._objectives)
