@@ -108,11 +108,16 @@ def test_plan_lists_what_would_run(place: Path) -> None:
     ]
     assert len({row["trial_id"] for row in found}) == 4
     # Two first seeds, and the second seed of the better one.
-    assert "3 more from the sampler" in done.err
+    stages = [line.split()[:4] for line in done.err.splitlines() if " the end" in line]
+    assert [(line[0], line[1:]) for line in stages] == [
+        ("2", ["the", "end", "384"]),
+        ("1", ["the", "end,", "seed"]),
+    ]
+    assert "beside them 2 of the grid run whole, each with 2 seeds" in done.err
     shown = invoke("plan", "smoke", "--seeds", "3,5")
     assert (shown.code, shown.err) == (0, "")
     assert all(str(row["trial_id"])[:8] in shown.out for row in found)
-    assert "4 trials known, 4 of them to run" in shown.out
+    assert "4 trials are known, 4 of them to run" in shown.out
     assert snapshot(place) == {}
 
 

@@ -76,15 +76,15 @@ def test_a_search_learns_from_another(place: Path) -> None:
     url = f"file://{place}/first"
     second = search("second", *drawn, "--learn-from", url)
     assert second.code == 0, second.err
-    assert f"the sampler learns from 3 configurations of {url}" in second.err
-    # The sampled one is drawn from the same seed, or is the best of the other study.
+    assert f"the first 1 sampled configurations are the best of {url}" in second.err
+    # The sampled one is the best that the other study has beside the grid's.
     assert "3 runs ended now" in second.out
     ids = [{row["trial_id"] for row in trials(study)} for study in ("first", "second")]
     assert ids[0] == ids[1] and len(ids[0]) == 3
     record = Study.read("second").manifest.search
     assert record is not None and record.seed_plan is not None
     plan, expected = record.seed_plan, SearchRecord(("STS-B:spearman:dev",), "random", 0, (url,))
-    assert replace(record, seed_plan=None) == expected
+    assert replace(record, seed_plan=None) == replace(expected, shares=(1.0,), first_seed=0)
     assert (plan.seeds, plan.configurations, len(plan.grid)) == ((0,), None, 2)
 
 

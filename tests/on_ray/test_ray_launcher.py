@@ -102,17 +102,17 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local", trials=4))
 
-    def ended(assignment: Assignment | None) -> Trial:
-        assert assignment is not None
-        trial = Trial("never", config=params_of(assignment), stub=True)
-        trial.set_status(Trial.TERMINATED)
-        return trial
+    def ended(one: Assignment) -> Any:
+        facts = {"trial_id": one.attempt_files, "config": params_of(one), "error_file": None}
+        return SimpleNamespace(is_finished=lambda: True, **facts)
 
     with open_session(prepared, str(study), Budget()) as session:
         callback, paused = _TrialEndCallback(session, 0.0), []
         for _ in range(5):  # the first is the grid's
-            paused.append(session.next())
-            StandIn(study)._work(session, paused[-1])
+            assignment = session.next()
+            assert assignment is not None
+            paused.append(assignment)
+            StandIn(study)._work(session, assignment)
         again = session.next()
         assert again is not None and again.until == 1
         assert again.trial_id in [one.trial_id for one in paused]

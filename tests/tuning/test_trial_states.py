@@ -26,8 +26,7 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.trial import output as saving
 from tune_sentcl.tuning import session_study
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.sampler.sampling import SamplerName
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.search_options import SamplerName, SearchOptions
 from tune_sentcl.tuning.search_run import confirmation_search
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Attempt, worker_settings

@@ -54,7 +54,10 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
         first = _first(study, over_seeds, most, "configuration")
         rows = [_configuration(row, names, tests) for row in first]
         line("")
-        _print(over_seeds, most, rows, names, tests, "Means over seeds ± standard deviations")
+        title = "Means over seeds ± standard deviations"
+        if over_seeds["objective_n"].nunique() > 1:
+            title += "; the most seeds come first, then the best mean"
+        _print(over_seeds, most, rows, names, tests, title)
 
 
 def _first(study: "Study", table: Any, most: int, name: str) -> list[dict[str, Any]]:

@@ -21,11 +21,12 @@ def stages_table(prepared: PreparedSearch, seconds: float | None) -> Iterator[st
     proposals = prepared.proposals
     if proposals.stages is None:
         return
-    config = prepared.space.configurations[0]
-    rows = whole_training(config, prepared.loader)[0] if config.method.takes_steps else 0
+    trained = (one for one in prepared.space.configurations if one.method.takes_steps)
+    rows = next((whole_training(one, prepared.loader)[0] for one in trained), 0)
     lines = [_COLUMNS, *_lines(proposals.stages, rows, seconds)]
     if seconds is None:
         lines = [line[:-1] for line in lines]
+    yield "sampled configurations by stage; the best of each stage go on to the next:"
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for name, until, *numbers in lines:
         cells = [name.rjust(widths[0]), until.ljust(widths[1])]
@@ -43,7 +44,7 @@ def _lines(stages: Stages, rows: int, seconds: float | None) -> Iterator[tuple[s
         share, seeds = stages.share(stage), stages.seeds(stage)
         until = f"{Fraction(share).limit_denominator(1000)} of the rows"
         if share == 1:
-            until = "the end" if seeds == 1 else f"the end, seed {seeds}"
+            until = "the end" if seeds == 1 else f"the end, {seeds} seeds"
         cost = size * each
         taken = "" if seconds is None else clock(cost * seconds)
         yield f"{size:,}", until, f"{round(share * rows):,}", f"{cost:.1f}", taken
