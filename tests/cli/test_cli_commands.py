@@ -108,10 +108,9 @@ def test_plan_lists_what_would_run(place: Path) -> None:
     ]
     assert len({row["trial_id"] for row in found}) == 4
     # Two first seeds, and the second seed of the better one.
-    stages = [line.split()[:4] for line in done.err.splitlines() if " the end" in line]
-    assert [(line[0], line[1:]) for line in stages] == [
-        ("2", ["the", "end", "384"]),
-        ("1", ["the", "end,", "seed"]),
+    assert [int(line.split()[0]) for line in done.err.splitlines() if "  the end" in line] == [
+        2,
+        1,
     ]
     assert "beside them 2 of the grid run whole, each with 2 seeds" in done.err
     shown = invoke("plan", "smoke", "--seeds", "3,5")

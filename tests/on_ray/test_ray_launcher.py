@@ -71,7 +71,7 @@ def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path
     space = lambda_space(tmp_path / "space", 0.3)
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
     with open_session(prepared, str(tmp_path / "study"), Budget()) as session:
-        pickle.dumps(_SessionSearcher(session, lambda: (2, 2)))
+        pickle.dumps(_SessionSearcher(session, lambda: 2))
         pickle.dumps(_TrialEndCallback(session, 0.0))
 
 

@@ -102,9 +102,7 @@ def test_a_search_gives_up_where_nothing_but_one_error_comes_and_can_go_on(
     outcome, _ = run_planted(space, study, StandIn(study, fails, at_once=1))
     assert (outcome.ran, outcome.failures, outcome.to_run) == (5, 5, 9)
     assert outcome.ended_by == "5 trials in a row failed with ValueError"
-    told = (
-        f"{outcome.ended_by}: 9 of 9 runs are left, 5 of which have failed; repeat the command"
-    )
+    told = f"{outcome.ended_by}: 9 of 9 runs are left, 5 of which have failed; repeat the command"
     assert f"{told} to go on" in capsys.readouterr().err.splitlines()
     assert statuses(study) == ["failed"] * 5
     outcome, _ = run_planted(space, study, StandIn(study, fails, at_once=1), max_failures=4)

@@ -1,7 +1,7 @@
 """Which configurations go on, against a plain restatement that waits for whole stages."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -20,9 +20,9 @@ def known(stages: Stages, done: Mapping[tuple[str, int], End]) -> list[dict[str,
 
 
 @st.composite
-def searches(draw: Callable[..., object]) -> tuple[Stages, Ended, Ended]:
+def searches(draw: st.DrawFn) -> tuple[Stages, Ended, Ended]:
     """Stages, with few distinct scores, so that ties are common, and failures of both kinds."""
-    generator = random.Random(draw(st.integers(0, 2**32)))  # type: ignore[call-overload]
+    generator = random.Random(draw(st.integers(0, 2**32)))
     size, seeds, num_grid = (
         generator.randint(1, 40),
         generator.randint(1, 4),
@@ -61,7 +61,7 @@ def trained(
     The grid's results arrive at any time too. What goes on never has to be taken back.
     """
     stages, sampled, grid = search
-    unproposed, running = list(sampled), []
+    unproposed, running = list(sampled), list[tuple[str, int]]()
     done: dict[tuple[str, int], End] = {}
     grid_ends: list[dict[str, End]] = [
         {} for _ in range(max(1, max(map(len, grid.values()), default=1)))
@@ -109,6 +109,12 @@ def test_any_workers_and_order_of_arrival_train_what_waiting_for_stages_would(
     assert done.keys() == expected
 
 
+def beaten(ends: Ended, names: Collection[str], place: int) -> Ended:
+    """The ends with another one, at a place, that is higher than all."""
+    high: list[End] = [1000.0]
+    return {n: [*v[:place], *high, *v[place + 1 :]] if n in names else v for n, v in ends.items()}
+
+
 @given(searches(), st.integers(0, 2**32), st.integers(0, 40))
 def test_who_does_not_go_on_yet_could_still_be_beaten(
     search: tuple[Stages, Ended, Ended], seed: int, most: int
@@ -120,20 +126,13 @@ def test_who_does_not_go_on_yet_could_still_be_beaten(
     members = set(sampled)
     for stage, certain in enumerate(going):
         ended = {name for name in members if (name, stage) in done}
-        for name in ended - certain:
-            # Everything that is missing beats it.
-            worst = {n: [*values] for n, values in sampled.items()}
-            for other in members - ended:
-                worst[other][stage] = 1000.0
-            against = {n: [*values] for n, values in grid.items()}
-            seeds = stage - len(stages.shares) + 1
-            if seeds >= 0:
-                for rival in against:
-                    if rival not in grid_ends[seeds]:
-                        against[rival][seeds] = 1000.0
-            if members == set(sampled) or stage == 0:
-                assert name not in waiting(stages, worst, against)[stage]
-        if (members - ended) or len(certain) < stages.sizes[stage + 1]:
+        # Everything that is missing there beats those that do not go on yet.
+        missing, seeds = members - ended, stage - len(stages.shares) + 1
+        absent = grid.keys() - grid_ends[seeds].keys() if seeds >= 0 else set()
+        worst, against = beaten(sampled, missing, stage), beaten(grid, absent, seeds)
+        if members == set(sampled):
+            assert waiting(stages, worst, against)[stage].isdisjoint(ended - certain)
+        if missing or len(certain) < stages.sizes[stage + 1]:
             break
         members = certain
 

@@ -132,7 +132,7 @@ def test_trap_other_choices_elsewhere_neither_stop_a_sampler_nor_hide_a_knob() -
 @pytest.mark.parametrize("finite", [True, False])
 def test_random_points_are_one_sequence_however_often_it_is_resumed(finite: bool) -> None:
     space = space_of(Range("optimizer.epochs", "int", 1, 40), *([] if finite else [LAMBDA]))
-    whole, parts = Planted(space, "random", lambda params: 0.0), []
+    whole, parts = Planted(space, "random", lambda params: 0.0), list[dict[str, Any]]()
     expected = [whole.next() for _ in range(20)]
     for size in (5, 1, 14):
         again = Planted(space, "random", lambda params: 0.0)

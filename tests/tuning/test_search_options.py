@@ -42,14 +42,14 @@ def test_numbers_out_of_range_are_refused(tmp_path: Path, option: str, value: An
 
 
 def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
-    options = SearchOptions(trials=3, keep=-1, max_concurrent=0, scheduler="race", grace=9)
+    options = SearchOptions(trials=3, budget=2.0, keep=-1, max_concurrent=0)
     with pytest.raises(ConfigError) as caught:
         options.check(lambda_space(tmp_path, 0.3))
     assert [f.where for f in caught.value.faults] == [
-        "--keep",
         "--max-concurrent",
+        "--keep",
         "--trials",
-        "grace",
+        "--trials",
     ]
 
 
