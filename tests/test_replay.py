@@ -37,7 +37,7 @@ Score = Callable[[int, int, int], float | None]
 COLUMNS = {
     *("table", "policy", "budget", "workers", "repeats", "regret_mean", "regret_low"),
     *("regret_high", "regret_median", "regret_p90", "regret_held_out", "held_out_low"),
-    *("held_out_high", "regret_visited", "cost", "wrong_choice", "search_seconds"),
+    *("held_out_high", "regret_visited", "cost", "time", "wrong_choice", "search_seconds"),
 }
 
 

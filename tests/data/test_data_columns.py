@@ -156,7 +156,7 @@ def test_pairs_of_other_names_are_led_to_two_roles(tmp_path: Path) -> None:
 def test_a_space_holds_a_mapping(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     text = (
-        'name = "my"\ntrials = 2\n[fixed]\ndata.columns = { anchor = "question" }\n'
+        '[fixed]\ndata.columns = { anchor = "question" }\n'
         '[[block]]\nfixed.method.name = "mnr"\n[[block]]\n'
         'fixed.method.name = "triplet"\ngrid.data.columns = [{ positive = "answer" }]\n'
     )

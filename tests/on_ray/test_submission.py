@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parents[2] / "tune_sentcl"
 
 def test_the_package_its_metadata_and_the_space_are_sent_and_nothing_else() -> None:
     files = working_directory(load_space("smoke"))
-    assert files.pop(SPACE_FILE).decode() == load_space("smoke").text
+    assert files.pop(SPACE_FILE).decode() == f'name = "smoke"\n{load_space("smoke").text}'
     (metadata,) = [name for name in files if not name.startswith("tune_sentcl/")]
     assert re.fullmatch(r"tune_sentcl-[0-9.]+\.dist-info/METADATA", metadata)
     sources = {path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".csv", ".js")}

@@ -3,8 +3,10 @@
 import hashlib
 import importlib.metadata
 import importlib.resources
+import json
 import posixpath
 import re
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -76,7 +78,8 @@ def working_directory(space: Space) -> dict[str, bytes]:
         )
         for path in _files_below(folder)
     }
-    text = space.text.encode()
+    named = "" if "name" in tomllib.loads(space.text) else f"name = {json.dumps(space.name)}\n"
+    text = f"{named}{space.text}".encode()
     sizes = {name: path.stat().st_size for name, path in files.items()}
     _check_size({**sizes, space.source: len(text)})
     metadata = (installed.read_text("METADATA") or "").encode()

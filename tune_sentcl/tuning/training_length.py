@@ -28,7 +28,11 @@ def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
 
 def fewest_steps(space: Space, loader: InputLoader) -> int:
     """The steps of the training of grid and ranges that makes the fewest; 0 if none makes any."""
-    found = (whole_training(c, loader)[1] for c in _variants(space) if c.method.takes_steps)
+    found = []
+    for config in _variants(space):
+        if config.method.takes_steps:
+            with suppress(BadInputError):  # inputs that cannot be read do not run
+                found.append(whole_training(config, loader)[1])
     return min(found, default=0)
 
 
@@ -40,5 +44,5 @@ def _variants(space: Space) -> Iterator[TrialConfig]:
         ends = ([int(e) if item.kind == "int" else e for e in item.ends()] for item in drawn)
         for values in itertools.product(*ends):
             changes = dict(zip((item.key for item in drawn), values, strict=True))
-            with suppress(BadInputError):  # invalid values or unreadable inputs do not run
+            with suppress(BadInputError):  # nor do invalid values
                 yield parse_dotted({**config.dotted(), **changes}, "a range")
