@@ -92,7 +92,8 @@ def test_a_dry_run_needs_no_study_no_cluster_and_no_network() -> None:
         "space.toml ",
     ):
         assert words in done.out, done.out
-    assert f" {len(SMOKE.encode())}\n" in done.out
+    named = 'name = "smoke"\n'  # what the file's own name would say
+    assert f" {len(SMOKE.encode()) + len(named)}\n" in done.out
 
 
 def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:
@@ -102,7 +103,8 @@ def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:
     done = invoke("submit", path, "--dry-run", "--study", "/disk/mine")
     assert done.code == 0
     assert str(tmp_path) not in done.out
-    assert f" {path.stat().st_size}\n" in done.out
+    named = 'name = "mine"\n'
+    assert f" {path.stat().st_size + len(named)}\n" in done.out
     assert "tune-sentcl-mine-" in done.out
 
 

@@ -244,6 +244,7 @@ def test_trap_whoever_goes_on_has_left_a_state_though_others_were_better_before(
     draw_in_order(monkeypatch)
     ranges = "method.lambda = { choices = [0.1, 0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.85, 0.9] }"
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
+    launcher = planted(study)
     for trials in (8, 10):
         launcher = planted(study)
         launcher.curve = lambda config: [
