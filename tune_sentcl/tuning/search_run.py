@@ -12,7 +12,7 @@ from tune_sentcl.errors import first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.judging.contenders import Contenders
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.manifest import MANIFEST, SearchRecord, SeedPlan
+from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord, SeedPlan
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
@@ -122,7 +122,10 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
 @contextmanager
 def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterator[Session]:
     """Open a search's study as its only driver, and add its trials to the search."""
-    if not StudyFiles.at(path).exists(MANIFEST):
+    files = StudyFiles.at(path)
+    if files.exists(MANIFEST):  # refuse other seeds before anything is written
+        prepared.boundaries(Manifest.read(files).search)
+    else:
         check_disk(path, _disk_need(prepared, prepared.proposals.total))
     with StudyDriver.open(
         path,
