@@ -17,7 +17,6 @@ from tune_sentcl.store.reading.study import Study
 
 SPACE = """
 name = "faults"
-trials = {trials}
 [fixed]
 encoder.checkpoint = "toy"
 encoder.pooling = "mean"
@@ -43,7 +42,7 @@ SOON = {
 def written_space(path: Path, trials: int, epochs: int) -> Path:
     """A space of so many trials that differ in lambda."""
     lambdas = [n / trials for n in range(trials)]
-    path.write_text(SPACE.format(trials=trials, epochs=epochs, lambdas=lambdas))
+    path.write_text(SPACE.format(epochs=epochs, lambdas=lambdas))
     return path
 
 
