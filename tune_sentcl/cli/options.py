@@ -3,7 +3,7 @@
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -87,12 +87,17 @@ def with_search_options(*names: str) -> Callable[[Command], Command]:
     def widen(own: Command) -> Command:
         named = inspect.signature(own, eval_str=True).parameters.values()
         kept = [p for p in named if p.kind is not p.VAR_KEYWORD]
-        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*kept, *added)]
-        own.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        own.__annotations__ = {p.name: p.annotation for p in parameters}
-        return own
+        return with_parameters(own, [*kept, *added])
 
     return widen
+
+
+def with_parameters(own: Command, parameters: Iterable[inspect.Parameter]) -> Command:
+    """Let a command that takes keywords show these parameters to Typer."""
+    named = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
+    own.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    own.__annotations__ = {p.name: p.annotation for p in named}
+    return own
 
 
 def _parameter(name: str, one: Declaration, kind: Any) -> inspect.Parameter:

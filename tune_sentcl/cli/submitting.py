@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.options import JsonOption, parse_seeds, parse_settings, search_options
+from tune_sentcl.cli.options import (
+    JsonOption,
+    parse_seeds,
+    parse_settings,
+    search_options,
+    with_parameters,
+)
 from tune_sentcl.cli.search_commands import search
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table
 from tune_sentcl.errors import ConfigError, Fault, TuneSentclError, first_line
@@ -48,10 +54,7 @@ def _with_options_of(
         named = inspect.signature(own).parameters.values()
         kept = {p.name: p for p in named if p.kind is not p.VAR_KEYWORD}
         merged = {**inspect.signature(command).parameters, **kept}
-        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in merged.values()]
-        own.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        own.__annotations__ = {p.name: p.annotation for p in parameters}
-        return own
+        return with_parameters(own, merged.values())
 
     return widen
 

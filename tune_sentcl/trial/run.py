@@ -217,18 +217,17 @@ def _train(
                     if output is not None:
                         output.point(trial.curves)
                     yield trial.progress(step.total)
-            if not last and step.number >= until * step.total:
+            if output is not None and not last and step.number >= until * step.total:
                 yield _pause(trial, step, output)
                 return True
             _save(trial, step, state_writer, output)
     return False
 
 
-def _pause(trial: TrialRun, step: Step, output: Output | None) -> Progress:
+def _pause(trial: TrialRun, step: Step, output: Output) -> Progress:
     progress = trial.pause(step)
-    if output is not None:
-        output.point(trial.curves)
-        output.pause(trial.state(step, paused=progress.dev))
+    output.point(trial.curves)
+    output.pause(trial.state(step, paused=progress.dev))
     return progress
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -133,15 +133,15 @@ class TrialRun:
         run_columns = self._run_columns()
         return Progress(self.account.steps, total, self.rows, self.dev, scores, run_columns, final)
 
+    def _paused(self, total: int, score: float) -> Progress:
+        return replace(self.progress(total), dev=score, paused=True)
+
     def paused_again(self, state: TrialState, until: float) -> Progress | None:
         """The report of a stage that a lost attempt has ended; None if there is more to train."""
         step, total = state.training.number, count_steps(self.inputs.corpus, self.config)
         if state.paused is None or step < until * total:
             return None
-        columns = self._run_columns()
-        return Progress(
-            step, total, self.rows, state.paused, (), columns, final=False, paused=True
-        )
+        return self._paused(total, state.paused)
 
     def pause(self, step: Step) -> Progress:
         """Measure the early-stopping score at the end of a stage.
@@ -150,10 +150,7 @@ class TrialRun:
         """
         sets, stopping = self.inputs.sets, self.early_stopping_objective
         scores = _measure(self, tasks_at_points(sets, stopping, default=False))
-        score, columns = _value(stopping, scores, sets.data), self._run_columns()
-        return Progress(
-            step.number, step.total, self.rows, score, (), columns, final=False, paused=True
-        )
+        return self._paused(step.total, _value(stopping, scores, sets.data))
 
     def _run_columns(self) -> dict[str, Any]:
         """The trial's cost with that of encoding, and its notes."""

@@ -88,9 +88,9 @@ class DiskNeed:
         weights = max(size for size, _ in sizes)
         state = max(size * share for size, share in sizes)
         running = (min(count, slots) + 1) * state  # one is being replaced
-        halves = options.samples and options.scheduler == "halving"
+        halves = options.samples and not options.is_whole
+        contenders = CONTENDERS if halves else 0
         paused = min(count * state, options.states * 1e9) if halves else 0
-        contenders = CONTENDERS if options.samples and options.scheduler != "none" else 0
         return cls(
             count * weights,
             (options.keep + contenders + slots) * weights if options.keep else 0,

@@ -65,8 +65,8 @@ class Stages:
         """The stages of so many sampled configurations.
 
         Each stage has the best quarter of the one before, at a further seed the best third,
-        rounded down and at least 1. Where no grid competes, a further seed of a single
-        configuration would change no choice, and there is none.
+        rounded down and at least 1. A single configuration gets no further seed unless a grid
+        competes with it, because that seed would not change the winner.
         """
         if keeps_all:
             return cls((1.0,), (sampled,) * seeds, grid, keeps_all=True)
@@ -80,7 +80,7 @@ class Stages:
 
     @property
     def costs(self) -> list[float]:
-        """What one configuration trains in each stage, as a share of a whole training."""
+        """The share of a whole training that one configuration trains in each stage."""
         rows = [b - a for a, b in zip((0.0, *self.shares), self.shares, strict=False)]
         return rows + [1.0] * (len(self.sizes) - len(rows))
 

@@ -89,8 +89,7 @@ def _score(one: Configuration, objectives: int) -> float | None:
     failed = {result.error_type for result in one.results.values() if result.status == "failed"}
     if failed:
         return -math.inf if failed <= CONFIGURATION_ERRORS else None
-    if any(result.status == "pruned" for result in one.results.values()):
-        return -math.inf
+    # A stopped seed has no score, so that the mean lacks it.
     means = [one.mean(one.results, number) for number in range(objectives)]
     return -math.inf if None in means else means[0]
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from tune_sentcl.config import TrialConfig, Values
 from tune_sentcl.data.root import data_root
@@ -87,8 +87,7 @@ class PreparedSearch:
         )
 
     def _seed_plan(self) -> SeedPlan:
-        found = self.proposals.configurations.values()
-        grid = tuple(one.name for one in found if one.origin == "grid")
+        grid = tuple(self.proposals.configurations.grid)
         return SeedPlan(self.proposals.seeds, self.num_planned(len(grid)), grid)
 
     def shown(self, study: Study | None, recorded: SeedPlan | None = None) -> str:
@@ -110,23 +109,21 @@ class PreparedSearch:
             return grid
         return grid + self.options.trials if self.options.is_whole else None
 
-    def boundaries(self, recorded: SearchRecord | None) -> dict[str, Any]:
-        """The shares of a training at the ends of stages and the first seed, by `SearchRecord`.
+    def boundaries(self, recorded: SearchRecord | None) -> tuple[tuple[float, ...], int | None]:
+        """The shares of a training at the ends of stages, and the first seed.
 
         The first command that samples fixes them for the study.
 
         Raises:
             ConfigError: The search begins with another seed than the study.
         """
-        fixed = recorded is not None and recorded.first_seed is not None
-        if recorded is None or not fixed:
-            own = (self.shares, self.proposals.seeds[0]) if self.options.samples else ((), None)
-            return dict(zip(("shares", "first_seed"), own, strict=True))
+        if recorded is None or recorded.first_seed is None:
+            return (self.shares, self.proposals.seeds[0]) if self.options.samples else ((), None)
         if self.options.samples and recorded.first_seed != self.proposals.seeds[0]:
             rule = f"must begin with {recorded.first_seed}, the seed of the study's stages"
             given = ",".join(map(str, self.proposals.seeds))
             raise ConfigError(Fault("--seeds", "", given, rule, "Put it first, or start a study."))
-        return {"shares": recorded.shares, "first_seed": recorded.first_seed}
+        return recorded.shares, recorded.first_seed
 
     def resume_from(
         self,
@@ -148,10 +145,10 @@ class PreparedSearch:
             StudyError: The rows of an own task have changed since the trials were scored.
         """
         check_versions(self.space, self.loader, history)
-        shares = self.boundaries(recorded)["shares"] or (1.0,)
+        shares, _ = self.boundaries(recorded)
         self.proposals.resume_from(
             history,
-            (1.0,) if self.options.is_whole else shares,
+            (1.0,) if self.options.is_whole else shares or (1.0,),
             failed_again=recorded.failed_again if recorded else (),
             interrupted=interrupted,
             given=self.given,

@@ -114,8 +114,9 @@ class Proposals:
         for one in sampled:
             if self._takes_part(one, shares[0]):
                 self._staging.add(one.name)
-        for name in (*found.grid, *self._staging.sampled):
+        for name in found.grid:
             self._staging.note(found[name])
+        for name in (*found.grid, *self._staging.sampled):
             self._tell(found[name])
 
     def next(self) -> Assignment | None:
@@ -165,13 +166,13 @@ class Proposals:
     @property
     def total(self) -> int:
         """How many runs the search has, ended ones included; a trial runs once for each stage."""
-        return self.done + len(self._grid_runs(ended=False)) + len(self.expected())
+        return self.done + len(self.expected()) + list(self._grid_runs().values()).count(False)
 
     @property
     def done(self) -> int:
         """How many of these have ended."""
         staged = self._staging.runs() if self._staging else ()
-        return len(self._grid_runs(ended=True)) + sum(ended for _, _, ended in staged)
+        return sum(self._grid_runs().values()) + sum(ended for _, _, ended in staged)
 
     @property
     def exhausted(self) -> bool:
@@ -208,10 +209,8 @@ class Proposals:
 
     def trials(self) -> Iterable[str]:
         """The ids of all trials that this search has run, runs now or knows to run."""
-        grid = [*self._grid_runs(ended=True), *self._grid_runs(ended=False)]
         staged = (trial for trial, _, _ in self._staging.runs()) if self._staging else ()
-        own = {trial: place for place, trial in enumerate(self._all_of_grid())}
-        return dict.fromkeys([*sorted(grid, key=own.__getitem__), *staged])
+        return dict.fromkeys([*self._grid_runs(), *staged])
 
     def assignments(self) -> Iterator[Assignment]:
         """All trials so far, ended ones included."""
@@ -298,23 +297,17 @@ class Proposals:
         found = self.configurations.of_trial(trial_id)
         return found is not None and found[0].origin == "grid"
 
-    def _all_of_grid(self) -> list[str]:
-        found = self.configurations
-        return [found[name].trials[seed] for name in found.grid for seed in self.seeds]
-
-    def _grid_runs(self, *, ended: bool) -> list[str]:
-        """The trials of the grid that have ended, or the others."""
-        found = self.configurations
-        return [
-            found[name].trials[seed]
-            for name in found.grid
+    def _grid_runs(self) -> dict[str, bool]:
+        """The trials of the grid, and whether each has ended."""
+        found = (self.configurations[name] for name in self.configurations.grid)
+        return {
+            one.trials[seed]: seed in one.results and one.trials[seed] not in self._again
+            for one in found
             for seed in self.seeds
-            if ended
-            == (seed in found[name].results and found[name].trials[seed] not in self._again)
-        ]
+        }
 
     def _leftovers(self) -> list[tuple[str, Action]]:
-        """What failed in an earlier run and belongs to no stage: the grid, and measurements."""
+        """The trials outside the stages that failed in an earlier run and are to run again."""
         return [
             (trial_id, action)
             for trial_id, action in self._again.items()
@@ -346,7 +339,7 @@ class Proposals:
         return self._staging is not None and self._staging.needs_sampling
 
     def _propose(self) -> None:
-        """Add a configuration that the study does not hold; note if there is none left."""
+        """Add a configuration that the study does not hold; note if the ranges hold no more."""
         if self._staging is None:
             return
         params = None

@@ -32,7 +32,7 @@ _YEAR = 366 * 24 * 3600.0
 
 @dataclass(frozen=True)
 class Declaration:
-    """What an option says of itself.
+    """The sentence, the group and the bounds of one option.
 
     Attributes:
         help: A sentence for `--help`.

@@ -142,11 +142,13 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
         prepared = with_affordable_shares(prepared, driver.study.manifest.search)
         prepared.resume_from(history, search_record, interrupted_trials(driver.study, history))
         check_disk(path, _disk_need(prepared, _num_to_train(prepared)))
+        shares, first_seed = prepared.boundaries(search_record)
         record = replace(
             prepared.record(),
             failed_again=search_record.failed_again,
             seed_plan=_seed_plan(search_record, prepared, history),
-            **prepared.boundaries(search_record),
+            shares=shares,
+            first_seed=first_seed,
         )
         if prepared.settings.origin == CONFIRM_ORIGIN:
             record = _with_fresh_seeds(search_record, prepared, history)

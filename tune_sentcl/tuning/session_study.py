@@ -70,6 +70,7 @@ class SessionStudy:
         self.failed_now: dict[str, bool] = {}
         self.resumable = set(self._history.with_status("failed"))
         self.has_states = bool(driver.study.states())
+        self._sizes: dict[str, int] = {}  # of states, by trial
         self._other_stages = _stages_without(self._history.table, self._loader)
         recorded = driver.study.manifest.search
         self._failed_before = frozenset(recorded.failed_again if recorded else ())
@@ -158,16 +159,20 @@ class SessionStudy:
 
     def pause_above(self, assignment: Assignment) -> float | None:
         """The least score with which a paused trial leaves a state; None: it leaves none."""
-        if assignment.until == 1 or not self._proposals.options.states:
-            return None
-        return self._proposals.pause_above(assignment.until)
+        keeps = self._proposals.options.states > 0
+        return self._proposals.pause_above(assignment.until) if keeps else None
 
     def _state_bytes(self, trial_id: str) -> int:
-        """Upper bound of the bytes of a state; 0 for that of another search."""
-        found = self._proposals.configurations.of_trial(trial_id)
-        if found is None:
-            return 0
-        return state_bytes(self._proposals.configurations.config(found[0].name), self._loader)
+        """Upper bound of the bytes of a state; 0 for that of another search.
+
+        It is computed once: every end of a stage asks for those of all paused trials.
+        """
+        configurations = self._proposals.configurations
+        if trial_id not in self._sizes:
+            found = configurations.of_trial(trial_id)
+            config = found and configurations.config(found[0].name)
+            self._sizes[trial_id] = state_bytes(config, self._loader) if config else 0
+        return self._sizes[trial_id]
 
     def _pause_order(self, name: str) -> tuple[float, float]:
         """The share to which a paused trial has trained, and its score there."""

@@ -1,4 +1,4 @@
-"""What the stages of a search are waiting for, by the results of its configurations so far."""
+"""The state of a search's stages: who has ended each of them, and which trials run next."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -69,7 +69,7 @@ class Staging:
             ends.update((one.name, end) for end in self._end(one, seeds, share))
 
     def score_to_tell(self, one: Configuration) -> float | None:
-        """What the sampler learns of a configuration; None before it has ended the first stage.
+        """The score that the sampler is told of a configuration; None before its first stage ends.
 
         Without halving that is the mean over all seeds. The grid has no score of a stage of rows.
         """

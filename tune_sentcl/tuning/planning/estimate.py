@@ -251,18 +251,15 @@ class _Timer:
     def stage(self, config: TrialConfig, kind: Kind) -> tuple[float, float]:
         """Seconds to start a trial and to score it at the end of a stage, and of its training."""
         inputs = self._loader.load(config)
-        stopping = self._loader.early_stopping_objective
-        tasks = tasks_at_points(inputs.sets, stopping, default=False)
-        scored = _characters(t for task in tasks for t in (*texts_of(task), *queries_of(task)))
         encoder, start, step = self._method(config, inputs, kind)
         is_frozen = isinstance(encoder, FrozenEncoder)  # its texts are encoded once for all
-        scoring = 0.0 if is_frozen else scored * self._pace(config, inputs)
+        scored = 0 if is_frozen else self._scored(inputs, default=False)
+        scoring = scored and scored * self._pace(config, inputs)
         return start + scoring, count_steps(inputs.corpus, config) * step
 
     def trial(self, trial: Assignment, kind: Kind) -> float:
         config, inputs = trial.config, self._loader.load(trial.config)
-        tasks = tasks_at_points(inputs.sets, self._loader.early_stopping_objective)
-        at_points = _characters(t for task in tasks for t in (*texts_of(task), *queries_of(task)))
+        at_points = self._scored(inputs, default=True)
         at_end, pace = _characters(inputs.sets.sentences()), self._pace(config, inputs)
         if trial.action == "measure":
             return at_end * pace
@@ -277,6 +274,12 @@ class _Timer:
             return start + steps * step
         points = count_points(steps, config.evaluation.every)
         return start + steps * step + (points * at_points + at_end) * pace
+
+    def _scored(self, inputs: TrialInputs, *, default: bool) -> int:
+        """Characters of the texts at a point of a curve, without `default` at a stage's end."""
+        stopping = self._loader.early_stopping_objective
+        tasks = tasks_at_points(inputs.sets, stopping, default=default)
+        return _characters(t for task in tasks for t in (*texts_of(task), *queries_of(task)))
 
     def _pace(self, config: TrialConfig, inputs: TrialInputs) -> float:
         """Seconds per character that an encoder takes for its evaluation's sentences."""

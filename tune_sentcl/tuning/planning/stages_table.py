@@ -26,17 +26,17 @@ def stages_table(prepared: PreparedSearch, seconds: float | None) -> Iterator[st
     lines = [_COLUMNS, *_lines(proposals.stages, rows, seconds)]
     if seconds is None:
         lines = [line[:-1] for line in lines]
-    yield "sampled configurations by stage; the best of each stage go on to the next:"
+    rule = "all run each stage" if proposals.stages.keeps_all else "the best of each go on"
+    yield f"sampled configurations by stage; {rule}:"
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for name, until, *numbers in lines:
         cells = [name.rjust(widths[0]), until.ljust(widths[1])]
         cells += [text.rjust(width) for text, width in zip(numbers, widths[2:], strict=True)]
         yield "  ".join(cells).rstrip()
-    own = [one for one in proposals.configurations.values() if one.origin == "grid"]
-    if own:
+    if count := len(proposals.configurations.grid):
         seeds = len(proposals.seeds)
         each = "" if seeds == 1 else f", each with {seeds} seeds"
-        yield f"beside them {len(own)} of the grid run whole{each}"
+        yield f"beside them {count} of the grid run whole{each}"
 
 
 def _lines(stages: Stages, rows: int, seconds: float | None) -> Iterator[tuple[str, ...]]:

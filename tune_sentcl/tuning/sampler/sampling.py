@@ -30,7 +30,7 @@ class Sampler(Protocol):
     """The points of the ranges; infinity if one is continuous."""
 
     def propose(self, is_new: IsNew) -> Params | None:
-        """Propose a new point; None where there is none left."""
+        """Propose a new point; None if the ranges hold no further one."""
         ...
 
     def take(self, params: Params) -> Params:
