@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from measuring import options
 
+from tune_sentcl.history import Configuration, Result
 from tune_sentcl.judging.comparing import ComparisonRules
-from tune_sentcl.judging.contender import Contender
-from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.evidence import Evidence
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.manifest import SeedPlan
@@ -59,7 +59,9 @@ class Cell:
         return established, false
 
     def _once(self, rng: np.random.Generator) -> tuple[bool, bool]:
-        claims = {claim for contenders in self._looks(rng) for claim in _claims(contenders)}
+        claims = {
+            claim for configurations in self._looks(rng) for claim in _claims(configurations)
+        }
         last = self.configurations - 1
         true = {(last, 0)} if self.difference else set()
         if self.variant == "collapse of one":
@@ -67,7 +69,7 @@ class Cell:
         false = {one for one in claims if not self.difference or one[0] != last}
         return bool(claims & true), bool(false)
 
-    def _looks(self, rng: np.random.Generator) -> Iterator[Contenders]:
+    def _looks(self, rng: np.random.Generator) -> Iterator[Configurations]:
         """The study each time that the verdict is asked for."""
         n = self.seeds
         if self.procedure != "confirm":
@@ -104,7 +106,7 @@ class Cell:
         return found
 
 
-def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) -> Contenders:
+def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) -> Configurations:
     """A study as `judge` reads it; where some have fresh seeds, all others lack them."""
     found = {}
     for number, row in enumerate(scores.tolist()):
@@ -112,20 +114,19 @@ def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) ->
         if fresh is not None and name not in fresh:
             seeds = {seed: seeds[seed] for seed in plan.seeds}
         new = set(seeds) - set(plan.seeds) if fresh is not None else set()
-        chosen = {seed: value for seed, value in seeds.items() if seed not in new}
         knobs = {"method.name": "scl", "method.lambda": float(number), "optimizer.lr": 1.0}
-        one = Contender(name, knobs, chosen, seeds, fresh=new)
-        one.estimate = one.mean
-        found[name] = one
+        found[name] = Configuration(name, "grid", knobs, fresh=new)
+        for seed, value in seeds.items():
+            found[name].results[seed] = Result("finished", (value, value), lost=(None, None))
     objective = parse_objectives(["STS-B:spearman"], allow_test=False)[0]
-    return Contenders("", (), objective, "root", found, (), plan)
+    return Configurations("", (), objective, "root", found, (), plan)
 
 
-def _claims(contenders: Contenders) -> set[tuple[int, int]]:
+def _claims(configurations: Configurations) -> set[tuple[int, int]]:
     """The claims of the winner over the baseline and the runner-up, as numbers."""
-    evidence = Evidence(contenders, ComparisonRules())
-    winner, runner_up = contenders.scored()[:2]
-    rivals = {one.name: one for one in (contenders.found["0"], runner_up) if one is not winner}
+    evidence = Evidence(configurations, ComparisonRules())
+    winner, runner_up = configurations.scored()[:2]
+    rivals = {one.name: one for one in (configurations.found["0"], runner_up) if one is not winner}
     claims = set()
     for rival in rivals.values():
         answer = evidence.compare(winner, rival)

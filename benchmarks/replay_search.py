@@ -19,7 +19,7 @@ from tune_sentcl.cli import app
 from tune_sentcl.cli.options import parse_seeds, search_options
 from tune_sentcl.config import Fingerprints, Values
 from tune_sentcl.errors import ConfigError, Fault, NonFiniteError
-from tune_sentcl.history import History, RequestedScores, best_configuration
+from tune_sentcl.history import History, RequestedScores, rank_keys
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
@@ -312,7 +312,8 @@ class OwnSearch:
             raise self._session.fatal
         found = {name: v for name, v in self._scores.items() if name not in self._lost}
         found = found or self._scores
-        return self._task.names.index(best_configuration(found)) if found else None
+        keys = rank_keys(found)
+        return self._task.names.index(min(keys, key=keys.__getitem__)) if found else None
 
 
 def _sized(policy: Policy, budget: float, seed: int) -> SearchOptions:

@@ -98,7 +98,7 @@ def test_configurations_are_those_of_the_summary(tmp_path: Path) -> None:
 def test_seeds_of_several_studies_count_together(tmp_path: Path) -> None:
     write_study(tmp_path / "a", trials("a", 70.0, 72.0), ["STS-B:spearman"])
     toy = config(9, evaluation={"data": "toy"})
-    made = [*trials("b", 74.0), Trial("t", toy, [score(DEV, 1.0, "toy")])]
+    made = [Trial("b", config(2), [score(DEV, 74.0)]), Trial("t", toy, [score(DEV, 1.0, "toy")])]
     write_study(tmp_path / "b", made, ["STS-B:spearman:dev"])
     frames = read_study([tmp_path / "a", str(tmp_path / "b")])
     table = frames.configurations()

@@ -16,8 +16,8 @@ from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
-from tune_sentcl.history import best_configuration, rank_keys, ranked_data
-from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.history import rank_keys, ranked_data
+from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.judgement import judge, judge_winner
 from tune_sentcl.store import Study
 
@@ -40,13 +40,13 @@ def winners(study: Study) -> dict[str, str]:
     frames = read_study(path)
     subject = Subject(frames, frames.objectives())
     shown = CliRunner().invoke(app, ["show", path]).stdout.partition("Means over seeds")[2]
-    known = Contenders.read(study).found
+    known = Configurations.read(study).found
     return {
         "configurations": configurations(study)["configuration"][0],
         "report": leaderboard_frame(subject)["configuration"][0],
         "figures": subject.shown["configuration", ""][0],
         "show": min(known, key=lambda name: (found := shown.find(name)) < 0 or found),
-        "judge": Contenders.read(study).scored()[0].name,
+        "judge": Configurations.read(study).scored()[0].name,
         "export": Choice.read(study, DEV).ranked[0].row["configuration"],
     }
 
@@ -101,12 +101,11 @@ def test_one_lucky_seed_does_not_win(tmp_path: Path) -> None:
     trials += [trial("still", seed, 70.0, method="none") for seed in range(2)]
     study = write_study(tmp_path, trials, ["STS-B:spearman"])
     assert set(winners(study).values()) == {"good"}
-    assert best_configuration(values) == "good"
     # A constant has as many seeds as the most: it holds for them too.
     expected = ["good", "still", "poor", "lucky", "weak"]
     table = configurations(study)
     assert table["configuration"].to_list() == expected
-    assert [one.name for one in Contenders.read(study).scored()] == expected
+    assert [one.name for one in Configurations.read(study).scored()] == expected
     assert table["objective_mean"][0] == pytest.approx(math.fsum(values["good"]) / 3)
     (note, *_) = judge_winner(study)[0].notes
     assert "has a higher mean, but has 1 seed and the winner 3" in note
@@ -176,7 +175,7 @@ def test_equal_means_are_equal_in_whatever_order_the_seeds_come(tmp_path: Path) 
     expected = [f"c{n}" for n in range(6)]
     assert set(winners(study).values()) == {"c0"}
     assert configurations(study)["configuration"].to_list() == [*expected, "plain"]
-    assert [one.name for one in Contenders.read(study).scored()] == [*expected, "plain"]
+    assert [one.name for one in Configurations.read(study).scored()] == [*expected, "plain"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Summary tables: one row per trial or configuration, best first."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -17,12 +16,13 @@ from tune_sentcl.config import affects_weights, knobs, varied
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.history import (
     CONFIRM_ORIGIN,
+    Configuration,
     History,
-    constant_score,
+    Result,
     evaluation_data_of_rows,
-    rank_keys,
+    ranked,
 )
-from tune_sentcl.judging.contenders import study_objectives
+from tune_sentcl.judging.configurations import study_objectives
 from tune_sentcl.objective import (
     Objective,
     mean,
@@ -66,7 +66,7 @@ def summaries(
     """
     chosen = tuple(objectives or study_objectives(study))
     table = _trials(study, chosen)
-    return _ranked(table, chosen), _over_seeds(table, chosen)
+    return _ranked(table, chosen), _aggregated(table, chosen)
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
@@ -90,7 +90,7 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
 
 def configurations_of(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
     """`configurations` of any study tables."""
-    return _over_seeds(_trials(study, objectives), objectives)
+    return _aggregated(_trials(study, objectives), objectives)
 
 
 def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
@@ -148,7 +148,7 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
     return order[[*columns, "sts_avg", "data", "seconds"]].reset_index(drop=True)
 
 
-def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
+def _aggregated(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
     ended = table[table["status"] == "finished"]
     finished, fresh = (
         ended[ended["origin"] != CONFIRM_ORIGIN],
@@ -165,17 +165,12 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
     found: pd.DataFrame = groups.agg(**own, **named).reset_index()
     columns = ["configuration", *own, "data", *named]
     keys = list(found[_KEYS].itertuples(index=False, name=None))
-    values = _values(finished)
+    by_key = _configurations(table)
+    there = [by_key[key] for key in keys]
     # Independent of the order of the seeds, unlike the mean of a pandas group.
-    means = {key: mean(own_values) for key, own_values in values.items()}
-    found["objective_mean"] = pd.array([means[key] for key in keys], "float64")
-    lost = Counter(table.loc[table["lost"], _KEYS].itertuples(index=False, name=None))
-    found["lost"] = pd.array([lost[key] for key in keys], "int64")
-    constant = {
-        key
-        for key, method in zip(keys, found["method.name"], strict=True)
-        if constant_score(values[key], {"method.name": method}) is not None
-    }
+    means = [mean(one.chosen_scores().values()) for one in there]
+    found["objective_mean"] = pd.array(means, "float64")
+    found["lost"] = [len(one.chosen_lost()) for one in there]
     columns += ["lost"] if found["lost"].any() else []
     if len(fresh):
         again = {
@@ -187,23 +182,28 @@ def _over_seeds(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         found = found.merge(confirmed, on=_KEYS, how="left").fillna({"fresh_n": 0})
         found["fresh_n"] = found["fresh_n"].astype(int)
         columns += again
-    ranks = {
-        key: (on, *rank)
-        for on in {data for _, data in keys}
-        for key, rank in rank_keys(
-            {k: values[k] for k in keys if k[1] == on}, lost, constant
-        ).items()
-    }
-    order = sorted(range(len(found)), key=lambda place: ranks[keys[place]])
+    place = {key: number for number, key in enumerate(keys)}
+    order = [
+        place[one.name, on]
+        for on in sorted({on for _, on in keys})
+        for one in ranked(by_key[key] for key in keys if key[1] == on)
+    ]
     return found[columns].iloc[order].reset_index(drop=True)
 
 
-def _values(finished: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
-    """The objective's values of all seeds, by configuration and data."""
-    values: dict[tuple[str, str], list[float]] = {}
-    for name, data, value in finished[[*_KEYS, "objective"]].itertuples(index=False, name=None):
-        values.setdefault((name, data), []).append(value)
-    return {key: [value for value in found if not pd.isna(value)] for key, found in values.items()}
+def _configurations(table: pd.DataFrame) -> dict[tuple[str, str], Configuration]:
+    """The configurations with their first objective, by id and evaluation data."""
+    found: dict[tuple[str, str], Configuration] = {}
+    columns = (*_KEYS, "origin", "method.name", "seed", "status", "objective", "lost")
+    rows = zip(*(table[name] for name in columns), strict=True)
+    for name, on, origin, method, seed, status, value, lost in rows:
+        empty = Configuration(name, "grid", {"method.name": method})
+        one = found.setdefault((name, on), empty)
+        values = (None if pd.isna(value) else value,)
+        one.results[seed] = Result(status, values, lost=("failed" if lost else None,))
+        if origin == CONFIRM_ORIGIN:
+            one.fresh.add(seed)
+    return found
 
 
 def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:

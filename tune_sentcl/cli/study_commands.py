@@ -167,7 +167,7 @@ def evaluate(
         whole = [s for s in found.scores if s.subset is None and s.aggregation in (None, "all")]
         constant = ("split", "aggregation", "metric", "protocol", "seeds")
         layout = Layout(constant=constant, of="scores")
-        print_table(_over_seeds(whole), f"{model}, suite {suite}", layout)
+        print_table(_score_rows(whole), f"{model}, suite {suite}", layout)
     for note in found.notes:
         say(f"note: {note}")
     for text in (text for error in found.errors for text in str(error).splitlines()):
@@ -177,7 +177,7 @@ def evaluate(
         raise typer.Exit(BAD_INPUT if bad_input else FAILED)
 
 
-def _over_seeds(scores: Sequence[Score]) -> list[dict[str, Any]]:
+def _score_rows(scores: Sequence[Score]) -> list[dict[str, Any]]:
     """One row per score; several classifier seeds become mean ± standard deviation."""
     names = ("task", "split", "aggregation", "metric", "protocol", "n")
     groups: dict[tuple[Any, ...], list[float]] = {}
@@ -238,7 +238,7 @@ def show(
         _watch(study, tables=json_rows or csv or bool(objective))
         return
     from tune_sentcl.analysis.summary import trials_by
-    from tune_sentcl.judging.contenders import study_objectives
+    from tune_sentcl.judging.configurations import study_objectives
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.reading.study import Study
 

@@ -32,7 +32,7 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     all.
     """
     from tune_sentcl.analysis.summary import summaries, test_columns
-    from tune_sentcl.judging.contenders import study_objectives
+    from tune_sentcl.judging.configurations import study_objectives
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.reading.study import Study
 

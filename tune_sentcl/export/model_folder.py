@@ -14,7 +14,7 @@ from tune_sentcl.config import evaluation_data_of
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.export.card import Record, card
 from tune_sentcl.export.choice import Candidate, Choice
-from tune_sentcl.judging.contenders import study_objectives
+from tune_sentcl.judging.configurations import study_objectives
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.disk import atomic_folder
 from tune_sentcl.store.files import StudyFiles

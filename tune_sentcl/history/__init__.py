@@ -4,11 +4,10 @@ The session, the plan and the result tables get the state of trials from `Histor
 module derives it from the rows of a study.
 """
 
-from tune_sentcl.history.configuration import Configuration
+from tune_sentcl.history.configuration import Configuration, ranked
 from tune_sentcl.history.history import History
 from tune_sentcl.history.ranking import (
     RankKey,
-    best_configuration,
     constant_score,
     rank_keys,
     ranked_data,
@@ -39,9 +38,9 @@ __all__ = [
     "RequestedScores",
     "Result",
     "Status",
-    "best_configuration",
     "constant_score",
     "evaluation_data_of_rows",
     "rank_keys",
+    "ranked",
     "ranked_data",
 ]

@@ -171,7 +171,8 @@ class History:
         """How a trial with a row ended."""
         record = self._trials[trial_id]
         values = self.values(trial_id, data)
-        return Result(record.status, values, record.stages, record.error_type)
+        lost = tuple(self.lost_reason(trial_id, data, n) for n in range(len(values)))
+        return Result(record.status, values, record.stages, record.error_type, lost)
 
     def lacks_objective(self, trial_id: str, requested: RequestedScores) -> bool:
         """Whether a finished trial has no value of an objective, and no reason for that."""

@@ -55,12 +55,6 @@ def rank_keys(
     return found
 
 
-def best_configuration(scores: Mapping[str, Sequence[float]]) -> str:
-    """The best of configurations without lost seeds, by `rank_keys`; at least one has a score."""
-    keys = rank_keys(scores)
-    return min(scores, key=keys.__getitem__)
-
-
 def ranked_data(finished: Iterable[tuple[str, bool]]) -> DataName:
     """The evaluation data that ranks trials if several were used: the real sets if possible.
 

@@ -80,12 +80,16 @@ class Result:
         values: The objectives of a finished trial, times 100; None for a missing value.
         stages: Its scores at the ends of stages, times 100, by the share of a whole training.
         error_type: The class of a failed trial's error.
+        lost: Why each objective is missing; None for one that is not, or was never measured.
+        precision: What a training was computed in, where a reader asked for it.
     """
 
     status: Status
     values: tuple[float | None, ...] = ()
     stages: Mapping[float, float] = field(default_factory=dict)
     error_type: str | None = None
+    lost: tuple[LostReason | None, ...] = ()
+    precision: str | None = None
 
 
 @dataclass(slots=True)

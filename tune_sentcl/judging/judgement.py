@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import (
     PLANNED_SHARE,
     Comparison,
     ComparisonRules,
     Verdict,
 )
-from tune_sentcl.judging.contender import Contender
-from tune_sentcl.judging.contenders import Contenders, Named
+from tune_sentcl.judging.configurations import Configurations, Named
 from tune_sentcl.judging.evidence import Evidence, Source
 from tune_sentcl.judging.statistics import (
     critical_t,
@@ -59,8 +59,8 @@ class Judgement:
     """
 
     asked: OpponentKind
-    a: Contender
-    b: Contender
+    a: Configuration
+    b: Configuration
     objective: str
     data: str
     source: Source | None
@@ -99,8 +99,10 @@ class Judgement:
             "notes": list(self.notes),
         }
         for side, one in (("a", self.a), ("b", self.b)):
-            row |= _over_seeds(side, list(one.chosen_scores.values()))
-            row |= _over_seeds(f"{side}_fresh", list(one.fresh_scores.values()))
+            kinds = (("", one.chosen_scores()), ("_fresh", one.fresh_scores()))
+            for name, values in ((f"{side}{kind}", list(found.values())) for kind, found in kinds):
+                row |= {f"{name}_mean": mean(values), f"{name}_sd": sd(values)}
+                row[f"{name}_n"] = len(values)
         if found and found.n == int(found.n):
             row["n"] = int(found.n)
         return {
@@ -129,12 +131,12 @@ def judge(
         StudyError: A name does not match exactly one configuration with that score, or both names
             match the same one.
     """
-    contenders = Contenders.read(study, objective)
-    first, second = contenders.named(a), contenders.named(b)
+    configurations = Configurations.read(study, objective)
+    first, second = configurations.named(a), configurations.named(b)
     if first is second:
         rule = "a configuration cannot be compared with itself"
-        raise contenders.fault(contenders.title(first), rule, "Name another one.")
-    evidence = Evidence(contenders, rules or ComparisonRules())
+        raise configurations.fault(configurations.title(first), rule, "Name another one.")
+    evidence = Evidence(configurations, rules or ComparisonRules())
     return _judged(evidence, "named", (first, second))
 
 
@@ -146,48 +148,53 @@ def judge_winner(
 ) -> list[Judgement]:
     """Judge the best configuration of a search against the baseline, and the runner-up.
 
-    The winner and the runner-up are the first two of `Contenders.scored`. If the baseline is the
-    winner, the runner-up is judged against it. With a named baseline, the winner is judged
+    The winner and the runner-up are the first two of `Configurations.scored`. If the baseline is
+    the winner, the runner-up is judged against it. With a named baseline, the winner is judged
     against it alone.
 
     Args:
         study: Running or finished.
-        baseline: The baseline; None: see `Contenders.baselines`.
+        baseline: The baseline; None: see `Configurations.baselines`.
         objective: The score to judge; None: the first that the last search maximized.
         rules: The limits of the comparisons.
 
     Raises:
         StudyError: Fewer than two configurations have scores, or there is no baseline.
     """
-    contenders = Contenders.read(study, objective)
-    if len(contenders.scored()) < 2:
-        rule = f"needs two configurations with {contenders.objective}"
-        raise contenders.fault("", rule, "Run more of its space.")
+    configurations = Configurations.read(study, objective)
+    if len(configurations.scored()) < 2:
+        rule = f"needs two configurations with {configurations.objective}"
+        raise configurations.fault("", rule, "Run more of its space.")
     if baseline is None:
-        return judge_first(contenders, contenders.baseline(), rules)
-    return judge_first(contenders, contenders.named(baseline), rules)[:1]
+        return judge_first(configurations, configurations.baseline(), rules)
+    return judge_first(configurations, configurations.named(baseline), rules)[:1]
 
 
 def judge_first(
-    contenders: Contenders, baseline: Contender | None, rules: ComparisonRules | None = None
+    configurations: Configurations,
+    baseline: Configuration | None,
+    rules: ComparisonRules | None = None,
 ) -> list[Judgement]:
     """Judge the winner of configurations that have been read; see `judge_winner`.
 
     Args:
-        contenders: The configurations; at least two have both scores.
+        configurations: The configurations; at least two have both scores.
         baseline: One of them; None: judge the winner against the runner-up alone.
         rules: The limits of the comparisons.
     """
-    evidence, scored = Evidence(contenders, rules or ComparisonRules()), contenders.scored()
+    evidence, scored = (
+        Evidence(configurations, rules or ComparisonRules()),
+        configurations.scored(),
+    )
     best, second, *_ = scored
     known = {best.name, second.name, *([baseline.name] if baseline else ())}
-    others_told = (*other_collapses(evidence, known), *unequal_precisions(contenders, known))
-    passed = (*_ranking_notes(contenders, scored), *others_told)
+    others_told = (*other_collapses(evidence, known), *unequal_precisions(configurations, known))
+    passed = (*_ranking_notes(configurations, scored), *others_told)
     if baseline is best:
         found = _judged(evidence, "baseline", (second, best))
         told = "The winner is the baseline; the best other is judged against it."
         return [_noted(found, told, *passed)]
-    others: list[tuple[OpponentKind, Contender]] = [("runner-up", second)]
+    others: list[tuple[OpponentKind, Configuration]] = [("runner-up", second)]
     if baseline is second:
         others = [("baseline and runner-up", second)]
     elif baseline is not None:
@@ -200,25 +207,29 @@ def _noted(found: Judgement, *notes: str) -> Judgement:
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _ranking_notes(contenders: Contenders, scored: Sequence[Contender]) -> Iterator[str]:
+def _ranking_notes(
+    configurations: Configurations, scored: Sequence[Configuration]
+) -> Iterator[str]:
     """The first configuration that has a higher mean than the winner, and why it has not won."""
     first, *others = scored
-    for one in [other for other in others if other.mean > first.mean][:1]:
-        count, most = len(one.ranking_scores), len(first.ranking_scores)
+    scores = {one.name: list(one.chosen_scores(1).values()) for one in scored}
+    best = mean(scores[first.name])
+    for one in [other for other in others if mean(scores[other.name]) > best][:1]:
+        count, most, lost = len(scores[one.name]), len(scores[first.name]), one.chosen_lost(1)
         why = f"has {count} seed{'s'[: count - 1]} and the winner {most}"
-        if one.num_missed:
-            why = f"lost {one.num_missed} of {one.num_missed + count} seeds"
-        yield f"{contenders.title(one)} has a higher mean, but {why}: it is not the winner."
+        if lost:
+            why = f"lost {len(lost)} of {len(lost) + count} seeds"
+        yield f"{configurations.title(one)} has a higher mean, but {why}: it is not the winner."
 
 
 def _judged(
-    evidence: Evidence, asked: OpponentKind, pair: tuple[Contender, Contender]
+    evidence: Evidence, asked: OpponentKind, pair: tuple[Configuration, Configuration]
 ) -> Judgement:
-    contenders = evidence.contenders
-    a, b = (contenders.title(one) for one in pair)
+    configurations = evidence.configurations
+    a, b = (configurations.title(one) for one in pair)
     answer = evidence.compare(*pair, named=asked == "named")
     source, found = (None, None) if isinstance(answer, str) else answer
-    objective = str(contenders.objective)
+    objective = str(configurations.objective)
     if found is None:
         text = f"Whether {a} scores higher than {b} on {objective} is undecided: {answer}."
     else:
@@ -230,29 +241,29 @@ def _judged(
         a=pair[0],
         b=pair[1],
         objective=objective,
-        data=contenders.data,
+        data=configurations.data,
         source=source,
         found=found,
         sentence=text,
         seeds_needed=needed.number if needed else None,
-        next_step=next_step(contenders.command, needed) if needed else "",
+        next_step=next_step(configurations.command, needed) if needed else "",
         notes=tuple(notes(evidence, pair, found, needed)),
     )
 
 
 def _seeds_needed(
-    evidence: Evidence, pair: tuple[Contender, Contender], found: Comparison | None
+    evidence: Evidence, pair: tuple[Configuration, Configuration], found: Comparison | None
 ) -> Seeds:
     """The seeds that decide, if the difference seen is the true one."""
-    rules, plan = evidence.rules, evidence.contenders.plan
-    drawn = [one for one in pair if one.constant_score is None]
+    rules, plan = evidence.rules, evidence.configurations.plan
+    drawn = [one for one in pair if one.constant_score() is None]
     is_confirmed = {one.name for one in pair} <= evidence.confirmed
     before = max(
-        (len(one.fresh if is_confirmed else one.chosen_scores) for one in drawn), default=0
+        (len(one.fresh if is_confirmed else one.chosen_scores()) for one in drawn), default=0
     )
-    count = len(evidence.confirmed) if is_confirmed else len(evidence.contenders.found)
-    found_all = evidence.contenders.found
-    num_drawn = sum(found_all[name].constant_score is None for name in evidence.confirmed)
+    count = len(evidence.confirmed) if is_confirmed else len(evidence.configurations.found)
+    found_all = evidence.configurations.found
+    num_drawn = sum(found_all[name].constant_score() is None for name in evidence.confirmed)
     planned = is_confirmed and not before
     share = PLANNED_SHARE if planned else 1 - PLANNED_SHARE if plan else 1.0
     alpha = share * rules.alpha
@@ -268,14 +279,10 @@ def _seeds_needed(
         return critical_t(df, count, alpha, with_control=True), df
 
     noise = found.noise if found is not None else evidence.noise
-    means = [mean(list(one.chosen_scores.values())) for one in pair]
+    means = [mean(list(one.chosen_scores().values())) for one in pair]
     seen = found.difference if found is not None else means[0] - means[1]
     effect, margin, is_seen = _PLANNED_EFFECT, 0.0, noise > 0 and not math.isnan(seen)
     if is_seen:
         effect, margin = min(abs(seen) / noise, _PLANNED_EFFECT), rules.smallest / noise
     number = seeds_that_show(effect, margin, critical_of, rules.max_seeds) if drawn else None
     return Seeds(number, is_fresh=is_confirmed, is_seen=is_seen)
-
-
-def _over_seeds(name: str, values: Sequence[float]) -> dict[str, Any]:
-    return {f"{name}_mean": mean(values), f"{name}_sd": sd(values), f"{name}_n": len(values)}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.judging.comparing import PLANNED_SHARE, ComparisonRules
-from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.seed_blocks import SeedBlocks
 from tune_sentcl.judging.statistics import smallest_shown
 from tune_sentcl.objective import Objective
@@ -62,7 +62,7 @@ def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, 
     squares, df, count = 0.0, 0, 0
     for study in studies:
         try:
-            found = Contenders.read(study, objective)
+            found = Configurations.read(study, objective)
         except TuneSentclError:
             continue  # the search itself reports what it cannot read
         blocks = SeedBlocks(found.drawn_scores())

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Comparison, ComparisonRules
-from tune_sentcl.judging.contender import Contender
-from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.evidence import Evidence, Source
 from tune_sentcl.judging.statistics import POWER, mean, sd
 
@@ -94,7 +94,7 @@ def next_step(command: str, seeds: Seeds) -> str:
 
 def notes(
     evidence: Evidence,
-    pair: tuple[Contender, Contender],
+    pair: tuple[Configuration, Configuration],
     found: Comparison | None,
     needed: Seeds | None,
 ) -> Iterator[str]:
@@ -103,8 +103,10 @@ def notes(
         yield from _wanted(evidence, pair, needed)
     for one in pair:
         yield from _seeds(evidence, one)
-    if len({precision for one in pair for precision in one.precisions.values()}) > 1:
-        both = "; ".join(f"{evidence.contenders.title(one)}: {_precisions(one)}" for one in pair)
+    if len({precision for one in pair for precision in _precisions(one)}) > 1:
+        both = "; ".join(
+            f"{evidence.configurations.title(one)}: {_trained_in(one)}" for one in pair
+        )
         yield f"Not all seeds were trained in one precision, which may be the difference. {both}."
     if found is not None and found.verdict == "ESTABLISHED" and found.procedure != "exact":
         missed = (1 - _RARE) ** found.n
@@ -113,50 +115,52 @@ def notes(
             yield f"{n} seeds miss a collapse of a tenth of the seeds in {missed:.0%} of cases."
 
 
-def _wanted(evidence: Evidence, pair: tuple[Contender, Contender], needed: Seeds) -> Iterator[str]:
+def _wanted(
+    evidence: Evidence, pair: tuple[Configuration, Configuration], needed: Seeds
+) -> Iterator[str]:
     kind = "fresh seeds" if needed.is_fresh else "seeds"
     if needed.number:
         size = "is as large as it seems" if needed.is_seen else "is 2 sds of a seed"
         verb = f"decide it with probability {POWER:g}, if the difference {size}"
         yield f"{needed.number} {kind} of each {verb}."
-    elif any(one.constant_score is None for one in pair):
+    elif any(one.constant_score() is None for one in pair):
         yield f"{evidence.rules.max_seeds} {kind} of each would probably not decide it."
 
 
-def _seeds(evidence: Evidence, one: Contender) -> Iterator[str]:
-    title = evidence.contenders.title(one)
-    if one.informative_lost:
-        count = len({*one.lost, *one.scores})
-        yield f"{title} lost {len(one.lost)} of {count} seeds: {_lost(one)}."
+def _seeds(evidence: Evidence, one: Configuration) -> Iterator[str]:
+    title = evidence.configurations.title(one)
+    if one.lost():
+        count = len({*one.lost(), *one.scores()})
+        yield f"{title} lost {len(one.lost())} of {count} seeds: {_lost(one)}."
     if one.name in evidence.collapsed:
         yield f"{_collapse(evidence, one)}."
-    if one.constant_score is not None:
+    if one.constant_score() is not None:
         yield f"{title} scores the same with every seed and counts as one number."
-    elif one.fresh_scores:
+    elif one.fresh_scores():
         yield f"{title} scores {_quoted(one)}."
 
 
-def _collapse(evidence: Evidence, one: Contender) -> str:
+def _collapse(evidence: Evidence, one: Configuration) -> str:
     fallen = evidence.collapsed[one.name]
-    count = f"{len(fallen)} of {len(one.scores)} seeds {'score' if fallen[1:] else 'scores'}"
-    seeds = ", ".join(f"seed {seed}: {one.scores[seed]:.2f}" for seed in fallen)
-    return f"{evidence.contenders.title(one)}: {count} far below the others ({seeds})"
+    count = f"{len(fallen)} of {len(one.scores())} seeds {'score' if fallen[1:] else 'scores'}"
+    seeds = ", ".join(f"seed {seed}: {one.scores()[seed]:.2f}" for seed in fallen)
+    return f"{evidence.configurations.title(one)}: {count} far below the others ({seeds})"
 
 
 def other_collapses(evidence: Evidence, known: set[str]) -> Iterator[str]:
     """Remarks on the collapsed seeds of the first configurations that no verdict is about."""
-    others = [one for name, one in evidence.contenders.found.items() if name not in known]
+    others = [one for name, one in evidence.configurations.found.items() if name not in known]
     fallen = [one for one in others if one.name in evidence.collapsed]
     yield from _few(
         [f"{_collapse(evidence, one)}." for one in fallen], "score far below the others"
     )
 
 
-def unequal_precisions(contenders: Contenders, known: set[str]) -> Iterator[str]:
+def unequal_precisions(configurations: Configurations, known: set[str]) -> Iterator[str]:
     """Remarks on the configurations whose seeds were trained in several, but the known ones."""
-    found = [one for name, one in contenders.found.items() if name not in known]
-    mixed = [one for one in found if len(set(one.precisions.values())) > 1]
-    said = [f"{contenders.title(one)} was trained in {_precisions(one)}." for one in mixed]
+    found = [one for name, one in configurations.found.items() if name not in known]
+    mixed = [one for one in found if len(_precisions(one)) > 1]
+    said = [f"{configurations.title(one)} was trained in {_trained_in(one)}." for one in mixed]
     yield from _few(said, "differ in precision")
 
 
@@ -167,26 +171,33 @@ def _few(said: list[str], what: str) -> Iterator[str]:
         yield f"Seeds of {len(said) - _NAMED} more configurations {what}."
 
 
-def _precisions(one: Contender) -> str:
-    """The seeds by the precision that they were trained in."""
+def _precisions(one: Configuration) -> dict[str, list[int]]:
+    """The seeds with a score by the precision that they were trained in, if a row says it."""
     found: dict[str, list[int]] = {}
-    for seed, precision in sorted(one.precisions.items()):
-        found.setdefault(precision, []).append(seed)
-    return ", ".join(f"{name} (seeds {','.join(map(str, of))})" for name, of in found.items())
+    for seed in sorted(one.scores()):
+        if (precision := one.results[seed].precision) is not None:
+            found.setdefault(precision, []).append(seed)
+    return found
 
 
-def _quoted(one: Contender) -> str:
+def _trained_in(one: Configuration) -> str:
+    precisions = _precisions(one).items()
+    return ", ".join(f"{name} (seeds {','.join(map(str, of))})" for name, of in precisions)
+
+
+def _quoted(one: Configuration) -> str:
     """The mean over the fresh seeds, beside the one that chose the configuration."""
-    fresh, chosen = list(one.fresh_scores.values()), list(one.chosen_scores.values())
+    fresh, chosen = list(one.fresh_scores().values()), list(one.chosen_scores().values())
     spread = f" +- {sd(fresh):.2f}" if len(fresh) > 1 else ""
     text = f"{mean(fresh):.2f}{spread} on {len(fresh)} fresh seeds: quote this"
     return f"{text} ({mean(chosen):.2f} on the {len(chosen)} that chose it)" if chosen else text
 
 
-def _lost(one: Contender) -> str:
+def _lost(one: Configuration) -> str:
     ends = {"failed": "failed", "pruned": "stopped at the end of a stage"}
+    lost = sorted(one.lost().items())
     found = {
-        text: ",".join(str(seed) for seed in sorted(one.lost) if one.lost[seed] == loss)
+        text: ",".join(str(seed) for seed, reason in lost if reason == loss)
         for loss, text in ends.items()
     }
     return "; ".join(f"{seeds} {text}" for text, seeds in found.items() if seeds)

@@ -10,7 +10,7 @@ from itertools import count, islice
 from tune_sentcl.config import TrialConfig, flatten, parse_dotted
 from tune_sentcl.errors import first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, History
-from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord, SeedPlan
 from tune_sentcl.store.reading.study import Study
@@ -254,13 +254,15 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     if not wanted:
         return None
     study = Study.read(path)
-    contenders = Contenders.read(study)
-    scored = contenders.scored()
-    if not scored or scored[0].num_missed:
+    configurations = Configurations.read(study)
+    scored = configurations.scored()
+    if not scored or scored[0].chosen_lost(1):
         say("nothing is confirmed: of each configuration a seed failed or was stopped")
         return None
-    compared = {one.name: one for one in (scored[0], *contenders.baselines()[:1], *scored[1:2])}
-    drawn = [name for name, one in compared.items() if one.constant_score is None]
+    compared = {
+        one.name: one for one in (scored[0], *configurations.baselines()[:1], *scored[1:2])
+    }
+    drawn = [name for name, one in compared.items() if one.constant_score() is None]
     if not drawn:
         say("nothing is confirmed: no seed changes the scores of the best configurations")
         return None

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 from itertools import islice
 from typing import Any, Literal
 
@@ -12,8 +11,7 @@ from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     Assignment,
     Status,
-    constant_score,
-    rank_keys,
+    ranked,
 )
 from tune_sentcl.score import Score
 from tune_sentcl.store.manifest import PlanRecord
@@ -101,8 +99,8 @@ class SessionStudy:
         best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
         leaders = self._leaders(weights)
         of_leaders = [next((m for m in best if m in trials), None) for trials in leaders]
-        ranked = dict.fromkeys(m for m in (*of_leaders[:1], *best) if m is not None)
-        wanted = {*islice(ranked, self._settings.keep), *self._proposals.waiting()}
+        in_order = dict.fromkeys(m for m in (*of_leaders[:1], *best) if m is not None)
+        wanted = {*islice(in_order, self._settings.keep), *self._proposals.waiting()}
         if self._settings.keep and len(self._proposals.seeds) > 1 and not self._proposals.finished:
             wanted.update(m for m in of_leaders if m is not None)
         if not kept <= wanted:
@@ -114,15 +112,12 @@ class SessionStudy:
         found = self._proposals.configurations
         if not weights.issubset(t for one in found.values() for t in one.trials.values()):
             return []
-        whole = {
-            name: list(one.scores().values())
-            for name, one in found.items()
+        whole = (
+            one
+            for one in found.values()
             if one.scores() and all(r.status == "finished" for r in one.results.values())
-        }
-        constant = {n for n, v in whole.items() if constant_score(v, found[n].values) is not None}
-        keys = rank_keys(whole, constant=constant)
-        best = nsmallest(CONTENDERS, keys, keys.__getitem__)
-        return [tuple(found[name].trials.values()) for name in best]
+        )
+        return [tuple(one.trials.values()) for one in ranked(whole)[:CONTENDERS]]
 
     def drop_states(self, *, complete: bool) -> None:
         """Delete the states of trials that have ended and do not run again.

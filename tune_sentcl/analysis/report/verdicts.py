@@ -25,8 +25,8 @@ from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
 from tune_sentcl.config import UNTRAINED, draws, is_start
 from tune_sentcl.errors import ObjectiveError
-from tune_sentcl.judging.contender import Contender
-from tune_sentcl.judging.contenders import Contenders
+from tune_sentcl.history import Configuration
+from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.judgement import Judgement, judge_first
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.judging.wording import unequal_precisions
@@ -49,35 +49,35 @@ class Answer:
     subject: Subject
 
     @cached_property
-    def contenders(self) -> Contenders:
+    def configurations(self) -> Configurations:
         """The configurations by the score that the searches maximized."""
         manifests = self.subject.frames.manifests
         texts = [text for manifest in manifests.values() for text in manifest.space_texts]
         objectives = (_chosen_by(self.subject), self.subject.objectives[0])
         snapshot = self.subject.frames.snapshot
-        found = Contenders.of(snapshot, objectives, ", ".join(manifests), texts)
+        found = Configurations.of(snapshot, objectives, ", ".join(manifests), texts)
         # The seeds of several studies were planned apart.
         return found.planned_by(*manifests.values()) if len(manifests) == 1 else found
 
     @cached_property
-    def ranked(self) -> Sequence[Contender]:
+    def ranked(self) -> Sequence[Configuration]:
         """The configurations with a score, the best first."""
-        return self.contenders.scored()
+        return self.configurations.scored()
 
     @cached_property
     def judgements(self) -> Sequence[Judgement]:
         """The winner against the baseline, if there is one, and against the runner-up."""
         if len(self.ranked) < 2:
             return ()
-        return judge_first(self.contenders, next(iter(self.contenders.baselines()), None))
+        return judge_first(self.configurations, next(iter(self.configurations.baselines()), None))
 
     @property
     def question(self) -> str:
         """The question that the studies answer."""
         title, judged = title_of(_chosen_by(self.subject)), title_of(self.subject.objectives[0])
         also = "" if title == judged else f" What is its {judged}?"
-        on = on_data(_chosen_by(self.subject), self.contenders.data)
-        count = len(self.contenders.found)
+        on = on_data(_chosen_by(self.subject), self.configurations.data)
+        count = len(self.configurations.found)
         return f"Which of {count:,} configurations has the highest {title}{on}?{also}"
 
     @cached_property
@@ -95,15 +95,15 @@ class Answer:
         if not self.ranked:
             return
         one = self.ranked[0]
-        if not draws(one.knobs):
-            yield UNTRAINED, Estimate(mean([*one.scores.values()])), ""
+        if not draws(one.values):
+            yield UNTRAINED, Estimate(mean([*one.scores().values()])), ""
             return
-        start = next((other for other in self.ranked if is_start(other.knobs, one.knobs)), None)
+        start = next((other for other in self.ranked if is_start(other.values, one.values)), None)
         if start is not None:
-            yield UNTRAINED, Estimate(mean([*start.scores.values()])), ""
+            yield UNTRAINED, Estimate(mean([*start.scores().values()])), ""
         for found, words in (
-            (one.fresh_scores, "fresh {} (quote this)"),
-            (one.chosen_scores, "{} that chose it"),
+            (one.fresh_scores(), "fresh {} (quote this)"),
+            (one.chosen_scores(), "{} that chose it"),
         ):
             if own := list(found.values()):
                 seeds = f"{len(own)} {words.format('seed' if len(own) == 1 else 'seeds')}"
@@ -117,11 +117,11 @@ class Answer:
             return "No trial has finished with a score."
         title = title_of(self.subject.objectives[0])
         who = f" ({self.winner})" if self.winner else ""
-        return f"Best of {len(self.contenders.found):,}: {title} {'; '.join(found)}{who}."
+        return f"Best of {len(self.configurations.found):,}: {title} {'; '.join(found)}{who}."
 
     def brief(self, text: str) -> str:
         """A sentence in which the winner has no knobs, because they stand above it."""
-        name = self.contenders.title(self.ranked[0])
+        name = self.configurations.title(self.ranked[0])
         found = text.replace(name, "the winner")
         return found[:1].upper() + found[1:]
 
@@ -129,7 +129,7 @@ class Answer:
     def notes(self) -> Sequence[str]:
         """Remarks on the verdicts, each once; without a verdict on seeds of unequal precision."""
         if not self.judgements:
-            found = list(unequal_precisions(self.contenders, set()))
+            found = list(unequal_precisions(self.configurations, set()))
         else:
             found = [note for one in self.judgements for note in one.notes]
         return [note[:1].upper() + note[1:] for note in dict.fromkeys(found)]
@@ -166,7 +166,7 @@ class Answer:
             name="verdicts",
             title="Verdicts",
             columns=("A", "B", "verdict", "A - B", "low", "high", "seeds", "p", "procedure"),
-            rows=tuple(_row(self.contenders, one) for one in found),
+            rows=tuple(_row(self.configurations, one) for one in found),
             note=f"Verdicts of tune-sentcl judge {by}. Low to high: interval that holds "
             "for all comparisons together; p: corrected for them.",
         )
@@ -180,11 +180,11 @@ def _chosen_by(subject: Subject) -> Objective:
         return subject.objectives[0]
 
 
-def _row(contenders: Contenders, one: Judgement) -> tuple[Value, ...]:
+def _row(configurations: Configurations, one: Judgement) -> tuple[Value, ...]:
     row = one.row()
     found = (math.nan if row[key] is None else row[key] for key in ("difference", "low", "high"))
     return (
-        *(contenders.title(one.a), contenders.title(one.b)),
+        *(configurations.title(one.a), configurations.title(one.b)),
         one.verdict,
         *map(Estimate, found),
         row["n"],
@@ -193,10 +193,10 @@ def _row(contenders: Contenders, one: Judgement) -> tuple[Value, ...]:
     )
 
 
-def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
+def _figure(subject: Subject, drawn: Sequence[Configuration]) -> Figure:
     best, labels = drawn[0], subject.named([one.name for one in drawn])
     places = [in_lines(f"{place}: {label}", _LINE) for place, label in enumerate(labels, 1)]
-    equal = indistinguishable({one.name: one.scores for one in drawn}, best.name)
+    equal = indistinguishable({one.name: one.scores() for one in drawn}, best.name)
     groups = [_GROUPS[0], *(_GROUPS[1 if one.name in equal else 2] for one in drawn[1:])]
     frame = pd.DataFrame(
         [
@@ -209,7 +209,7 @@ def _figure(subject: Subject, drawn: Sequence[Contender]) -> Figure:
                 "group": group,
             }
             for one, place, group in zip(drawn, places, groups, strict=True)
-            for seed, value in one.scores.items()
+            for seed, value in one.scores().items()
         ]
     )
     title = title_of(subject.objectives[0])

@@ -19,12 +19,11 @@ from tune_sentcl.config import (
 from tune_sentcl.errors import BadInputError, Fault, StudyError
 from tune_sentcl.history import (
     CONFIRM_ORIGIN,
+    Configuration,
     History,
-    constant_score,
-    rank_keys,
+    ranked,
     ranked_data,
 )
-from tune_sentcl.judging.contender import Contender
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.manifest import Manifest, SeedPlan
@@ -44,7 +43,7 @@ def study_objectives(study: Study) -> tuple[Objective, ...]:
 
 
 @dataclass(frozen=True)
-class Contenders:
+class Configurations:
     """Every configuration that a study has tried.
 
     Attributes:
@@ -52,7 +51,8 @@ class Contenders:
         space_texts: The texts of its spaces, the latest last.
         objective: The score that is judged.
         data: The evaluation data that is ranked; see `tune_sentcl.history.ranked_data`.
-        found: The configurations that were tried on it, by id.
+        found: The configurations that were tried on it, by id, the first that began first. The
+            number of the judged score is 0, and that of the score for ranking 1.
         differ: The knobs in which they differ, except those that only affect measuring.
         plan: The seeds that the search was asked for; None if they were not recorded.
         command: The last command that searched; empty if it is unknown.
@@ -62,13 +62,13 @@ class Contenders:
     space_texts: Sequence[str]
     objective: Objective
     data: str
-    found: Mapping[str, Contender]
+    found: Mapping[str, Configuration]
     differ: Sequence[str]
     plan: SeedPlan | None = None
     command: str = ""
 
     @classmethod
-    def read(cls, study: Study, objective: Objective | None = None) -> "Contenders":
+    def read(cls, study: Study, objective: Objective | None = None) -> "Configurations":
         """Read a running or finished study.
 
         Args:
@@ -87,7 +87,7 @@ class Contenders:
         )
         return found.planned_by(study.manifest)
 
-    def planned_by(self, manifest: Manifest) -> "Contenders":
+    def planned_by(self, manifest: Manifest) -> "Configurations":
         """The same with the seed plan and the last search of a study."""
         searches = [one for one in manifest.commands if " search " in one]
         return replace(
@@ -103,7 +103,7 @@ class Contenders:
         objectives: tuple[Objective, Objective],
         where: str,
         space_texts: Sequence[str],
-    ) -> "Contenders":
+    ) -> "Configurations":
         """Read the tables of one study, or of several as one.
 
         Args:
@@ -117,24 +117,32 @@ class Contenders:
         """
         run = ("trial_id", "configuration", "origin", "started_at", "precision_used")
         wanted = (*run, *knobs())
-        history = History.read(tables, objectives, wanted)
+        history = History.read(tables, objectives[::-1], wanted)
         rows = history.table.select(wanted).to_pylist()
+        rows.sort(key=lambda row: (row["started_at"] or "", row["configuration"]))
         sets = [evaluation_data_of(row) for row in rows]
         data = ranked_data(
-            (on, history.values(row["trial_id"], on)[1] is not None)
+            (on, history.values(row["trial_id"], on)[0] is not None)
             for row, on in zip(rows, sets, strict=True)
             if row["origin"] != CONFIRM_ORIGIN and history.status(row["trial_id"]) == "finished"
         )
-        found: dict[str, Contender] = {}
+        found: dict[str, Configuration] = {}
         for row in (row for row, on in zip(rows, sets, strict=True) if on == data):
-            name = row["configuration"]
-            values = {key: row[key] for key in knobs()}
-            found.setdefault(name, Contender(name, values)).take(row, history, data)
-        naming = naming_knobs([one.knobs for one in found.values()])
+            name, seed, trial_id = row["configuration"], row["seed"], row["trial_id"]
+            if name not in found:
+                found[name] = Configuration(name, "grid", {key: row[key] for key in knobs()})
+            one, result = found[name], history.result(trial_id, data)
+            one.trials[seed] = trial_id
+            one.results[seed] = replace(result, precision=row["precision_used"])
+            if row["origin"] == CONFIRM_ORIGIN:
+                one.fresh.add(seed)
+            elif row["origin"] == "sampler":
+                one.origin = "sampler"
+        naming = naming_knobs([one.values for one in found.values()])
         differ = list(filter(affects_weights, naming)) or ["method.name"]
         return cls(where, space_texts, objectives[1], data, found, differ)
 
-    def named(self, name: Named) -> Contender:
+    def named(self, name: Named) -> Configuration:
         """Find the one configuration that a name or some knobs match.
 
         Raises:
@@ -149,33 +157,26 @@ class Contenders:
             rule = f"fits {'several configurations' if fits else 'no configuration'}"
             move = f"Name one of these: {shown}{more}." if candidates else "Run its space first."
             raise self.fault(asked, rule, move)
-        if not fits[0].scores:
+        if not fits[0].scores():
             rule = f"has no finished trial with {self.objective}"
             move = "Run its trials, or choose another --objective."
             raise self.fault(self.title(fits[0]), rule, move)
         return fits[0]
 
-    def scored(self) -> list[Contender]:
+    def scored(self) -> list[Configuration]:
         """The configurations with both scores, the best first.
 
-        They are ranked (`tune_sentcl.history.rank_keys`) by the score that the search maximized,
-        from the seeds that the search ranked.
+        They are ranked by the score that the search maximized, from the seeds that it ranked.
         """
-        there = [one for one in self.found.values() if one.ranking_scores and one.scores]
-        scores = {one.name: list(one.ranking_scores.values()) for one in there}
-        lost = {one.name: one.num_missed for one in there}
-        constant = {
-            n for n, v in scores.items() if constant_score(v, self.found[n].knobs) is not None
-        }
-        keys = rank_keys(scores, lost, constant)
-        return sorted(there, key=lambda one: keys[one.name])
+        found = self.found.values()
+        return ranked((one for one in found if one.chosen_scores(1) and one.scores()), 1)
 
     def drawn_scores(self) -> dict[str, dict[int, float]]:
         """All judged scores by configuration and seed, without those that no seed changes."""
         found = self.found.values()
-        return {one.name: one.scores for one in found if one.constant_score is None}
+        return {one.name: one.scores() for one in found if one.constant_score() is None}
 
-    def baseline(self) -> Contender:
+    def baseline(self) -> Configuration:
         """The configuration that others are compared with; the best of `baselines`.
 
         Raises:
@@ -187,7 +188,7 @@ class Contenders:
             raise self.fault("", rule, "Name it: --baseline KNOB=VALUE.")
         return found[0]
 
-    def baselines(self) -> list[Contender]:
+    def baselines(self) -> list[Configuration]:
         """The possible baselines, the best first.
 
         These are the configurations with the method `none`, else those with lambda 0, else the
@@ -195,7 +196,7 @@ class Contenders:
         """
         scored = self.scored()
         for key, value in (("method.name", "none"), ("method.lambda", 0.0)):
-            plain = [one for one in scored if one.knobs.get(key) == value]
+            plain = [one for one in scored if one.values.get(key) == value]
             if plain:
                 return plain
         first = self._first_point()
@@ -204,7 +205,7 @@ class Contenders:
             for one in scored
             if first
             and all(
-                _same(one.knobs.get(key), first.get(key))
+                _same(one.values.get(key), first.get(key))
                 for key in self.differ
                 if key not in AUTO_FALLBACKS
                 or first[key] != "auto"  # else the encoder's name decides it
@@ -212,35 +213,35 @@ class Contenders:
         ]
         return fits if len(fits) == 1 else []
 
-    def title(self, one: Contender) -> str:
+    def title(self, one: Configuration) -> str:
         """The knobs in which a configuration differs, and the start of its id."""
-        return f"{title(one.knobs, self.differ)} ({one.name[:8]})"
+        return f"{title(one.values, self.differ)} ({one.name[:8]})"
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""
         return StudyError(Fault(self.where, "", value, rule, move))
 
-    def _by_id(self, name: str) -> list[Contender]:
+    def _by_id(self, name: str) -> list[Configuration]:
         if name in self.found:
             return [self.found[name]]
         fits = (
             one
             for one in self.found.values()
-            if any(known.startswith(name) for known in (one.name, *one.trials))
+            if any(known.startswith(name) for known in (one.name, *one.trials.values()))
         )
         return list(fits) if name else []
 
-    def _by_knobs(self, asked: Mapping[str, Any]) -> list[Contender]:
+    def _by_knobs(self, asked: Mapping[str, Any]) -> list[Configuration]:
         wanted = {self._knob(given, value): value for given, value in asked.items()}
         exact = [
             one
             for one in self.found.values()
-            if all(_same(one.knobs.get(key), value) for key, value in wanted.items())
+            if all(_same(one.values.get(key), value) for key, value in wanted.items())
         ]
         return exact or [
             one
             for one in self.found.values()
-            if all(value_text(stated(k, one.knobs)) == value_text(v) for k, v in wanted.items())
+            if all(value_text(stated(k, one.values)) == value_text(v) for k, v in wanted.items())
         ]
 
     def _knob(self, given: str, value: Any) -> str:
