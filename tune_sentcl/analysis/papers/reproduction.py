@@ -13,7 +13,7 @@ from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.analysis.papers.required_data import is_encoder, is_folder, lacking_rows
 from tune_sentcl.analysis.papers.trial_numbers import TrialNumber, TrialNumbers
 from tune_sentcl.config import TrialConfig, Values, draws, flatten, knobs, shown, weight_values
-from tune_sentcl.history import CONFIRM_ORIGIN
+from tune_sentcl.history import CONFIRM_ORIGIN, Configuration, Result
 
 _SETTINGS = ("encoder.pooling", "optimizer.batch_size")
 """Knobs that distinguish rows of a paper although they are not part of the method."""
@@ -71,7 +71,7 @@ class Reproduction:
             if line["origin"] == CONFIRM_ORIGIN:
                 continue
             seeds.setdefault(line["configuration"], []).append(line)
-        self._configurations = [_Configuration.of(seeds[name]) for name in sorted(seeds)]
+        self._candidates = [_Candidate.of(seeds[name]) for name in sorted(seeds)]
         self._scores = TrialNumbers(study.scores)
         self._matches: dict[PaperRow, list[_Match]] = {}
 
@@ -92,17 +92,17 @@ class Reproduction:
         return best
 
     def _matching(self, row: PaperRow) -> Iterator["_Match"]:
-        for configuration in self._configurations:
+        for candidate in self._candidates:
             found = [
-                _Match(configuration, tuple(differences), preset, self._notes(configuration))
+                _Match(candidate, tuple(differences), preset, self._notes(candidate))
                 for preset in row.presets
-                if (differences := self._differences(configuration, row, preset)) is not None
+                if (differences := self._differences(candidate, row, preset)) is not None
             ]
             if found:
                 yield min(found, key=lambda match: len(match.reasons))
 
     def _differences(
-        self, candidate: "_Configuration", row: PaperRow, preset: TrialConfig
+        self, candidate: "_Candidate", row: PaperRow, preset: TrialConfig
     ) -> list[str] | None:
         """How a configuration differs from a row's; None if it is the configuration of another."""
         method = {k: v for k, v in row.said.items() if k.startswith("method.")}
@@ -119,14 +119,14 @@ class Reproduction:
         rows = _training_rows(candidate, preset)
         return [*filter(None, (encoder, rows)), *_other_settings(candidate, preset)]
 
-    def _is_of_another_row(self, candidate: "_Configuration", key: str, value: Any) -> bool:
+    def _is_of_another_row(self, candidate: "_Candidate", key: str, value: Any) -> bool:
         return candidate.value(key) in named_values(self._paper, key) - {value}
 
-    def _has_encoder_of_another_row(self, candidate: "_Configuration") -> bool:
+    def _has_encoder_of_another_row(self, candidate: "_Candidate") -> bool:
         papers = named_values(self._paper, "encoder.checkpoint")
         return any(is_encoder(name, paper) for name in candidate.encoders for paper in papers)
 
-    def _encoder(self, candidate: "_Configuration", preset: TrialConfig) -> str | None:
+    def _encoder(self, candidate: "_Candidate", preset: TrialConfig) -> str | None:
         paper = preset.encoder.checkpoint
         if any(is_encoder(name, paper) for name in candidate.encoders):
             return None
@@ -140,12 +140,12 @@ class Reproduction:
         """The fingerprints of trials that name this encoder of a paper."""
         return {
             print_
-            for one in self._configurations
+            for one in self._candidates
             if any(is_encoder(name, paper) for name in one.encoders)
             for print_ in one.fingerprints
         }
 
-    def _notes(self, candidate: "_Configuration") -> tuple[str, ...]:
+    def _notes(self, candidate: "_Candidate") -> tuple[str, ...]:
         folders = [name for name in sorted(candidate.encoders) if is_folder(name)]
         if not folders or len(folders) < len(candidate.encoders):
             return ()
@@ -155,7 +155,7 @@ class Reproduction:
     def _reproduce(self, match: "_Match", cell: PaperCell) -> ReproducedNumber:
         drawn = draws(match.preset.dotted())
         seeds: dict[int, TrialNumber] = {}
-        for trial_id, seed in match.configuration.finished:
+        for seed, trial_id in match.candidate.finished.items():
             number = self._scores.lookup(trial_id, cell.numbers)
             if number.value is not None:
                 seeds[seed] = number
@@ -164,18 +164,21 @@ class Reproduction:
         kept = exact or seeds
         values = {seed: number.value for seed, number in kept.items() if number.value is not None}
         if not values:
-            return ReproducedNumber(
-                {}, absent=self._absence(match.configuration, cell), drawn=drawn
-            )
+            return ReproducedNumber({}, absent=self._absence(match.candidate, cell), drawn=drawn)
         said = dict.fromkeys(reason for number in kept.values() for reason in number.reasons)
         return ReproducedNumber(values, (*match.reasons, *said), notes=match.notes, drawn=drawn)
 
-    def _absence(self, candidate: "_Configuration", cell: PaperCell) -> str:
+    def _absence(self, candidate: "_Candidate", cell: PaperCell) -> str:
         if not candidate.finished:
-            return f"its trials {', '.join(candidate.ends)}"
+            results = candidate.configuration.results.values()
+            ends = {
+                f"{_ENDED[r.status]}{f' ({r.error_type})' * bool(r.error_type)}": 0
+                for r in results
+            }
+            return f"its trials {', '.join(ends)}"
         lacking = dict.fromkeys(
             text
-            for trial_id, _ in candidate.finished
+            for trial_id in candidate.finished.values()
             for text in self._scores.lookup(trial_id, cell.numbers).lacking
         )
         return f"not measured: {', '.join(lacking)}"
@@ -187,69 +190,67 @@ def _rank(reproduced: ReproducedNumber) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Match:
-    configuration: "_Configuration"
+    candidate: "_Candidate"
     reasons: tuple[str, ...]
     preset: TrialConfig
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _Configuration:
-    """Trials of a study that differ only in the seed.
+class _Candidate:
+    """A configuration of a study, and what its trials read.
 
     Attributes:
-        values: The dotted config of one of them.
+        configuration: The configuration, with how its trials ended.
         encoders: Their checkpoints' names; the same weights may have several.
         fingerprints: The fingerprints of the weights.
         reads: Their source, limit and read files of training rows.
-        finished: Trial id and seed of each finished trial.
-        ends: How the other trials ended.
     """
 
-    values: Values
+    configuration: Configuration
     encoders: frozenset[str]
     fingerprints: frozenset[str]
     reads: frozenset[tuple[str, int | None, str | None]]
-    finished: tuple[tuple[str, int], ...]
-    ends: tuple[str, ...]
 
     @classmethod
-    def of(cls, lines: Sequence[Mapping[str, Any]]) -> "_Configuration":
-        ends: dict[str, None] = {}
+    def of(cls, lines: Sequence[Mapping[str, Any]]) -> "_Candidate":
+        values = dict(flatten(json.loads(lines[0]["config"])))
+        one = Configuration(lines[0]["configuration"], "grid", values)
         for line in lines:
-            if line["status"] != "finished":
-                why, end = line.get("error_type"), _ENDED.get(line["status"], line["status"])
-                ends[f"{end} ({why})" if why else end] = None
+            seed, error = int(line["seed"]), line.get("error_type")
+            one.trials[seed] = line["trial_id"]
+            one.results[seed] = Result(line["status"], error_type=error)
+        reads = (
+            (line["data.source"], line.get("data.limit"), line.get("data_source"))
+            for line in lines
+        )
         return cls(
-            values=dict(flatten(json.loads(lines[0]["config"]))),
+            one,
             encoders=frozenset(line["encoder.checkpoint"] for line in lines),
             fingerprints=frozenset(line[_PRINT] for line in lines if _PRINT in line),
-            reads=frozenset(
-                (line["data.source"], line.get("data.limit"), line.get("data_source"))
-                for line in lines
-            ),
-            finished=tuple(
-                (line["trial_id"], int(line["seed"]))
-                for line in lines
-                if line["status"] == "finished"
-            ),
-            ends=tuple(ends),
+            reads=frozenset(reads),
         )
+
+    @property
+    def finished(self) -> dict[int, str]:
+        """Its finished trials by seed."""
+        one = self.configuration
+        return {s: one.trials[s] for s, r in one.results.items() if r.status == "finished"}
 
     def value(self, key: str) -> Any:
         """A knob's value; the default if the config was written before the knob existed."""
-        if key in self.values:
-            return self.values[key]
+        if key in self.configuration.values:
+            return self.configuration.values[key]
         section = key.partition(".")[0]
-        return knobs()[key].default(self.values.get(f"{section}.name", ""))
+        return knobs()[key].default(self.configuration.values.get(f"{section}.name", ""))
 
     @cached_property
     def weight_values(self) -> Values:
         """See `tune_sentcl.config.weight_values`."""
-        return weight_values(self.values)
+        return weight_values(self.configuration.values)
 
 
-def _training_rows(candidate: _Configuration, preset: TrialConfig) -> str | None:
+def _training_rows(candidate: _Candidate, preset: TrialConfig) -> str | None:
     kind = preset.method.rows
     if kind == "nothing":
         return None
@@ -265,7 +266,7 @@ def _training_rows(candidate: _Configuration, preset: TrialConfig) -> str | None
     return None
 
 
-def _other_settings(candidate: _Configuration, preset: TrialConfig) -> list[str]:
+def _other_settings(candidate: _Candidate, preset: TrialConfig) -> list[str]:
     preset_values = preset.dotted()
     meant = weight_values(preset_values)
     keys = [k for k in knobs() if candidate.weight_values.get(k, None) != meant.get(k, None)]
