@@ -1,5 +1,5 @@
-"""The command line, whose workers leave a file for each try at a trial: python chaos_driver.py
-TRIES ARGUMENT..."""
+"""The command line, whose workers leave a file for each try at a trial, and whose sampled trials
+pause after a quarter: python chaos_driver.py TRIES ARGUMENT..."""
 
 import functools
 import sys
@@ -14,10 +14,13 @@ import ray  # noqa: E402
 
 from tune_sentcl import cli  # noqa: E402
 from tune_sentcl.tuning import prepare as prepared  # noqa: E402
+from tune_sentcl.tuning import search_run  # noqa: E402
 
 if __name__ == "__main__":
     ray.cloudpickle.register_pickle_by_value(faulty_loader)
     tries = Path(sys.argv.pop(1))
     loader = functools.partial(faulty_loader.FaultyLoader, {}, tries)
     vars(prepared)["InputLoader"] = lambda root: loader()
+    vars(prepared)["first_shares"] = lambda steps: (0.25, 1.0)
+    vars(search_run)["with_affordable_shares"] = lambda given, recorded: given
     cli.main()

@@ -11,24 +11,36 @@ from pathlib import Path
 
 import pytest
 from processes import alive, descendants, trial_workers, wait_until
-from search_samples import LAMBDA, lambda_space, mirrored, objectives, rows, temporary_files
+from search_samples import (
+    LAMBDA,
+    lambda_space,
+    mirrored,
+    numbers,
+    objectives,
+    rows,
+    run_here,
+    temporary_files,
+)
 
 from tune_sentcl.store.reading.study import Study
+from tune_sentcl.tuning import prepare as prepare_module
+from tune_sentcl.tuning import search_run
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
-TRIALS = 130
+TRIALS, SAMPLED = 130, 24
 ROUNDS = int(os.environ.get("TUNE_SENTCL_CHAOS_ROUNDS", "2"))
 """20 take about a quarter of an hour on two idle cores."""
 AT_WORK = 3  # two slots, and one that waits for either
 
 
 @contextmanager
-def search(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+def search(folder: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
     """The command in a session of its own; whatever of its family is left is killed."""
     here = Path(__file__).parent
     command = [sys.executable, str(here / "chaos_driver.py"), str(folder / "tries")]
     command += ["search", str(folder / "space" / "tiny.toml"), "--study", str(folder / "study")]
+    command += options
     kept = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     (folder / "tmp").mkdir(exist_ok=True)
     with subprocess.Popen(
@@ -45,8 +57,10 @@ def search(folder: Path) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def rows_there(study: Path) -> int:
-    return len(rows(study)) if (study / "study.json").is_file() else 0
+def ends_there(study: Path) -> int:
+    """How many stages and whole trainings have ended."""
+    found = rows(study) if (study / "study.json").is_file() else []
+    return sum(len(row["stages"] or ()) + (row["status"] == "finished") for row in found)
 
 
 def strike(process: "subprocess.Popen[str]", victim: str) -> None:
@@ -63,20 +77,20 @@ def strike(process: "subprocess.Popen[str]", victim: str) -> None:
         process.send_signal(signal.SIGKILL if victim == "driver" else signal.SIGTERM)
 
 
-def one_round(folder: Path, chance: random.Random) -> int:
-    """A search that is struck after some rows; returns how often."""
+def one_round(folder: Path, chance: random.Random, most: int, *options: str) -> int:
+    """A search that is struck after some ends; returns how often."""
     study = folder / "study"
     victim = chance.choice(["driver", "term", "worker", "raylet"])
-    goal = min(TRIALS - 2, rows_there(study) + chance.randrange(1, 8))
-    with search(folder) as process:
-        wait_until(lambda: rows_there(study) >= goal or process.poll() is not None, f"{goal} rows")
+    goal = min(most - 2, ends_there(study) + chance.randrange(1, 8))
+    with search(folder, *options) as process:
+        wait_until(lambda: ends_there(study) >= goal or process.poll() is not None, f"{goal} ends")
         if victim == "worker":
             wait_until(lambda: trial_workers(process.pid), "a worker")
         family = set(descendants(process.pid))
         strike(process, victim)
         if victim == "worker":  # the search goes on without it, and is then ended
-            there = rows_there(study)
-            wait_until(lambda: rows_there(study) > there, "a row after the worker's death")
+            there = ends_there(study)
+            wait_until(lambda: ends_there(study) > there, "an end after the worker's death")
             family |= set(descendants(process.pid))
             strike(process, "term")
         process.wait(timeout=300)
@@ -94,7 +108,7 @@ def test_kills_at_random_lose_nothing_and_repeat_only_what_ran(tmp_path: Path) -
     tries.mkdir()
     kills = 0
     for _ in range(ROUNDS):
-        kills += one_round(tmp_path, chance)
+        kills += one_round(tmp_path, chance, TRIALS)
         found = [row["trial_id"] for row in rows(study)]
         assert len(set(found)) == len(found)
         assert {row["status"] for row in rows(study)} <= {"finished"}
@@ -111,3 +125,30 @@ def test_kills_at_random_lose_nothing_and_repeat_only_what_ran(tmp_path: Path) -
     assert len(mirrored(study)) == TRIALS
     assert temporary_files(study) == []
     assert len(list(tries.iterdir())) - TRIALS <= kills * AT_WORK
+
+
+def test_kills_between_stages_change_no_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finds a stage that is decided by what a killed driver had in its memory alone."""
+    options = ("--trials", str(SAMPLED), "--sampler", "random", "--seeds", "0,1")
+    fixed = "optimizer.epochs = 4"
+    space = lambda_space(tmp_path / "space", 0.5, ranges=LAMBDA, fixed=fixed)
+    (tmp_path / "tries").mkdir()
+    chance, most = random.Random(11), SAMPLED + SAMPLED // 4
+    for _ in range(ROUNDS):
+        one_round(tmp_path, chance, most, *options)
+    with search(tmp_path, *options) as process:
+        _, told = process.communicate(timeout=900)
+    assert process.returncode == 0, told
+    monkeypatch.setattr(prepare_module, "first_shares", lambda steps: (0.25, 1.0))
+    monkeypatch.setattr(search_run, "with_affordable_shares", lambda given, recorded: given)
+    here = tmp_path / "here"
+    run_here(space, here, trials=SAMPLED, sampler="random", seeds=(0, 1), scheduler="halving")
+    study = tmp_path / "study"
+    assert numbers(study) == numbers(here)
+    columns = ("trial_id", "status", "steps", "stages")
+    found, alone = (
+        {tuple(map(str, map(row.get, columns))) for row in rows(s)} for s in (study, here)
+    )
+    assert found == alone and sum("pruned" in row for row in found) > SAMPLED // 2

@@ -110,6 +110,15 @@ def test_the_grid_comes_first_and_exactly_once(tmp_path: Path, sampler: SamplerN
     assert len({a.configuration for a in given}) == 8
 
 
+def test_what_takes_no_step_runs_once_and_competes_with_all_seeds(tmp_path: Path) -> None:
+    grid = 'grid."method.name" = ["none", "scl"]'
+    space = tiny_space(tmp_path, grid, ranges=LAMBDA)
+    made = Trained(space).search(budget=9, seeds=(0, 1, 2))
+    runs = [(a.config.method.name, a.config.seed) for a in made.assignments()]
+    assert [run for run in runs if run[0] == "none"] == [("none", 0)]
+    assert runs.count(("scl", 2)) >= 2, "the grid's, and that of the best sampled configuration"
+
+
 @pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
 @pytest.mark.parametrize("grid", [(0.3,), (0.3, 0.7)])
 def test_a_grown_budget_ends_with_all_that_it_gives_from_the_beginning(

@@ -116,7 +116,9 @@ class Evidence:
             lacks = (
                 wanted - one.chosen_scores().keys() if wanted else len(one.chosen_scores()) < most
             )
-            if one.origin == "sampler" and not running and lacks and not one.chosen_lost():
+            if one.origin != "sampler" or running or one.constant_score() is not None:
+                continue
+            if lacks and not one.chosen_lost():
                 return "the search gave further seeds to the best configurations alone"
         return ""
 

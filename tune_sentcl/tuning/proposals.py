@@ -100,7 +100,7 @@ class Proposals:
         sampled = [one for one in history.configurations() if found.take_stored(one)]
         for one in found.values():
             requested = found.requested(one.name)
-            for seed in self.seeds:
+            for seed in found.seeds_of(one):
                 self._resume(one, seed, requested)
         if not self.options.samples:
             return
@@ -303,7 +303,7 @@ class Proposals:
         return {
             one.trials[seed]: seed in one.results and one.trials[seed] not in self._again
             for one in found
-            for seed in self.seeds
+            for seed in self.configurations.seeds_of(one)
         }
 
     def _leftovers(self) -> list[tuple[str, Action]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tune_sentcl.config import TrialConfig, Values, shown
+from tune_sentcl.config import TrialConfig, Values, draws, shown
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.history import Action, Assignment, Configuration, RequestedScores
 from tune_sentcl.space import Space
@@ -147,10 +147,15 @@ class SearchConfigurations(Mapping[str, Configuration]):
         self.grid.append(name)
         self._add(Configuration(name, "grid", values))
 
+    def seeds_of(self, one: Configuration) -> tuple[int, ...]:
+        """The seeds of a configuration; the first alone if no seed changes its scores."""
+        return self.seeds if draws(one.values) else self.seeds[:1]
+
     def _add(self, one: Configuration) -> None:
         """Add a configuration with this search's seeds; it keeps its other ones."""
-        ids = self.namer.trial_ids(one.values, self.seeds)
-        one.trials = {**dict(zip(self.seeds, ids, strict=True)), **one.trials}
+        seeds = self.seeds_of(one)
+        ids = self.namer.trial_ids(one.values, seeds)
+        one.trials = {**dict(zip(seeds, ids, strict=True)), **one.trials}
         self._found[one.name] = one
         self._of_trial.update((trial, (one.name, seed)) for seed, trial in one.trials.items())
 

@@ -104,7 +104,8 @@ class Staging:
         for stage, names in enumerate(members):
             seed, share = self._seeds[self.stages.seeds(stage) - 1], self.stages.share(stage)
             for name in names:
-                trial_id = self._configurations[name].trials[seed]
+                one = self._configurations[name]
+                trial_id = one.trials.get(seed) or one.trials[self._seeds[0]]
                 yield trial_id, share, name in self._ends[stage]
 
     def expected(self, *, complete: bool) -> list[float]:
@@ -132,6 +133,7 @@ class Staging:
         self, one: Configuration, seeds: Sequence[int], share: float
     ) -> Iterator[float | None]:
         """How a configuration has ended a stage; nothing if it has not."""
+        seeds = seeds[: len(self._configurations.seeds_of(one))]
         results = [one.results.get(seed) for seed in seeds]
         first = results[0]
         if share < 1 and first is not None and share in first.stages:
