@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from planted_spaces import Planted, choice, frozen, space_of, told
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampler.sampling import TpeSampler, build_sampler, frozen_trial
+from tune_sentcl.tuning.sampler.sampling import TpeSampler, build_sampler, distributions
 from tune_sentcl.tuning.search_options import SamplerName
 
 LAMBDA = Range("method.lambda", "float", 0.0, 1.0)
@@ -97,7 +97,7 @@ def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
     ],
 )
 def test_what_lies_outside_of_the_ranges_is_no_lesson(params: dict[str, Any]) -> None:
-    assert frozen_trial(SPACE, params, TrialState.FAIL) is None
+    assert distributions(SPACE, params) is None
     sampler = TpeSampler(SPACE, 0, 0)
     sampler.tell("outside", params, 1.0)
     assert told(sampler, *TrialState) == []

@@ -17,6 +17,7 @@ from search_samples import (
     rows,
     run_planted,
 )
+from stand_in import Fate, StandIn, Stopped
 
 from tune_sentcl.errors import CheckpointError, ConfigError, first_names
 from tune_sentcl.launch import search
@@ -78,6 +79,31 @@ def test_the_journal_shows_where_sampled_trials_were_stopped(
             assert trial.state.name == ("COMPLETE" if row["status"] == "finished" else "PRUNED")
             assert trial.values == (None if row["objective"] is None else [row["objective"]])
         assert {t.state.name for t in shown.values()} == {"COMPLETE", "PRUNED"}
+
+
+def test_a_killed_search_leaves_a_journal_of_what_had_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is paused may go on, and what is shown as ended must not change in this search."""
+    let_toys_have_all_stages(monkeypatch)
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+    options: dict[str, Any] = {"trials": 16, "scheduler": "halving", "sampler": "random"}
+    fates: list[Fate] = ["finish", "diverge", "finish"]
+    counts = []
+    for _ in range(3):
+        launcher = StandIn(
+            study, lambda c: fates[int(100 * c.dotted()["method.lambda"]) % 3], points=9
+        )
+        with pytest.raises(Stopped):
+            run_planted(space, study, launcher, **options)
+        by_name = {row["configuration"]: row for row in rows(study)}
+        shown = {t.user_attrs["configuration"]: t for t in mirrored(study)}
+        assert shown.keys() == {n for n, row in by_name.items() if row["status"] != "pruned"}
+        for name, trial in shown.items():
+            value = by_name[name]["objective"]
+            assert trial.values == (None if value is None else [value])
+        counts.append((len(shown), len(by_name)))
+    assert counts == sorted(counts) and 0 < counts[0][0] < counts[-1][0] < counts[-1][1]
 
 
 def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(

@@ -238,6 +238,18 @@ class Proposals:
         caused = self.history.error_type(trial_id) in CONFIGURATION_ERRORS
         return self._is_of_grid(trial_id) or not caused
 
+    def has_ended(self, name: str) -> bool:
+        """Whether a configuration certainly runs no further trial in this search.
+
+        A paused one may go on as long as the search runs.
+        """
+        one = self.configurations[name]
+        statuses = {one.results[seed].status for seed in self.seeds if seed in one.results}
+        is_whole = all(seed in one.results for seed in self.seeds)
+        if one.origin == "sampler":
+            is_whole = "failed" in statuses or (is_whole and "pruned" not in statuses)
+        return is_whole and self._again.keys().isdisjoint(one.trials.values())
+
     def pause_above(self, until: float) -> float | None:
         """The least score at the end of a stage with which a trial may go on; None: no stage."""
         return self._staging.pause_above(until) if self._staging and until < 1 else None

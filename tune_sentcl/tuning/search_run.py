@@ -214,8 +214,7 @@ def _mirror(prepared: PreparedSearch, driver: StudyDriver) -> JournalMirror | No
         return None
     journal = folder / "optuna.journal"
     names = [str(objective) for objective in prepared.objectives]
-    found = prepared.proposals.configurations
-    return JournalMirror(journal, prepared.space, names, found, prepared.watcher.say)
+    return JournalMirror(journal, prepared.space, names, prepared.watcher.say)
 
 
 def _num_to_train(prepared: PreparedSearch) -> int:

@@ -61,6 +61,7 @@ class Session:
         self.ended = self.failures = self.timed_out = 0
         self._has_succeeded = bool(self.history.with_status("finished"))
         self.fatal: TuneSentclError | None = None
+        self._mirror_ended(proposals.configurations)
 
     @property
     def finished(self) -> bool:
@@ -97,8 +98,6 @@ class Session:
             files_before=self._driver.committed_label(name),
             pause_above=self.study.pause_above(assignment),
         )
-        if self._mirror is not None:
-            self._mirror.begin(assignment.configuration)
         return self._running[name]
 
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
@@ -217,11 +216,10 @@ class Session:
         self.fatal = error
 
     def close(self) -> None:
-        """Delete states, finish Optuna's journal, and write one file a table."""
+        """Delete states, complete Optuna's journal, and write one file a table."""
         self._drop_states()
-        if self._mirror is not None:
-            for name in self.proposals.configurations:
-                self._mirror.end(name)
+        if self._mirror is not None:  # what is paused goes on no more in this search
+            self._mirror.add(self.proposals.configurations.values())
         self.study.compact(self._running)
 
     def _drop_states(self) -> None:
@@ -258,12 +256,17 @@ class Session:
         except TuneSentclError as error:
             self.fatal = error  # the study cannot take further trials
             return
-        if self._mirror is not None:
-            self._mirror.point(assignment.configuration)
+        self._mirror_ended([assignment.configuration])
         self._has_succeeded = self._has_succeeded or status != "failed"
         self.ended += 1
         self.failures += status == "failed"
         self.watcher.ended(row, self.proposals.total)
+
+    def _mirror_ended(self, names: Iterable[str]) -> None:
+        """Add to Optuna's journal those of the configurations that go on no more."""
+        if self._mirror is not None:
+            ended = filter(self.proposals.has_ended, names)
+            self._mirror.add(self.proposals.configurations[name] for name in ended)
 
     def _clean_up(self, status: Status, run_columns: Mapping[str, Any]) -> None:
         """Delete the files that no trial needs after an end."""

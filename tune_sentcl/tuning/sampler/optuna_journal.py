@@ -1,19 +1,13 @@
-"""Writes configurations to an Optuna journal for optuna-dashboard; no search reads it."""
+"""Writes ended configurations to an Optuna journal for optuna-dashboard; no search reads it."""
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.storages import JournalStorage
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -22,157 +16,89 @@ from tune_sentcl.config import varied
 from tune_sentcl.history import Configuration
 from tune_sentcl.space import Space
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.tuning.sampler.sampling import frozen_trial
+from tune_sentcl.tuning.sampler.sampling import distributions
 
 
 class JournalMirror:
-    """Writes each configuration to an Optuna journal when it begins, and its end at last.
+    """Appends one line for each ended configuration, to a journal that its first call writes anew.
 
-    The journal is written anew by each run of the search, and holds one trial per configuration.
-    A sampled configuration may go on after each of its stages, so it is shown as running, with the
-    scores of its stages, until the search closes. After its first error the mirror warns once and
-    stops; the search goes on.
+    After its first error it warns once through `note` and stops; the search goes on.
     """
 
     def __init__(
-        self,
-        path: Path,
-        space: Space,
-        objectives: Sequence[str],
-        configurations: Mapping[str, Configuration],
-        note: Callable[[str], None],
+        self, path: Path, space: Space, objectives: Sequence[str], note: Callable[[str], None]
     ) -> None:
-        """Write a new journal with the configurations that have a result.
-
-        Args:
-            path: The journal.
-            space: The space of the search; its name is the study's.
-            objectives: The names of the objectives.
-            configurations: Those of the search, which it goes on to fill.
-            note: Receives a message about an error.
-        """
         self._path, self._space, self._objectives, self._note = path, space, objectives, note
-        self._found = configurations
+        self._study: optuna.Study | None = None
+        self._added: set[str] = set()
         self._failed = False
-        self._ids: dict[str, int] = {}  # of running trials in the journal
-        self._seen: dict[str, set[int]] = {}
-        self._axes = _grid_axes(space)
-        self._attempt(self._open)
+        points = [config.dotted() for config in space.configurations]
+        axes = {key: [p[key] for p in points if p.get(key) is not None] for key in varied(points)}
+        self._axes = {k: _axis(v) for k, v in axes.items() if len(set(map(str, v))) > 1}
 
-    def begin(self, name: str) -> None:
-        """Show a configuration as running, unless it is shown already."""
-        self._attempt(lambda: self._begin(name))
-
-    def point(self, name: str) -> None:
-        """Show the scores of a configuration's stages so far."""
-        self._attempt(lambda: self._point(name))
-
-    def end(self, name: str) -> None:
-        """Show how a configuration has ended, if it has a result."""
-        self._attempt(lambda: self._end(name))
-
-    def _open(self) -> None:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._path.unlink(missing_ok=True)  # of a link this removes the link only
-        self._storage = JournalStorage(_Backend(self._path))
-        directions = [StudyDirection.MAXIMIZE] * len(self._objectives)
-        study = optuna.create_study(
-            study_name=self._space.name, directions=directions, storage=self._storage
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            study.set_metric_names(list(self._objectives))
-        self._study_id = self._storage.get_study_id_from_name(self._space.name)
-        for name, one in self._found.items():
-            if one.results:
-                self._begin(name)
-                self._point(name)
-
-    def _begin(self, name: str) -> None:
-        if name not in self._ids:
-            trial = self._trial(self._found[name])
-            trial.user_attrs = {"configuration": name}
-            self._ids[name] = self._storage.create_new_trial(self._study_id, trial)
-
-    def _point(self, name: str) -> None:
-        stages = [r.stages for r in self._found[name].results.values() if r.stages]
-        for share, score in (stages[0] if stages and len(self._objectives) == 1 else {}).items():
-            percent, seen = round(100 * share), self._seen.setdefault(name, set())
-            if percent not in seen:
-                seen.add(percent)
-                self._storage.set_trial_intermediate_value(self._ids[name], percent, score)
-
-    def _end(self, name: str) -> None:
-        one = self._found[name]
-        if name not in self._ids or not one.results:
-            return
-        means = [one.mean(one.scores(number), number) for number in range(len(self._objectives))]
-        statuses = {result.status for result in one.results.values()}
-        state, values = TrialState.COMPLETE, [mean for mean in means if mean is not None]
-        if "failed" in statuses or (len(values) < len(means) and "finished" in statuses):
-            state = TrialState.FAIL
-        elif "finished" not in statuses:
-            state = TrialState.PRUNED
-        values_or_none = values if state == TrialState.COMPLETE else None
-        self._storage.set_trial_state_values(self._ids.pop(name), state, values_or_none)
-
-    def _trial(self, one: Configuration) -> FrozenTrial:
-        """A running trial: of the ranges, else one whose params differ between grid points."""
-        params = self._space.params_of(one.values)
-        found = None if params is None else frozen_trial(self._space, params, TrialState.RUNNING)
-        if found is not None:
-            return found
-        values = {key: one.values[key] for key in self._axes if one.values.get(key) is not None}
-        return optuna.trial.create_trial(
-            state=TrialState.RUNNING,
-            params={key: _plain(value) for key, value in values.items()},
-            distributions={key: self._axes[key] for key in values},
-        )
-
-    def _attempt(self, action: Callable[[], None]) -> None:
+    def add(self, ended: Iterable[Configuration]) -> None:
+        """Append the configurations that have a result and are not in the journal."""
         if self._failed:
             return
         try:
-            action()
+            self._study = study = self._study or self._new_study()
+            for one in ended:
+                if one.results and one.name not in self._added:
+                    self._added.add(one.name)
+                    study.add_trial(self._trial(one))
         except Exception as error:  # noqa: BLE001 - the disk and Optuna raise many types
             self._failed = True
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             self._note(f"{self._path} gets no further trials: {reason}.")
 
+    def _new_study(self) -> optuna.Study:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._path.unlink(missing_ok=True)  # of a link this removes the link only
+        storage = optuna.storages.JournalStorage(_Backend(str(self._path)))
+        name, sides = self._space.name, [StudyDirection.MAXIMIZE] * len(self._objectives)
+        study = optuna.create_study(study_name=name, directions=sides, storage=storage)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(list(self._objectives))
+        return study
+
+    def _trial(self, one: Configuration) -> FrozenTrial:
+        """Its knobs in the ranges, else those that differ between grid points; and its results."""
+        params = self._space.params_of(one.values)
+        axes = distributions(self._space, params) if params else None
+        if params is None or axes is None:
+            axes = {k: v for k, v in self._axes.items() if one.values.get(k) is not None}
+            params = {key: _plain(one.values[key]) for key in axes}
+        statuses = {result.status for result in one.results.values()}
+        found = [one.mean(one.scores(n), n) for n in range(len(self._objectives))]
+        values = [value for value in found if value is not None]
+        state = TrialState.COMPLETE if "finished" in statuses else TrialState.PRUNED
+        if "failed" in statuses or ("finished" in statuses and len(values) < len(found)):
+            state = TrialState.FAIL
+        points = next((r.stages for r in one.results.values() if r.stages), {})
+        return optuna.trial.create_trial(
+            state=state,
+            values=values if state == TrialState.COMPLETE else None,
+            params=params,
+            distributions=axes,
+            user_attrs={"configuration": one.name},
+            intermediate_values={round(100 * s): points[s] for s in points if len(found) == 1},
+        )
+
 
 class _Backend(JournalFileBackend):
-    """Appends without Optuna's lock, which may wait 30 s, and without fsync.
-
-    The search is the only writer, and each run writes the journal anew.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self._path = path
+    """Appends without fsync and without Optuna's lock, which may wait 30 s: one process writes."""
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
-        with self._path.open("ab") as file:
-            file.write(text.encode())
+        with Path(self._file_path).open("ab") as file:
+            file.write("".join(json.dumps(log) + "\n" for log in logs).encode())
 
 
-def _grid_axes(space: Space) -> dict[str, BaseDistribution]:
-    """The knobs that differ between grid points, each from its lowest to its highest value."""
-    points = [config.dotted() for config in space.configurations]
-    found: dict[str, BaseDistribution] = {}
-    for key in varied(points):
-        values = [point[key] for point in points if point.get(key) is not None]
-        if key != "seed" and len(set(map(str, values))) > 1:
-            found[key] = _axis(values)
-    return found
-
-
-def _axis(values: Sequence[Any]) -> BaseDistribution:
+def _axis(values: Sequence[Any]) -> IntDistribution | FloatDistribution | CategoricalDistribution:
     kinds = {type(value) for value in values}
-    if kinds == {int}:
-        return IntDistribution(min(values), max(values))
     if kinds <= {int, float}:
-        return FloatDistribution(min(values), max(values))
+        number = IntDistribution if kinds == {int} else FloatDistribution
+        return number(min(values), max(values))
     return CategoricalDistribution(list(dict.fromkeys(map(_plain, values))))
 
 

@@ -11,7 +11,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Range, Space
@@ -167,9 +167,11 @@ class TpeSampler:
         if trial is not None:
             self._study.tell(trial, score)
             return
-        frozen = frozen_trial(self.space, values, TrialState.COMPLETE, score)
-        if frozen is not None:
-            self._study.add_trial(frozen)
+        found = distributions(self.space, values)
+        if found is not None:
+            params = {key: values[key] for key in found}
+            past = optuna.trial.create_trial(value=score, params=params, distributions=found)
+            self._study.add_trial(past)
 
     def _ask(self, fixed: Mapping[str, Any]) -> Params:
         if fixed:
@@ -213,21 +215,14 @@ def _suggest_one(trial: optuna.Trial, item: Range) -> Any:
             return trial.suggest_float(item.key, item.low, item.high, log=item.log)
 
 
-def frozen_trial(
-    space: Space, values: Mapping[str, Any], state: TrialState, score: float | None = None
-) -> FrozenTrial | None:
-    """Make a trial of values in the ranges; None if a knob is missing or outside its range.
+def distributions(space: Space, values: Mapping[str, Any]) -> dict[str, BaseDistribution] | None:
+    """The distributions of the active ranges; None if a knob is missing or outside its range.
 
-    TPE would model a knob that some trials lack apart from the others. The trial gets the present
+    TPE would model a knob that some trials lack apart from the others. A trial gets the present
     ranges as distributions, wherever it was drawn: where these differ between trials, TPE takes
     the first trial's.
     """
     active = space.active_ranges(values)
     if not all(item.key in values and item.holds(values[item.key]) for item in active):
         return None
-    return optuna.trial.create_trial(
-        state=state,
-        value=score,
-        params={item.key: values[item.key] for item in active},
-        distributions={item.key: distribution(item) for item in active},
-    )
+    return {item.key: distribution(item) for item in active}
