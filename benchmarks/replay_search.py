@@ -27,7 +27,7 @@ from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.halving import SHARES
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.portfolio import best_params, standardized
-from tune_sentcl.tuning.sampler.sampling import TpeSampler, distribution
+from tune_sentcl.tuning.sampler.sampling import distribution
 from tune_sentcl.tuning.search_configurations import SearchConfigurations
 from tune_sentcl.tuning.search_options import SAMPLING, STAGES, SearchOptions
 from tune_sentcl.tuning.search_run import budget_of
@@ -210,7 +210,7 @@ class TableProposals(Proposals):
 
     def _to_run(self, params: Params) -> Params:
         index = self._free.take(params)
-        if isinstance(self._sampler, TpeSampler) and self._sampler.asked is not None:
+        if self._sampler.asked is not None:
             return tell_params(self._sampler.asked, self._table, index)
         return params_of(self._table, index)
 

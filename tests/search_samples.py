@@ -30,9 +30,7 @@ from tune_sentcl.store.writing.trial_files import TrialFiles
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler import sampling
-from tune_sentcl.tuning.sampler.sampling import RandomSampler
-from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.sampler.sampling import Params, Sampler
 from tune_sentcl.tuning.search_options import SamplerName, SchedulerName, SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
 from tune_sentcl.tuning.trial_ids import TrialNamer
@@ -215,20 +213,15 @@ def kill_with_a_state(program: str, file: Path, study: Path) -> None:
 def draw_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every sampler draw the choices of the ranges in their order, after a resume too."""
 
-    def points(self: RandomSampler, is_new: Callable[[Params], bool]) -> Params | None:
+    def propose(self: Sampler, is_new: Callable[[Params], bool]) -> Params | None:
         ranges = self.space.ranges
         for values in itertools.product(*(item.choices for item in ranges)):
             params = dict(zip((item.key for item in ranges), values, strict=True))
             if is_new(params):
-                return params
+                return self.take(params)
         return None
 
-    def tpe(self: sampling.TpeSampler, is_new: Callable[[Params], bool]) -> Params | None:
-        params = points(self, is_new)  # type: ignore[arg-type]
-        return None if params is None else self.take(params)
-
-    monkeypatch.setattr(RandomSampler, "propose", points)
-    monkeypatch.setattr(sampling.TpeSampler, "propose", tpe)
+    monkeypatch.setattr(Sampler, "propose", propose)
 
 
 def files_of(study: Path, row: Mapping[str, Any]) -> TrialFiles:

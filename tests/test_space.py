@@ -18,7 +18,7 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
-from tune_sentcl.tuning.sampler.subspaces import Subspaces
+from tune_sentcl.tuning.sampler.sampling import Sampler
 
 ROOT = Path(__file__).parents[1] / "search_spaces"
 
@@ -356,17 +356,16 @@ def test_a_space_without_a_file_has_nothing_to_override() -> None:
 @pytest.mark.parametrize("name", space_names())
 def test_values_of_a_place_are_those_of_its_configuration(name: str) -> None:
     space = load_space(name)
-    subspaces = Subspaces(space, 0)
-    for key in subspaces.open_keys():
-        for _ in range(5):
-            place = subspaces.draw(key, lambda place: False)
-            if place is None:
-                break
-            values = space.sampled_values(place)
-            config = space.sampled(place)
-            assert values == config.dotted()
-            assert list(map(type, values.values())) == list(map(type, config.dotted().values()))
-            assert space.params_of(values) == space.params(config) == place
+    sampler = Sampler("random", space, 0, 0)
+    for _ in range(5 * len(space.branches())):
+        place = sampler.propose(lambda place: True)
+        if place is None:
+            break
+        values = space.sampled_values(place)
+        config = space.sampled(place)
+        assert values == config.dotted()
+        assert list(map(type, values.values())) == list(map(type, config.dotted().values()))
+        assert space.params_of(values) == space.params(config) == place
 
 
 def test_whole_numbers_in_a_real_range_are_real(tmp_path: Path) -> None:

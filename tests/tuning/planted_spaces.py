@@ -1,16 +1,17 @@
 """What the tests of the sampling side share: ranges without files, and searches without trials."""
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Range, Space
 from tune_sentcl.tuning import halving, search_run
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.sampling import Sampler, TpeSampler, build_sampler
-from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.sampler.sampling import Params, Sampler
 from tune_sentcl.tuning.search_options import SamplerName
 
 Quality = Callable[[Mapping[str, Any]], float]
@@ -33,7 +34,7 @@ def frozen(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 def told(sampler: Sampler | Proposals, *states: TrialState) -> list[FrozenTrial]:
     """What TPE was told, in the order in which it was; or its trials with other states."""
     found = sampler._sampler if isinstance(sampler, Proposals) else sampler
-    assert isinstance(found, TpeSampler)
+    assert found._study is not None
     return found._study.get_trials(states=states or (TrialState.COMPLETE,))
 
 
@@ -43,6 +44,48 @@ def let_toys_have_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_run, "with_affordable_shares", lambda prepared, recorded: prepared)
 
 
+# Which knobs go with which members, written down a second time.
+OWNERS = {
+    "method.lambda": {"scl", "conisi"},
+    "method.strategy": {"conisi"},
+    "optimizer.momentum": {"sgd", "lars"},
+    "optimizer.epochs": {"sbert", "scl", "conisi"},
+}
+UNIONS = {"method.name": ("sbert", "scl", "conisi"), "optimizer.name": ("adamw", "sgd", "lars")}
+
+
+@st.composite
+def small_ranges(draw: st.DrawFn) -> tuple[Range, ...]:
+    """Ranges of lists and whole numbers, with a few hundred points at most."""
+    ranges = [
+        choice(key, *draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))
+        for key, names in UNIONS.items()
+        if draw(st.booleans())
+    ]
+    for key in sorted(OWNERS):
+        size = draw(st.integers(0, 4))
+        if size and draw(st.booleans()):
+            ranges.append(choice(key, *range(size)))
+        elif size > 1:
+            ranges.append(Range(key, "int", 1, size, log=draw(st.booleans())))
+    return tuple(ranges)
+
+
+def all_points(ranges: Sequence[Range]) -> list[Params]:
+    """Every point, by going through all values of all ranges and dropping what does not act."""
+    values = [
+        item.choices if item.kind == "choice" else tuple(range(int(item.low), int(item.high) + 1))
+        for item in ranges
+    ]
+    points: dict[Any, Params] = {}
+    for combination in itertools.product(*values) if ranges else ():
+        params = dict(zip([item.key for item in ranges], combination, strict=True))
+        names = {params.get("method.name", "scl"), params.get("optimizer.name", "adamw")}
+        point = {k: v for k, v in params.items() if k not in OWNERS or OWNERS[k] & names}
+        points[frozen(point)] = point
+    return list(points.values())
+
+
 class Planted:
     """A search whose results are planted: places are proposed, and told at once."""
 
@@ -50,7 +93,7 @@ class Planted:
         self, space: Space, sampler: SamplerName, quality: Quality, *, seed: int = 0
     ) -> None:
         self.space, self.quality = space, quality
-        self.sampler = build_sampler(sampler, space, seed, 6)
+        self.sampler = Sampler(sampler, space, seed, 6)
         self.held: set[Any] = set()
         self.known_as: Callable[[Params], Any] = frozen
 

@@ -1,5 +1,7 @@
 """Which configuration is proposed next: none twice, none left out, and nearer the best."""
 
+import itertools
+import math
 import statistics
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
-from planted_spaces import Planted, Quality, choice, frozen, space_of, told
-from test_subspaces import all_points, small_ranges
+from planted_spaces import (
+    OWNERS,
+    Planted,
+    Quality,
+    all_points,
+    choice,
+    frozen,
+    small_ranges,
+    space_of,
+    told,
+)
 
 from tune_sentcl.space import Range, load_space
+from tune_sentcl.tuning.sampler.sampling import Params, Sampler
 from tune_sentcl.tuning.search_options import SamplerName
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy"}
@@ -89,6 +101,43 @@ def test_an_endless_space_of_few_configurations_ends(sampler: SamplerName) -> No
     search = Planted(space, sampler, nearness(0.3))
     search.known_as = lambda params: params["method.lambda"]
     assert len(search.rest(most=5)) == 5
+
+
+def drawn(sampler: Sampler, most: int) -> list[Params]:
+    places = (sampler.propose(lambda params: True) for _ in range(most))
+    return [params for params in places if params]
+
+
+def test_the_seed_fixes_the_order_and_every_order_occurs() -> None:
+    space = space_of(choice("method.lambda", 1, 2, 3, 4))
+    orders = [
+        tuple(p["method.lambda"] for p in drawn(Sampler("random", space, seed % 600, 0), 9))
+        for seed in range(650)
+    ]
+    assert orders[:50] == orders[600:]
+    counts = [orders[:600].count(order) for order in itertools.permutations((1, 2, 3, 4))]
+    assert min(counts) > 5, "24 orders, each expected 25 times"
+    assert max(counts) < 55
+
+
+def test_a_thousand_million_points_are_not_listed() -> None:
+    names = {"method.name": "conisi", "optimizer.name": "sgd"}
+    space = space_of(*(Range(key, "int", 0, 999) for key in sorted(OWNERS)), **names)
+    sampler = Sampler("random", space, 0, 0)
+    assert sampler.points == 1000**4
+    assert len(set(map(frozen, drawn(sampler, 50)))) == 50
+
+
+@pytest.mark.parametrize("kind", ["float", "int"])
+@pytest.mark.parametrize("log", [True, False])
+def test_points_of_endless_ranges_lie_in_them(kind: Any, log: bool) -> None:
+    wide = Range("method.lambda", kind, 1, 10**7, log=log)
+    places = drawn(Sampler("random", space_of(wide), 3, 0), 400)
+    values = [params["method.lambda"] for params in places]
+    assert all(isinstance(value, int if kind == "int" else float) for value in values)
+    assert all(wide.holds(value) for value in values)
+    middle = math.sqrt(10**7) if log else 10**7 / 2
+    assert 140 < sum(value < middle for value in values) < 260
 
 
 def test_another_room_is_tried_before_the_space_counts_as_exhausted() -> None:

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from planted_spaces import Planted, choice, frozen, space_of, told
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampler.sampling import TpeSampler, build_sampler, distributions
+from tune_sentcl.tuning.sampler.sampling import Sampler, distributions
 from tune_sentcl.tuning.search_options import SamplerName
 
 LAMBDA = Range("method.lambda", "float", 0.0, 1.0)
@@ -33,15 +33,15 @@ def places(count: int, low: float, high: float, seed: int = 0) -> list[dict[str,
     return [{"method.lambda": weight, "optimizer.lr": rate} for weight, rate in pairs]
 
 
-def taught(space: Space, elsewhere: Sequence[Mapping[str, Any]]) -> TpeSampler:
+def taught(space: Space, elsewhere: Sequence[Mapping[str, Any]]) -> Sampler:
     """TPE that was told scores of places that it has not proposed."""
-    sampler = TpeSampler(space, 0, 6)
+    sampler = Sampler("tpe", space, 0, 6)
     for number, params in enumerate(elsewhere):
         sampler.tell(f"{number}", params, quality(params))
     return sampler
 
 
-def draws_by_model(sampler: TpeSampler) -> set[str]:
+def draws_by_model(sampler: Sampler) -> set[str]:
     """The knobs of the next proposal that the model draws."""
     sampler.propose(lambda params: True)
     assert sampler.asked is not None
@@ -67,7 +67,7 @@ def test_failed_configurations_do_not_stop_a_sampler() -> None:
 
 
 def test_a_proposal_is_told_as_the_trial_that_was_asked_for() -> None:
-    sampler = TpeSampler(SPACE, 0, 0)
+    sampler = Sampler("tpe", SPACE, 0, 0)
     for name in "ab":
         sampler.take(places(1, 0, 1)[0]) if name == "a" else sampler.propose(lambda p: True)
         sampler.begin(name)
@@ -98,7 +98,7 @@ def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
 )
 def test_what_lies_outside_of_the_ranges_is_no_lesson(params: dict[str, Any]) -> None:
     assert distributions(SPACE, params) is None
-    sampler = TpeSampler(SPACE, 0, 0)
+    sampler = Sampler("tpe", SPACE, 0, 0)
     sampler.tell("outside", params, 1.0)
     assert told(sampler, *TrialState) == []
 
@@ -146,4 +146,4 @@ def test_trap_samplers_are_built_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name in names:
-            build_sampler(name, SPACE, 0, 3)
+            Sampler(name, SPACE, 0, 3)

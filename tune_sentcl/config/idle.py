@@ -154,7 +154,7 @@ def draws(values: Values) -> bool:
 
     Without training steps, no random numbers are drawn and every seed gives the same numbers.
     """
-    return values["method.name"] not in _STEPLESS
+    return values.get("method.name") not in _STEPLESS
 
 
 def acting_alike(values: Values) -> dict[str, Any]:

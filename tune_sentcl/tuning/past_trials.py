@@ -17,7 +17,7 @@ from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of
 from tune_sentcl.tuning.early_stopping_objective import other_versions
 from tune_sentcl.tuning.sampler.portfolio import standardized
-from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS
 from tune_sentcl.tuning.worker import study_path
 

@@ -39,7 +39,7 @@ from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
-from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.training_length import fewest_steps

@@ -12,8 +12,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Action, Assignment, Configuration, History, RequestedScores, Result
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.halving import Stages, stages_for
-from tune_sentcl.tuning.sampler.sampling import RandomSampler, Sampler, build_sampler
-from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.sampler.sampling import Params, Sampler
 from tune_sentcl.tuning.search_configurations import SearchConfigurations
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS, Staging
@@ -68,7 +67,7 @@ class Proposals:
         self._late: set[str] = set()  # those that failed in an earlier run
         self._given: deque[Params] = deque()
         self._told: set[str] = set()
-        self._sampler: Sampler = RandomSampler(space, 0)
+        self._sampler = Sampler("grid", space, 0, 0)
 
     def _configurations_of(
         self, space: Space, warn: Callable[[str], None]
@@ -105,9 +104,7 @@ class Proposals:
         if not self.options.samples:
             return
         options = self.options
-        self._sampler = build_sampler(
-            options.sampler, found.space, options.sampler_seed, len(sampled)
-        )
+        self._sampler = Sampler(options.sampler, found.space, options.sampler_seed, len(sampled))
         self._staging = Staging(self._sized(shares), found, self._again)
         own = (found.params_of(trial, config) for trial, config in interrupted.items())
         self._given.extend([*filter(None, own), *given])
@@ -244,8 +241,9 @@ class Proposals:
         A paused one may go on as long as the search runs.
         """
         one = self.configurations[name]
-        statuses = {one.results[seed].status for seed in self.seeds if seed in one.results}
-        is_whole = all(seed in one.results for seed in self.seeds)
+        seeds = self.configurations.seeds_of(one)
+        statuses = {one.results[seed].status for seed in seeds if seed in one.results}
+        is_whole = all(seed in one.results for seed in seeds)
         if one.origin == "sampler":
             is_whole = "failed" in statuses or (is_whole and "pruned" not in statuses)
         return is_whole and self._again.keys().isdisjoint(one.trials.values())

@@ -6,7 +6,7 @@ from tune_sentcl.config import TrialConfig, Values, draws, shown
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.history import Action, Assignment, Configuration, RequestedScores
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 

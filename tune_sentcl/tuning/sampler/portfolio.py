@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tune_sentcl.errors import Fault, SpaceError
 from tune_sentcl.space import Space
 from tune_sentcl.space.grids import UNION_NAMES
-from tune_sentcl.tuning.sampler.subspaces import Params
+from tune_sentcl.tuning.sampler.sampling import Params
 
 K = TypeVar("K", bound=Hashable)
 

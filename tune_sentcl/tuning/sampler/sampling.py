@@ -1,8 +1,11 @@
 """The samplers of a search: Optuna's TPE, and random points."""
 
+import itertools
+import math
+import random
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import optuna
 from optuna.distributions import (
@@ -15,174 +18,154 @@ from optuna.trial import TrialState
 
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampler.subspaces import Params, Subspaces
 from tune_sentcl.tuning.search_options import SamplerName
+
+Params = dict[str, Any]
+"""One value for each active range, by dotted key."""
 
 IsNew = Callable[[Params], bool]
 _MAX_ASKS = 4
 """A few more asks find better points than a random draw after the first duplicate."""
+_MOST_LISTED = 20_000
+"""Ranges with more points are sampled as if they were continuous."""
+_MAX_TAKEN = 1_000
+"""Known points in a row after which ranges that are not listed count as exhausted."""
 
 
-class Sampler(Protocol):
-    """Proposes configurations and learns one number of each."""
+class Sampler:
+    """Proposes configurations, each once, and learns one number of each.
 
-    points: float
-    """The points of the ranges; infinity if one is continuous."""
+    The sampler `tpe` is Optuna's multivariate TPE (Bergstra et al. 2011), asked and told as its
+    users do. A configuration that was proposed and has not been told counts as running: the
+    sampler keeps away from it. The sampler `random` learns nothing, and its points are one
+    sequence that depends on the seed alone.
+
+    Attributes:
+        points: The points of the ranges; infinity if one is continuous.
+        asked: The trial of TPE's last proposal, until it has a name.
+    """
+
+    def __init__(self, name: SamplerName, space: Space, seed: int, drawn: int) -> None:
+        """Make a sampler.
+
+        Args:
+            name: Its name; `grid` proposes nothing, and is never asked.
+            space: The ranges.
+            seed: The seed of its draws.
+            drawn: How many earlier draws the study holds. TPE must not repeat those that it began
+                with. Random points begin anew, and those that the study holds are passed.
+        """
+        self.space, self._random = space, random.Random(seed)
+        self._branches = space.branches() if space.ranges else []
+        self.points = sum(math.prod(map(_size, self._free(one))) for one in self._branches)
+        self._sequence = self._listed() if self.points <= _MOST_LISTED else self._endless()
+        self._most_taken = drawn + _MAX_TAKEN
+        self.asked: optuna.Trial | None = None
+        self._running: dict[str, optuna.Trial] = {}
+        self._study = _tpe(seed, drawn) if name == "tpe" else None
 
     def propose(self, is_new: IsNew) -> Params | None:
-        """Propose a new point; None if the ranges hold no further one."""
-        ...
+        """Propose a new point; None if the ranges hold no further one.
+
+        A duplicate is reported as failed, from which TPE does not learn: its value, reported
+        twice, would bias the sampler towards it. TPE is then asked for a point of a random method
+        and optimizer, because it may prefer a method without further points. After `_MAX_ASKS`
+        duplicates in a row a random point is taken.
+        """
+        study, branch = self._study, Params()
+        for _ in range(_MAX_ASKS if self._branches else 0):
+            if study is None:
+                break
+            trial, params = self._ask(study, branch)
+            if is_new(params):
+                self.asked = trial
+                return params
+            study.tell(trial, state=TrialState.FAIL)
+            branch = self._random.choice(self._branches)
+        most = None if self.points <= _MOST_LISTED else self._most_taken
+        point = next(filter(is_new, itertools.islice(self._sequence, most)), None)
+        return None if point is None else self.take(point)
 
     def take(self, params: Params) -> Params:
         """Take a point that the sampler does not choose."""
-        ...
-
-    def begin(self, name: str) -> None:
-        """Name the configuration that stands for the point of the last proposal."""
-        ...
-
-    def tell(self, name: str, values: Mapping[str, Any], score: float) -> None:
-        """Tell the score of a configuration, which need not be one that was proposed here."""
-        ...
-
-
-def build_sampler(name: SamplerName, space: Space, seed: int, drawn: int) -> Sampler:
-    """Make a sampler.
-
-    Args:
-        name: Its name; `grid` proposes nothing, and is never asked.
-        space: The ranges.
-        seed: The seed of its draws.
-        drawn: How many earlier draws the study holds. TPE must not repeat those that it began
-            with. Random points are one sequence, of which those that the study holds are passed.
-    """
-    if name == "tpe":
-        return TpeSampler(space, seed, drawn)
-    return RandomSampler(space, seed)
-
-
-class RandomSampler:
-    """Random points, each of a finite range once. They depend on the seed alone."""
-
-    def __init__(self, space: Space, seed: int) -> None:
-        self.space, self._subspaces = space, Subspaces(space, seed)
-        self.points = self._subspaces.points
-
-    def propose(self, is_new: IsNew) -> Params | None:
-        """The next point of the sequence that is new."""
-        tries = 0
-        while (key := self._subspaces.random_open_key()) is not None:
-            params = self._subspaces.draw(key, lambda params: False)
-            if params is not None and is_new(params):
-                return params
-            tries += params is not None
-            if tries > _MOST_KNOWN:  # continuous ranges whose points all stand for known ones
-                return None
-        return None
-
-    def take(self, params: Params) -> Params:
-        """Take it."""
+        if self._study is not None:
+            self.asked, params = self._ask(self._study, params)
         return params
 
     def begin(self, name: str) -> None:
-        """Do nothing."""
-
-    def tell(self, name: str, values: Mapping[str, Any], score: float) -> None:
-        """Learn nothing."""
-
-
-_MOST_KNOWN = 100_000
-"""Known points in a row after which ranges count as exhausted."""
-
-
-class TpeSampler:
-    """Optuna's multivariate TPE (Bergstra et al. 2011), asked and told as its users do.
-
-    A configuration that was proposed and has not been told counts as running: the sampler keeps
-    away from it.
-
-    Attributes:
-        asked: The trial of the last proposal, until it has a name.
-    """
-
-    def __init__(self, space: Space, seed: int, drawn: int) -> None:
-        self.space, self._subspaces = space, Subspaces(space, seed)
-        self.points = self._subspaces.points
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        with warnings.catch_warnings():
-            # `group` is experimental. Without it TPE models conditional knobs independently.
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(
-                seed=stream_seed(seed, "sampler", drawn) % 2**32,
-                multivariate=True,
-                group=True,
-                constant_liar=True,
-            )
-        self._study = optuna.create_study(direction="maximize", sampler=sampler)
-        self.asked: optuna.Trial | None = None
-        self._running: dict[str, optuna.Trial] = {}
-
-    def propose(self, is_new: IsNew) -> Params | None:
-        """Ask for a new point; None if every subspace is exhausted.
-
-        A duplicate is reported as failed, from which TPE does not learn: its value, reported
-        twice, would bias the sampler towards it. After `_MAX_ASKS` duplicates in a row the
-        subspace gives an open point itself. If the subspace is exhausted, another one is drawn at
-        random, and the sampler chooses the other knobs there. Without this fixed choice, a sampler
-        that prefers the exhausted subspace would only yield random points.
-        """
-        subspaces = self._subspaces
-        keys = subspaces.open_keys()
-        fixed: Mapping[str, Any] = dict(keys[0]) if len(keys) == 1 else {}
-        repeats = 0
-        while not subspaces.exhausted:
-            params = self._ask(fixed)
-            if is_new(params):
-                return params
-            self._drop()
-            repeats += 1
-            key = subspaces.subspace_of(params)
-            if key in subspaces.open_keys():
-                if repeats < _MAX_ASKS:
-                    continue
-                point = subspaces.draw(key, lambda params: not is_new(params))
-                if point is not None:
-                    return self._ask(point)
-            fixed, repeats = dict(subspaces.random_open_key() or ()), 0
-        return None
-
-    def take(self, params: Params) -> Params:
-        """Begin a trial with these params."""
-        return self._ask(params)
-
-    def begin(self, name: str) -> None:
-        """Note the configuration of the last trial."""
+        """Name the configuration that stands for the point of the last proposal."""
         if self.asked is not None:
             self._running[name] = self.asked
             self.asked = None
 
     def tell(self, name: str, values: Mapping[str, Any], score: float) -> None:
-        """Tell a score as that of a complete trial."""
-        trial = self._running.pop(name, None)
-        if trial is not None:
-            self._study.tell(trial, score)
+        """Tell the score of a configuration, which need not be one that was proposed here."""
+        if self._study is None:
             return
-        found = distributions(self.space, values)
-        if found is not None:
+        if name in self._running:
+            self._study.tell(self._running.pop(name), score)
+        elif (found := distributions(self.space, values)) is not None:
             params = {key: values[key] for key in found}
             past = optuna.trial.create_trial(value=score, params=params, distributions=found)
             self._study.add_trial(past)
 
-    def _ask(self, fixed: Mapping[str, Any]) -> Params:
+    def _ask(self, study: optuna.Study, fixed: Params) -> tuple[optuna.Trial, Params]:
         if fixed:
-            self._study.enqueue_trial(dict(fixed))
-        self.asked = self._study.ask()
-        return suggest(self.asked, self.space)
+            study.enqueue_trial(fixed)
+        trial = study.ask()
+        return trial, suggest(trial, self.space)
 
-    def _drop(self) -> None:
-        if self.asked is not None:
-            self._study.tell(self.asked, state=TrialState.FAIL)
-            self.asked = None
+    def _free(self, branch: Params) -> list[Range]:
+        """The ranges of a method and an optimizer, without these two."""
+        return [item for item in self.space.active_ranges(branch) if item.key not in branch]
+
+    def _listed(self) -> Iterator[Params]:
+        """Every point once, in random order."""
+        points = []
+        for branch in self._branches:
+            free = self._free(branch)
+            for values in itertools.product(*map(_values, free)):
+                points.append({**branch, **dict(zip([r.key for r in free], values, strict=True))})
+        self._random.shuffle(points)
+        yield from points
+
+    def _endless(self) -> Iterator[Params]:
+        """Random points; a method with few points comes as often as one with many."""
+        while True:
+            branch = self._random.choice(self._branches)
+            drawn = {item.key: _draw(item, self._random) for item in self._free(branch)}
+            yield {**branch, **drawn}
+
+
+def _tpe(seed: int, drawn: int) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        # `group` is experimental. Without it TPE models conditional knobs independently.
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            seed=stream_seed(seed, "sampler", drawn) % 2**32,
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+        )
+    return optuna.create_study(direction="maximize", sampler=sampler)
+
+
+def _values(item: Range) -> Any:
+    return item.choices if item.kind == "choice" else range(int(item.low), int(item.high) + 1)
+
+
+def _size(item: Range) -> float:
+    return math.inf if item.kind == "float" else len(_values(item))
+
+
+def _draw(item: Range, generator: random.Random) -> Any:
+    if item.kind == "choice":
+        return generator.choice(item.choices)
+    ends = (math.log(item.low), math.log(item.high)) if item.log else (item.low, item.high)
+    number = math.exp(generator.uniform(*ends)) if item.log else generator.uniform(*ends)
+    number = min(max(number, item.low), item.high)  # exp(log(x)) may differ from x by rounding
+    return number if item.kind == "float" else round(number)
 
 
 def distribution(item: Range) -> BaseDistribution:
