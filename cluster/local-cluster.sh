@@ -6,7 +6,7 @@
 #   cluster/local-cluster.sh status            lists the nodes; exits with 1 if none runs
 #   cluster/local-cluster.sh stop              ends its own processes and no others
 #
-# Variables: HEAD_CPUS (default 0: trials run on workers), WORKER_CPUS (default: the machine's cores, shared out),
+# Variables: HEAD_CPUS (default 0: trials run on workers), WORKER_CPUS (default: this process's cores, shared out),
 # FIRST_PORT (default: a free block above 21000), START_LIMIT (default: 180 s for each node), XDG_STATE_HOME. `ray` must be
 # on PATH. Linux.
 set -euo pipefail
@@ -119,7 +119,7 @@ start_node() { # NAME FIRST_PORT ARGUMENTS... : starts one node, and waits until
 }
 
 start() {
-  local workers=${1:-2} first cores gpus share name index
+  local workers=${1:-2} first cores gpus share name index parent
   [[ $workers =~ ^[0-9]+$ ]] || fail "WORKERS is a number, not $workers"
   command -v ray >/dev/null || fail "no ray on PATH: activate the environment of tune-sentcl first"
   python -c 'import grpc, ray.dashboard.optional_deps' 2>/dev/null ||
@@ -127,12 +127,15 @@ start() {
   if running; then fail "a cluster of this user runs already (status, stop)"; fi
   stop >/dev/null  # ends the rest of a crashed cluster
   mkdir -p "$STATE"
-  mktemp --directory "${TMPDIR:-/tmp}/tsc-XXXXXX" >"$STATE/temp"  # short: Ray puts sockets in it
+  parent=${RAY_TMPDIR:-${TMPDIR:-/tmp}}
+  # The path of a socket has at most 107 bytes, and Ray adds up to 85 to this one.
+  ((${#parent} <= 22)) || parent=/tmp
+  mktemp --directory "$parent/tsc-XXXXXX" >"$STATE/temp"
   python -c 'import secrets; print(secrets.token_hex(32), end="")' >"$STATE/auth_token"
   unset RAY_AUTH_TOKEN RAY_ADDRESS
   export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$STATE/auth_token
   first=${FIRST_PORT:-$(free_block $((workers + 1)))}
-  cores=$(nproc)
+  cores=$(python -c 'from tune_sentcl.tuning.resources import usable_cores; print(usable_cores())')
   share=${WORKER_CPUS:-$((workers > 0 && cores > workers ? cores / workers : 1))}
   mapfile -t gpus < <(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null || true)
 

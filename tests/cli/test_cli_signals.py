@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,10 +43,11 @@ def no_signal_is_ignored() -> Iterator[None]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> dict[str, str]:
-    """A folder for temporary files of the command's own; Ray's session lies elsewhere."""
+def own(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Folders for temporary files of the command's own; Ray's is a short one."""
     (tmp_path / "tmp").mkdir()
-    return environment(TMPDIR=str(tmp_path / "tmp"))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield environment(TMPDIR=str(tmp_path / "tmp"), RAY_TMPDIR=folder)
 
 
 @contextmanager
@@ -114,7 +116,7 @@ def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int
     assert {line for line in before if line.strip()} <= {*ended, before[-1]}, err
     assert out == ""
     gone(family)
-    assert list(Path("/tmp/ray").glob(f"session_*_{process.pid}")) == []
+    assert list(Path(own["RAY_TMPDIR"]).iterdir()) == []
     found = trials(study)
     assert {row["status"] for row in found} == {"finished"}
     assert len(found) >= max(1, len(ended))

@@ -1,7 +1,6 @@
 """What `show` prints of a study whose numbers are known, and how studies are named on the way."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Aggregation, Score, Split
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.tuning.resources import usable_cores
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -179,7 +179,7 @@ def test_plan_says_what_lacks_a_score_and_what_would_be_trained_again(place: Pat
 
 def test_plan_counts_trials_at_a_time() -> None:
     seeds = ",".join(map(str, range(8)))
-    for option, at_once in ((("--max-concurrent", "1"), 1), ((), min(16, os.cpu_count() or 1))):
+    for option, at_once in ((("--max-concurrent", "1"), 1), ((), min(16, usable_cores()))):
         done = invoke("plan", "smoke", "--seeds", seeds, "--gpus-per-trial", "0", *option)
         assert (done.code, done.err) == (0, "")
         assert f" with {at_once} at a time" in done.out

@@ -296,3 +296,15 @@ def test_an_agent_that_is_late_is_named_and_the_given_address_wins(
         found = jobs.StudyJobs(address, STUDY)
         with pytest.raises(jobs.NoAnswerError, match=r"job agent does not \(no answer in 0.5 s"):
             found.runs()
+
+
+def test_a_proxy_is_not_asked_for_a_dashboard_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # where nothing listens
+    monkeypatch.delenv("no_proxy", raising=False)
+    with serving({"/api/version": VERSION, "": (200, "[]")}) as address:
+        with pytest.raises(jobs.NoAnswerError):
+            jobs.StudyJobs(address, STUDY)
+        prepare_ray()
+        assert jobs.StudyJobs(address, STUDY).runs() == {}

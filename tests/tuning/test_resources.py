@@ -1,14 +1,15 @@
 """How many trials run at a time: as many as Ray packs, and one number for all who ask."""
 
-import math
 import os
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_samples import lambda_space
 
+from tune_sentcl.tuning import resources
 from tune_sentcl.tuning.planning.plan import make_plan
 from tune_sentcl.tuning.resources import (
     Bundle,
@@ -104,7 +105,44 @@ def test_a_plan_counts_on_as_many_at_a_time_as_a_search_runs(tmp_path: Path) -> 
     space = lambda_space(tmp_path, *(n / 100 for n in range(64)))
     options = SearchOptions(gpus_per_trial=0.0)
     at_once = trials_at_a_time(options, [this_machine()])
-    assert at_once == max(1, math.floor(os.cpu_count() or 1))
+    assert at_once == this_machine().cpus
     plan = make_plan(space, None, None, (0,), options)
     (line,) = (note for note in plan.notes if " at a time on this machine" in note)
     assert f"with {at_once} at a time" in line
+
+
+V1, V2 = "4:memory:/a/b\n3:cpu,cpuacct:/a/b\n1:name=systemd:/\n", "0::/a/b\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cores", "memory"),
+    [
+        ("", {}, 8, None),
+        (V2, {"cpu.max": "max 100000", "memory.max": "max"}, 8, None),
+        (V2, {"a/b/cpu.max": "250000 100000", "a/b/memory.max": "1000"}, 2, 1000),
+        (V2, {"a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000"}, 3, None),
+        ("0::/of/the/host\n", {"cpu.max": "50000 100000", "memory.max": "7"}, 1, 7),
+        (V2, {"a/b/cpu.max": "6400000 100000"}, 8, None),
+        (V1, {"cpu/a/b/cpu.cfs_quota_us": "-1", "cpu/a/b/cpu.cfs_period_us": "100000"}, 8, None),
+        (V1, {"cpu/a/cpu.cfs_quota_us": "400000", "cpu/a/cpu.cfs_period_us": "100000"}, 4, None),
+        (V1, {"memory/memory.limit_in_bytes": "1000\n"}, 8, 1000),
+        (V1, {"memory/a/b/memory.limit_in_bytes": "9223372036854771712"}, 8, None),
+    ],
+)
+def test_cores_and_memory_are_those_of_the_affinity_and_of_the_control_groups(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    groups: str,
+    files: dict[str, str],
+    cores: int,
+    memory: int | None,
+) -> None:
+    texts = {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(resources, "_ROOT", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    node = this_machine()
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert (node.cpus, node.memory) == (cores, 0.7 * (memory or physical))

@@ -1,6 +1,5 @@
 """Options that make no sense are refused together, before anything runs or is written."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from search_samples import LAMBDA, lambda_space, run_here, run_on_ray
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
+from tune_sentcl.tuning.resources import usable_cores
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import worker_settings
 
@@ -63,7 +63,7 @@ def test_trap_more_cores_than_the_machine_has_are_refused_before_anything_is_wri
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    cores = (os.cpu_count() or 1) + 1
+    cores = usable_cores() + 1
     with pytest.raises(ResourceError, match="must fit this machine"):
         run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", cpus_per_trial=cores)
     assert not (tmp_path / "study").exists()

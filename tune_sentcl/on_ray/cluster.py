@@ -8,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -21,11 +21,15 @@ from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.on_ray.environment import AUTH_MODE, temporary_token
 from tune_sentcl.on_ray.preflight import authentication_error, check_address, no_cluster_error
 from tune_sentcl.signals import descendants, shutdown_signals
+from tune_sentcl.tuning.resources import this_machine
 
 _OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 _SLOW = "timed out during startup"
 _STARTS = 2
+# A path of a socket has at most 107 bytes, of which Ray takes 64 for the session, with a process
+# of 7 digits, and the name `plasma_store`. The folder here takes 14.
+_LONGEST_PARENT = 107 - 64 - 14
 
 
 @contextmanager
@@ -46,9 +50,6 @@ def quiet_ray_logging() -> Iterator[None]:
 def cluster(address: str) -> Iterator[None]:
     """Start Ray or connect to it; an existing connection of the caller is used and left open.
 
-    Ray leaves the session folder of an ended cluster. A local cluster's folder is deleted here,
-    except after an error of the search, because its logs may explain it.
-
     If this process was asked to end, `ShutdownSignals.exit_now` ends Ray's processes. Then
     `ray.shutdown()` would hang or kill this process, because the signal may have ended Ray
     already.
@@ -56,12 +57,10 @@ def cluster(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    with temporary_token(address), _on_loopback(address), ExitStack() as left:
+    with temporary_token(address), _on_loopback(address), _local_options(address) as local:
         try:
             with _restored_sigterm(), _own_process_groups():
-                folder = _start_or_connect(address)
-            if address == "local":
-                left.enter_context(_folder_of_ray(folder))
+                _start_or_connect(address, local)
             yield
         finally:
             if shutdown_signals.reason is None:
@@ -91,26 +90,51 @@ def _on_loopback(address: str) -> Iterator[None]:
 
 
 @contextmanager
-def _folder_of_ray(folder: Path) -> Iterator[None]:
+def _local_options(address: str) -> Iterator[dict[str, Any]]:
+    """Ray's options for a local cluster with a folder of its own; none for other clusters.
+
+    Ray would take TMPDIR/ray, which may be another user's, or too long for its sockets. The folder
+    is deleted at the end, except after an error of the search, because its logs may explain it.
+    Ray lets everybody write to its folder, so that lies in one of this user's alone.
+    """
+    if address != "local":
+        yield {}
+        return
+    machine, folder = this_machine(), _folder_for_ray()
     with shutdown_signals.deleted_on_exit(folder):
-        yield
+        yield {
+            "include_dashboard": False,
+            "num_cpus": machine.cpus,
+            "_memory": int(machine.memory),
+            "_node_ip_address": "127.0.0.1",
+            "_temp_dir": str(folder / "r"),
+        }
         if shutdown_signals.reason is None:
             shutil.rmtree(folder, ignore_errors=True)
-            latest = folder.parent / "session_latest"
-            if latest.is_symlink() and not latest.exists():
-                latest.unlink(missing_ok=True)
 
 
-def _start_or_connect(where: str) -> Path:
-    """Begin; returns where Ray keeps its logs and sockets."""
-    local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+def _folder_for_ray() -> Path:
+    """A new folder below RAY_TMPDIR, else below TMPDIR, else below /tmp."""
+    named = os.environ.get("RAY_TMPDIR")
+    parents = [named] if named else [tempfile.gettempdir(), "/tmp"]
+    for parent in parents:
+        if len(os.fsencode(parent)) <= _LONGEST_PARENT:
+            with suppress(OSError):
+                return Path(tempfile.mkdtemp(prefix="ray", dir=parent))
+    rule = "Ray's sockets need a folder that you may write to, with a path of at most"
+    move = "Set RAY_TMPDIR to such a folder."
+    where, rule = ", ".join(parents), f"{rule} {_LONGEST_PARENT} bytes"
+    raise ResourceError(Fault("RAY_TMPDIR", "", where, rule, move))
+
+
+def _start_or_connect(where: str, local: Mapping[str, Any]) -> None:
     check_address(where)
     start = partial(
         ray.init,
         address=where,
         log_to_driver=False,
         logging_level=logging.ERROR,
-        **(local if where == "local" else {}),
+        **local,
     )
     with _captured_stderr() as stderr, _one_attempt(where):
         try:
@@ -125,8 +149,6 @@ def _start_or_connect(where: str) -> Path:
                 why = "it refuses the token that was sent" if sent else "no token was sent"
                 raise authentication_error(where, why) from error
             raise no_cluster_error(where, error) from error
-    context = ray.get_runtime_context()
-    return Path(context.get_temp_dir(), context.get_session_name())
 
 
 @contextmanager

@@ -33,6 +33,10 @@ def prepare_ray() -> None:
     """Set the variables that the user has not set; call it before the first import of Ray."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
+    direct = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
+    if direct != "*":  # Ray on this machine answers no proxy
+        hosts = dict.fromkeys([*filter(None, direct.split(",")), "localhost", "127.0.0.1"])
+        os.environ["no_proxy"] = ",".join(hosts)
 
 
 @contextmanager

@@ -223,9 +223,16 @@ def _check_this_machine(options: SearchOptions) -> None:
     if options.launcher == "ray" and options.ray_address != "local":
         return
     machine = this_machine()
+    memory = machine.memory / 1e9
     asked = (
         ("--cpus-per-trial", options.cpus_per_trial, machine.cpus, f"{machine.cpus:g} cores"),
         ("--gpus-per-trial", options.gpus_per_trial or 0, machine.gpus, f"{machine.gpus:g} GPUs"),
+        (
+            "--memory-per-trial",
+            options.memory_per_trial or 0,
+            memory,
+            f"{memory:.3g} GB for trials",
+        ),
     )
     move = "Ask for less, or name a cluster (--address)."
     faults = [

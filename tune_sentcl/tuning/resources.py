@@ -2,11 +2,15 @@
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from tune_sentcl.tuning.search_options import SearchOptions
 
+_ROOT = Path("/")
+_MEMORY_SHARE = 0.7  # for trials, as Ray shares it: the rest is its object store's
 _UNCOUNTED = 1_000_000
 """Trials that fit a node with infinite resources."""
 
@@ -70,11 +74,45 @@ class Node:
         return whole * int(1 / gpus + 1e-6) if gpus < 1 else int(whole / gpus + 1e-6)
 
 
+def usable_cores() -> int:
+    """The cores of this process's affinity and of its control groups' quotas; at least 1."""
+    affinity = getattr(os, "sched_getaffinity", None)  # only Linux has it
+    cores: float = len(affinity(0)) if affinity else os.cpu_count() or 1
+    # Version 2 of control groups writes a quota and its period into one file.
+    for quota, period in (*_limits("cpu.max"), *_limits("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        cores = min(cores, quota / period)
+    return max(1, int(cores))
+
+
 def this_machine() -> Node:
-    """The machine that the driver runs on."""
+    """What trials of this process may use of its machine; a local Ray gets the same."""
     import torch  # here, so that options can be read without torch
 
-    return Node(os.cpu_count() or 1, torch.cuda.device_count())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for (limit,) in (*_limits("memory.max"), *_limits("memory.limit_in_bytes")):
+        memory = min(memory, limit)
+    return Node(usable_cores(), torch.cuda.device_count(), _MEMORY_SHARE * memory)
+
+
+def _limits(*files: str) -> Iterator[list[int]]:
+    """The numbers of these files in this process's control groups and in their parents.
+
+    A group without a limit holds `max` or -1 and is left out. In a container the path of a group
+    may be the host's; then only the mounted root exists.
+    """
+    lines: list[str] = []
+    with suppress(OSError):  # not Linux
+        lines = (_ROOT / "proc/self/cgroup").read_text().splitlines()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):  # version 2 names none
+            mount = _ROOT / "sys/fs/cgroup" / controller
+            group = mount / path.lstrip("/")
+            for folder in (group, *group.parents[: len(group.parts) - len(mount.parts)]):
+                with suppress(OSError):
+                    words = " ".join((folder / file).read_text() for file in files).split()
+                    if all(map(str.isdecimal, words)):
+                        yield list(map(int, words))
 
 
 def gpus_a_trial(asked: float | None, nodes: Iterable[Node]) -> float:
