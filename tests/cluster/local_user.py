@@ -18,7 +18,9 @@ class LocalUser:
         plain = {n: value for n, value in os.environ.items() if not n.startswith(("RAY_", "XDG_"))}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         known = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT)}
-        self.environment = {**plain, **known}
+        temporary = home / ("x" * 60)  # too long for Ray's sockets
+        temporary.mkdir()
+        self.environment = {**plain, **known, "TMPDIR": str(temporary)}
         self.state = home / ".local/state/tune_sentcl/cluster"
         self.home = home
 
