@@ -59,13 +59,15 @@ def test_a_grid_sampler_takes_no_number_of_trials(tmp_path: Path, asked: Any) ->
         SearchOptions(**asked, sampler="grid").check(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
 
 
-def test_trap_more_cores_than_the_machine_has_are_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "asked", [{"cpus_per_trial": usable_cores() + 1}, {"memory_per_trial": 1e6}]
+)
+def test_trap_more_than_the_machine_has_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Any
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    cores = usable_cores() + 1
     with pytest.raises(ResourceError, match="must fit this machine"):
-        run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", cpus_per_trial=cores)
+        run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", **asked)
     assert not (tmp_path / "study").exists()
 
 
