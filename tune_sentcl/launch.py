@@ -18,7 +18,7 @@ from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study_urls import refuse_itself, refuse_memory
 from tune_sentcl.tuning.budget import Budget
-from tune_sentcl.tuning.planning.plan import runs_here, with_estimate
+from tune_sentcl.tuning.plan import with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -145,7 +145,7 @@ def run_prepared(
 def _launcher(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
     """The launcher of the options; a given cluster is checked before anything is written."""
     options = prepared.options
-    if runs_here(options) or options.launcher == "local":
+    if options.is_here:
         machine = this_machine()
         at_a_time = trials_at_a_time(options, [machine])
         prepared.watcher.where = f"{at_a_time} at a time on this machine ({machine})"

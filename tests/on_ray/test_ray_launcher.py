@@ -45,13 +45,13 @@ from tune_sentcl.on_ray.trainable import params_of
 from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning import prepare as prepare_module
-from tune_sentcl.tuning import search_run
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Bundle, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import open_session
 from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 pytestmark = pytest.mark.ray
 
@@ -128,7 +128,7 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
 def with_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sampled trials pause after a quarter, however short they are."""
     monkeypatch.setattr(prepare_module, "first_shares", lambda steps: (0.25, 1.0))
-    monkeypatch.setattr(search_run, "with_affordable_shares", lambda prepared, recorded: prepared)
+    monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
 
 
 def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(

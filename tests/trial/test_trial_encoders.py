@@ -20,7 +20,6 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import export
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial import run
-from tune_sentcl.tuning.planning.estimate import kind_of
 
 WORDS = ["a dog runs .", "the man", "the woman sees a dog in the park while a man sleeps ."]
 TOY: dict[str, Any] = {
@@ -175,19 +174,6 @@ def test_a_state_holds_what_is_trained(
         assert trained <= own and not own & frozen
     moments = [name for name in names if name.startswith("training.optimizer.")]
     assert len(moments) == 3 * len(trained)  # two moments and a step each
-
-
-def test_trials_of_one_cost_are_of_one_kind() -> None:
-    def kind(**values: Any) -> Any:
-        config = config_of(**values)
-        return kind_of(config.dotted(), LOADER.load(config).fingerprints)
-
-    adapted = {"encoder.lora_rank": 2}
-    assert len({kind(), kind(**adapted), kind(**{"encoder.lora_rank": 4})}) == 3
-    assert kind(**adapted) != kind(**adapted, **{"encoder.lora_targets": "query"})
-    assert kind(**adapted) == kind(**adapted, **{"encoder.lora_alpha": 3.0})
-    assert kind() != kind(**{"encoder.freeze_layers": 1})
-    assert kind() == kind(**{"encoder.lora_alpha": 3.0})
 
 
 def test_layers_that_a_method_hangs_behind_adapters_are_kept(tmp_path: Path) -> None:

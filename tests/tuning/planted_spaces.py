@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning import halving, search_run
+from tune_sentcl.tuning import halving
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.sampling import Params, Sampler
 from tune_sentcl.tuning.search_options import SamplerName
+from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 Quality = Callable[[Mapping[str, Any]], float]
 
@@ -41,7 +42,7 @@ def told(sampler: Sampler | Proposals, *states: TrialState) -> list[FrozenTrial]
 def let_toys_have_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of two steps too."""
     monkeypatch.setattr(halving, "LEAST_STEPS", 0)
-    monkeypatch.setattr(search_run, "with_affordable_shares", lambda prepared, recorded: prepared)
+    monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
 
 
 # Which knobs go with which members, written down a second time.

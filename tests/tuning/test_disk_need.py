@@ -1,6 +1,5 @@
 """What a search puts on its disk: checkpoints, and the states of trials that run."""
 
-import re
 import shutil
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -24,18 +23,11 @@ from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
 from tune_sentcl.tuning import disk_need
-from tune_sentcl.tuning.disk_need import (
-    DiskNeed,
-    check_disk,
-    kept_bytes,
-    state_share,
-    weight_bytes,
-)
-from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.disk_need import DiskNeed, check_disk, kept_bytes, state_share
+from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
+from tune_sentcl.tuning.resources import Node
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import _disk_need
 
 KINDS: list[dict[str, Any]] = [
     {"evaluation.select": "best"},
@@ -100,21 +92,35 @@ def test_an_encoder_that_stays_as_it_is_is_in_no_state(method: str) -> None:
     assert state_share(config(**{"method.name": method})) == 0
 
 
-def test_states_count_for_each_slot_and_one_that_is_being_replaced(tmp_path: Path) -> None:
-    folder = str(save_roberta(tmp_path / "encoder"))
-    weights = weight_bytes(resolve_checkpoint(folder))
-    trials = [config(**{"encoder.checkpoint": name}) for name in ("toy", folder)]
-    state = state_share(trials[0]) * weights
+COUNTS: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
+    # Four trials of 100 MB, and what they write in hundreds of MB, with states of 400 MB.
+    ({"keep": 9}, (4, 9 + 4, 5 * 4)),  # one state is being replaced
+    ({"keep": 0, "save_every": 0}, (4, 0, 0)),
+    ({"keep": 9, "scheduler": "halving"}, (4, 9 + 4 + 5, 5 * 4 + 4 * 4)),  # and paused ones
+    ({"keep": 0, "scheduler": "halving", "states": 0.9}, (4, 0, 5 * 4 + 9)),
+    ({"max_concurrent": 1}, (4, 1 + 1, 2 * 4)),
+    ({"address": "head:6379"}, (4, 1 + 1, 2 * 4)),  # a cluster is not taken for this machine
+    ({"address": "head:6379", "max_concurrent": 3}, (4, 1 + 3, 4 * 4)),
+]
 
-    def need(count: int, **options: Any) -> DiskNeed:
-        return DiskNeed.of(trials, NoInputs(), SearchOptions(**options), count, 4)
 
-    assert need(9, keep=2) == DiskNeed(9 * weights, 6 * weights, 5 * state)
-    assert need(2) == DiskNeed(2 * weights, 5 * weights, 3 * state)
-    assert need(9, keep=0, save_every=0) == DiskNeed(9 * weights, 0, 0)
-    # Paused trials leave theirs too, as far as is allowed.
-    assert need(9, keep=0, trials=9).states == (5 + 9) * state
-    assert need(9, keep=0, trials=9, states=3 * state / 1e9, save_every=0).states == 3 * state
+@pytest.mark.parametrize(("asked", "need"), COUNTS, ids=lambda value: str(value))
+def test_seeds_draws_and_slots_count(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: dict[str, Any],
+    need: tuple[int, int, int],
+) -> None:
+    monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: 10**8)
+    monkeypatch.setattr(disk_need, "this_machine", lambda: Node(4, 0))
+    usual = {"address": "local", "gpus_per_trial": 0.0, "scheduler": "none", "trials": 1}
+    options = SearchOptions(**{**usual, **asked})
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA, fixed="evaluation.every = 1")
+    space = space.with_overrides({"evaluation.select": "best"})
+    prepared = prepare(space, None, (0, 1), options)
+    prepared.resume_from(History(prepared.objectives))
+    trials = DiskNeed.of(prepared.proposals, prepared.loader)
+    assert trials == tuple(number * 10**8 for number in need)
 
 
 @pytest.mark.parametrize("targets", ["all-linear", "query,value", "auto"])
@@ -128,11 +134,11 @@ def test_adapters_take_no_more_than_is_said(targets: str, tmp_path: Path) -> Non
     keep(end.encoder, tmp_path / "kept", {})
     tensors = load_file(tmp_path / "kept" / "adapter_model.safetensors").values()
     weights = sum(tensor.nbytes for tensor in tensors)
-    base = resolve_checkpoint(folder)
-    assert weights <= kept_bytes(asked, base) < weight_bytes(base)
+    base, whole = resolve_checkpoint(folder), config()
+    assert weights <= kept_bytes(asked, base) < kept_bytes(whole, base)
     kept = resolve_checkpoint(str(tmp_path / "kept"))
     again = config(**{"encoder.checkpoint": str(tmp_path / "kept"), **lora})
-    assert weight_bytes(kept) == weight_bytes(base)
+    assert kept_bytes(whole, kept) == kept_bytes(whole, base)
     assert kept_bytes(again, kept) == kept_bytes(asked, base)
 
 
@@ -142,11 +148,11 @@ def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
     folder = save_roberta(tmp_path / "encoder")
     space = lambda_space(tmp_path / "space", 0.3, 0.7, fixed="optimizer.epochs = 1")
     space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
-    weights = weight_bytes(resolve_checkpoint(str(folder)))
+    weights = kept_bytes(config(), resolve_checkpoint(str(folder)))
     # Room for the tables and two checkpoints, one kept and one at hand.
     room = SimpleNamespace(free=1_000_000 + 2 * weights)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
-    with pytest.raises(ResourceError, match=r"checkpoints, states and tables.*--save-every 0"):
+    with pytest.raises(ResourceError, match=r"needs 1 MB more.*--save-every 0"):
         run_here(space, tmp_path / "study")
     assert not (tmp_path / "study").exists()
     assert run_here(space, tmp_path / "study", save_every=0).ran == 2
@@ -168,42 +174,12 @@ def test_what_the_study_holds_counts_as_room(
         check_disk(str(tmp_path), needs)
 
 
-def test_seeds_and_draws_count_and_a_cluster_is_not_taken_for_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = save_roberta(tmp_path / "encoder")
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-    space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
-    weights = weight_bytes(resolve_checkpoint(str(folder)))
-    monkeypatch.setattr("tune_sentcl.tuning.search_run.trials_at_a_time", lambda *_: 64)
-
-    def needed(**options: Any) -> float:
-        """Of four trials, in weights."""
-        asked = SearchOptions(keep=9, trials=1, gpus_per_trial=0.0, scheduler="none", **options)
-        prepared = prepare(space, None, (0, 1), asked)
-        prepared.resume_from(History(prepared.objectives))
-        found = _disk_need(prepared, prepared.proposals.total)
-        assert found.trained == 4 * weights
-        return found.states / (state_share(space.configurations[0]) * weights)
-
-    assert needed(address="local") == 5
-    assert needed(address="head:6379") == 2
-    assert needed(address="head:6379", max_concurrent=3) == 4
-
-
 def test_a_plan_tells_of_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_need, "weight_bytes", lambda _: 10**8)
-    space = lambda_space(tmp_path / "space", *(n / 100 for n in range(64)))
-
-    def told(**options: Any) -> float:
-        asked = SearchOptions(gpus_per_trial=0.0, address="local", **options)
-        notes = " ".join(make_plan(space, None, None, None, asked).notes)
-        found = re.search(r"about \d+ MB of disk at the peak(?:, (\d+) MB of it states)?", notes)
-        assert found
-        return float(found[1] or 0)
-
-    slots = trials_at_a_time(SearchOptions(gpus_per_trial=0.0), [this_machine()])
-    share = state_share(space.configurations[0])
-    assert told() == 100 * share * (slots + 1) > 0
-    assert told(max_concurrent=1) == 100 * share * 2
-    assert told(save_every=0) == 0
+    monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: 10**8)
+    space = lambda_space(tmp_path / "space", 0.3, 0.7)
+    for save_every, states in ((300.0, ", 900 MB of it states of running trials"), (0.0, "")):
+        asked = SearchOptions(
+            gpus_per_trial=0.0, address="local", max_concurrent=2, keep=0, save_every=save_every
+        )
+        notes = make_plan(space, None, None, None, asked).notes
+        assert f"about {900 if states else 0} MB of disk at the peak{states}" in notes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_samples import lambda_space
 
 from tune_sentcl.tuning import resources
-from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.resources import (
     Bundle,
     Node,

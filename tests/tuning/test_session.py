@@ -34,7 +34,7 @@ from tune_sentcl.space import load_space
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.planning.plan import make_plan
+from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 

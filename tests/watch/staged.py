@@ -9,8 +9,9 @@ from search_samples import LAMBDA, lambda_space, run_planted
 from stand_in import Fate, StandIn
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.tuning import prepare, search_run
+from tune_sentcl.tuning import prepare
 from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 
 def fate(config: TrialConfig) -> Fate:
@@ -27,7 +28,7 @@ def run_staged(
 ) -> SearchOutcome:
     """A grid of two; with ranges also four sampled configurations, one of them trained whole."""
     patch.setattr(prepare, "first_shares", lambda steps: (0.25, 1.0))
-    patch.setattr(search_run, "with_affordable_shares", lambda prepared, recorded: prepared)
+    patch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
     space = lambda_space(folder / "space", 0.25, 0.75, ranges=ranges)
     usual = {"trials": 4 if ranges else 0, "sampler": "random", "scheduler": "halving"}
     space = replace(space, name="scl/lambda")

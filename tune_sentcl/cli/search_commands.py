@@ -70,7 +70,7 @@ def plan(
 
     loaded = load_space(space, parse_settings(settings or []))
     # Imports torch, for which a misspelt space need not wait.
-    from tune_sentcl.tuning.planning.plan import make_plan
+    from tune_sentcl.tuning.plan import make_plan
 
     made = make_plan(loaded, study, data, parse_seeds(seeds), options)
     if json_rows:

@@ -1,18 +1,17 @@
 """Checks that the study's disk has room for the checkpoints and states of a search."""
 
 import shutil
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.store.checkpoints import FOLDER, STATES
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
 
 CONTENDERS = 5
 """The configurations that keep a checkpoint each while further seeds may change their order."""
@@ -20,25 +19,16 @@ CONTENDERS = 5
 _TABLES = 1_000_000
 
 
-def weight_bytes(checkpoint: Checkpoint) -> int:
-    """Bytes of an encoder's weights; 0 if they are not downloaded yet."""
-    if checkpoint.base is not None:  # its adapters are small in comparison
-        return weight_bytes(checkpoint.base)
-    folder = Path(checkpoint.path)
-    if not checkpoint.path or not folder.is_dir():
-        return 0
-    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-
-
 def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
-    """Upper bound of the bytes of a trial's checkpoint.
+    """Upper bound of the bytes of a trial's checkpoint; 0 if its encoder is not downloaded yet.
 
     A matrix of size width x width has width**2 numbers, its adapters 2 * rank * width. The weights
     may have two bytes a number, and adapters have four: hence 4 * rank / width.
     """
-    while checkpoint.base is not None:
+    while checkpoint.base is not None:  # its adapters are small in comparison
         checkpoint = checkpoint.base
-    weights, rank = weight_bytes(checkpoint), config.encoder.lora_rank
+    files = Path(checkpoint.path).glob("*.safetensors") if checkpoint.path else ()
+    weights, rank = sum(file.stat().st_size for file in files), config.encoder.lora_rank
     if not rank or config.method.freezes_encoder or checkpoint.width is None:
         return weights
     return round(weights * min(1.0, 4 * rank / checkpoint.width))
@@ -47,8 +37,7 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
 def state_share(config: TrialConfig) -> int:
     """Upper bound of the size of a running trial's state, in multiples of the trained weights.
 
-    AdamW keeps two moments beside the weights, other optimizers fewer; the best weights so far may
-    be kept too.
+    AdamW keeps two moments beside the weights; the best weights so far may be kept too.
     """
     if config.method.freezes_encoder or not config.method.takes_steps:
         return 0
@@ -60,8 +49,7 @@ def state_bytes(config: TrialConfig, loader: InputLoader) -> int:
     return kept_bytes(config, loader.load(config).checkpoint) * state_share(config)
 
 
-@dataclass(frozen=True)
-class DiskNeed:
+class DiskNeed(NamedTuple):
     """Upper bounds of the bytes that a search writes to its study.
 
     Attributes:
@@ -75,27 +63,25 @@ class DiskNeed:
     states: int = 0
 
     @classmethod
-    def of(
-        cls,
-        configs: Iterable[TrialConfig],
-        loader: InputLoader,
-        options: SearchOptions,
-        count: int,
-        slots: int,
-    ) -> Self:
-        """The need of `count` trials, `slots` at a time, each as large as the largest config's."""
-        sizes = [(kept_bytes(c, loader.load(c).checkpoint), state_share(c)) for c in configs]
-        weights = max(size for size, _ in sizes)
-        state = max(size * share for size, share in sizes)
-        running = (min(count, slots) + 1) * state  # one is being replaced
+    def of(cls, proposals: Proposals, loader: InputLoader) -> Self:
+        """The need of a search's trials, each as large as that of the largest known config."""
+        options, to_come = proposals.options, len(proposals.expected())
+        configs = [one.config for one in proposals.queued() if one.action != "measure"]
+        count = len(configs) + to_come
+        if not count:
+            return cls()
+        configs = configs or [one.config for one in proposals.assignments()]
+        weights = max(kept_bytes(one, loader.load(one).checkpoint) for one in configs)
+        state = max(state_bytes(one, loader) for one in configs)
+        # A cluster's slots are unknown here; one is assumed, so that nothing that fits is refused.
+        slots = options.max_concurrent or 1
+        if options.is_here:
+            slots = trials_at_a_time(options, [this_machine()])
+        running = (min(count, slots) + 1) * state if options.save_every else 0  # one is replaced
         halves = options.samples and not options.is_whole
-        contenders = CONTENDERS if halves else 0
-        paused = min(count * state, options.states * 1e9) if halves else 0
-        return cls(
-            count * weights,
-            (options.keep + contenders + slots) * weights if options.keep else 0,
-            (running if options.save_every else 0) + int(paused),
-        )
+        paused = int(min(count * state, options.states * 1e9)) if halves else 0
+        places = options.keep + slots + CONTENDERS * halves if options.keep else 0
+        return cls(count * weights, places * weights, running + paused)
 
 
 def check_disk(study: str, need: DiskNeed) -> None:
@@ -111,14 +97,8 @@ def check_disk(study: str, need: DiskNeed) -> None:
     existing = next(p for p in (Path(study), *Path(study).absolute().parents) if p.is_dir())
     free = shutil.disk_usage(existing).free
     if free < missing:
-        rule = (
-            f"needs {missing / 1e6:.0f} MB more for its checkpoints, states and tables, and the "
-            f"disk has {free / 1e6:.0f} MB free"
-        )
-        move = (
-            "Make room, choose another disk, keep fewer checkpoints (--keep), or save no states "
-            "(--save-every 0)."
-        )
+        rule = f"needs {missing / 1e6:.0f} MB more, and the disk has {free / 1e6:.0f} MB free"
+        move = "Make room, keep fewer checkpoints (--keep), or save no states (--save-every 0)."
         raise ResourceError(Fault("--study", "", study, rule, move))
 
 

@@ -21,9 +21,11 @@ from tune_sentcl.history import History
 from tune_sentcl.judging.power import older_noise, shown
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space import Space
-from tune_sentcl.store.manifest import SearchRecord, SeedPlan
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import MANIFEST, SearchRecord, SeedPlan
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
+from tune_sentcl.store.writing.driver import refuse_foreign
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
 from tune_sentcl.tuning.early_stopping_objective import check_versions, search_objectives
@@ -35,13 +37,14 @@ from tune_sentcl.tuning.input_checks import (
     read_inputs,
     warnings,
 )
-from tune_sentcl.tuning.past_trials import past_studies
+from tune_sentcl.tuning.past_trials import interrupted_trials, past_studies
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
 from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
+from tune_sentcl.tuning.timing import TrialTimer
 from tune_sentcl.tuning.training_length import fewest_steps
 from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.tuning.worker import study_path
@@ -61,6 +64,7 @@ class PreparedSearch:
         watcher: Receives the messages of the search.
         settings: Settings of the session.
         given: The configurations that are proposed before the sampler draws.
+        timer: Times the trials on this machine.
         shares: The shares of a whole training at the ends of stages.
         confirmed: The configurations that fresh seeds compare, the winner first.
     """
@@ -73,6 +77,7 @@ class PreparedSearch:
     watcher: RichWatcher
     settings: SessionSettings
     given: list[Params]
+    timer: TrialTimer
     shares: tuple[float, ...] = (1.0,)
     confirmed: tuple[str, ...] = ()
 
@@ -124,6 +129,56 @@ class PreparedSearch:
             given = ",".join(map(str, self.proposals.seeds))
             raise ConfigError(Fault("--seeds", "", given, rule, "Put it first, or start a study."))
         return recorded.shares, recorded.first_seed
+
+    def study_at(self, path: str) -> Study | None:
+        """The study of this search; None if there is none yet.
+
+        Raises:
+            StudyError: The folder holds something else, or the study of another space.
+        """
+        files = StudyFiles.at(path)
+        refuse_foreign(files)
+        if not files.exists(MANIFEST):
+            return None
+        study = Study.read(path)
+        study.manifest.check_space(self.space, study.files.where)
+        return study
+
+    def resumed(self, study: Study | None) -> tuple["PreparedSearch", History, SearchRecord]:
+        """Size the stages and add the trials of the study; raises as `resume_from`.
+
+        The first stages that take less time than the start and the score of a trial are dropped,
+        if the trials run on the CPUs of this machine.
+
+        Returns:
+            The search with its shares, the history, and the study's last search or a new one.
+        """
+        recorded = study.manifest.search if study else None
+        history, interrupted = History(self.objectives), {}
+        if study is not None:
+            compared = self.loader.early_stopping_objective
+            history = History.read(study, self.objectives, early_stopping_objective=compared)
+            interrupted = interrupted_trials(study, history)
+        shares, found = self.shares, self
+        is_fixed = recorded is not None and recorded.first_seed is not None
+        if (
+            len(shares) > 1
+            and not is_fixed
+            and self.options.is_here
+            and self.timer.device == "cpu"
+        ):
+            one = next(c for c in self.space.configurations if c.method.takes_steps)
+            seconds = self.timer.trial(one)
+            left = [s for s in shares if s * seconds.training >= seconds.beside or s == 1]
+            found = replace(self, shares=tuple(left))
+            if found.shares != shares:
+                self.watcher.say(
+                    f"the first stage is {left[0]:.3g} of a training, because a shorter one takes "
+                    "less time than starting and scoring a trial"
+                )
+        record = recorded or replace(found.record(), seed_plan=None)
+        found.resume_from(history, record, interrupted)
+        return found, history, record
 
     def resume_from(
         self,
@@ -213,14 +268,15 @@ def prepare(
     best = best_params(past_studies(options.learn_from, space, objectives, loader))
     given = [*best, *(params for params in prior_params(space) if params not in best)]
     shares = first_shares(fewest_steps(space, loader)) if sampled else (1.0,)
+    timer = TrialTimer(loader, options)
     return PreparedSearch(
-        space, options, objectives, proposals, loader, watcher, settings, given, shares
+        space, options, objectives, proposals, loader, watcher, settings, given, timer, shares
     )
 
 
 def _check_this_machine(options: SearchOptions) -> None:
     """Refuse options that this machine cannot meet, before a local cluster or a study exists."""
-    if options.launcher == "ray" and options.ray_address != "local":
+    if not options.is_here:
         return
     machine = this_machine()
     memory = machine.memory / 1e9

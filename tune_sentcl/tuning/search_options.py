@@ -230,6 +230,11 @@ class SearchOptions:
         """The address of the Ray cluster; `local` means a Ray of this machine."""
         return self.address or os.environ.get("RAY_ADDRESS") or "local"
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the trials run on this machine alone."""
+        return self.launcher == "local" or self.ray_address == "local"
+
     def check(self, space: "Space") -> None:
         """Check the options, each alone and for a space.
 

@@ -8,20 +8,17 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 
 from tune_sentcl.config import TrialConfig, flatten, parse_dotted
-from tune_sentcl.errors import first_names
+from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord, SeedPlan
+from tune_sentcl.store.manifest import SearchRecord, SeedPlan
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
-from tune_sentcl.tuning.past_trials import interrupted_trials
-from tune_sentcl.tuning.planning.estimate import with_affordable_shares
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
@@ -122,26 +119,22 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
 @contextmanager
 def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterator[Session]:
     """Open a search's study as its only driver, and add its trials to the search."""
-    files = StudyFiles.at(path)
-    if files.exists(MANIFEST):  # refuse other seeds before anything is written
-        prepared.boundaries(Manifest.read(files).search)
-    else:
-        check_disk(path, _disk_need(prepared, prepared.proposals.total))
+    study, is_local = prepared.study_at(path), StudyFiles.at(path).folder is not None
+    first = None
+    if study is not None:  # refuse other seeds before anything is written
+        prepared.boundaries(study.manifest.search)
+    elif is_local:  # so that a disk without room is not written to
+        first = _resumed(prepared, path, None)
     with StudyDriver.open(
         path,
         space=prepared.space,
         command=sys.argv,
         say=prepared.watcher.say,
     ) as driver:
-        history = History.read(
-            driver.study,
-            prepared.objectives,
-            early_stopping_objective=prepared.loader.early_stopping_objective,
-        )
-        search_record = driver.study.manifest.search or replace(prepared.record(), seed_plan=None)
-        prepared = with_affordable_shares(prepared, driver.study.manifest.search)
-        prepared.resume_from(history, search_record, interrupted_trials(driver.study, history))
-        check_disk(path, _disk_need(prepared, _num_to_train(prepared)))
+        if first and driver.study.manifest.search is not None:
+            rule = "another command has begun this study in the meantime"
+            raise StudyError(Fault(path, "", "", rule, "Repeat the command."))
+        prepared, history, search_record = first or _resumed(prepared, path, driver.study)
         shares, first_seed = prepared.boundaries(search_record)
         record = replace(
             prepared.record(),
@@ -169,6 +162,14 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             )
             _begin(prepared, session, driver.study, record)
             yield session
+
+
+def _resumed(
+    prepared: PreparedSearch, path: str, study: Study | None
+) -> tuple[PreparedSearch, History, SearchRecord]:
+    found = prepared.resumed(study)
+    check_disk(path, DiskNeed.of(prepared.proposals, prepared.loader))
+    return found
 
 
 def _begin(prepared: PreparedSearch, session: Session, study: Study, record: SearchRecord) -> None:
@@ -215,27 +216,6 @@ def _mirror(prepared: PreparedSearch, driver: StudyDriver) -> JournalMirror | No
     journal = folder / "optuna.journal"
     names = [str(objective) for objective in prepared.objectives]
     return JournalMirror(journal, prepared.space, names, prepared.watcher.say)
-
-
-def _num_to_train(prepared: PreparedSearch) -> int:
-    proposals = prepared.proposals
-    measured = sum(a.action == "measure" for a in proposals.queued())
-    return proposals.total - proposals.done - measured
-
-
-def _disk_need(prepared: PreparedSearch, count: int) -> DiskNeed:
-    """The disk space for `count` more trials; undrawn ones count as the others."""
-    options, queued = prepared.options, prepared.proposals.queued()
-    if not count:
-        return DiskNeed()
-    trained = [a.config for a in queued if a.action != "measure"]
-    # A cluster's slots are unknown here; one is assumed, so that nothing that fits is refused.
-    is_local = options.launcher == "local" or options.ray_address == "local"
-    slots = (
-        trials_at_a_time(options, [this_machine()]) if is_local else options.max_concurrent or 1
-    )
-    configs = trained or prepared.space.configurations
-    return DiskNeed.of(configs, prepared.loader, options, count, slots)
 
 
 _FIRST = 1000  # users' seeds are small: a later search with more seeds does not reuse these

@@ -1,1 +1,0 @@
-"""Estimates of a search: trials, time and disk."""
