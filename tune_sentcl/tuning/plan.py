@@ -91,7 +91,7 @@ def make_plan(
     for name, action in ((trial.trial_id, trial.action) for trial in queued):
         before = f" ({history.status(name)} before)" * (action == "train" and name in history)
         status[name] = _TO_RUN[action] + before
-    known = list(proposals.assignments())
+    known = [(one.trial_id, one.config.dotted()) for one in proposals.assignments()]
     notes = [f"{len(known)} trials are known, {len(queued)} of them to run"]
     if lacking:
         notes.append(
@@ -102,26 +102,22 @@ def make_plan(
         _say_costs(prepared, found, notes.append)
     if text := prepared.shown(found, record.seed_plan):
         notes.append(text)
-    names = [(one.trial_id, one.config.dotted()) for one in known]
-    return Plan(
-        *_rows([(n, v, status.get(n) or history.status(n) or "") for n, v in names]), notes
-    )
+    rows = _rows([(n, v, status.get(n) or history.status(n) or "") for n, v in known])
+    return Plan(*rows, notes)
 
 
 def _rows(
     trials: Sequence[tuple[str | None, Values, str]],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows of trials with an id, dotted values and a status; raw ones, and as tables print."""
-    keys = varied([values for _, values, _ in trials])
-
-    def rows(shown: Callable[[str, Values], Any]) -> list[dict[str, Any]]:
-        found = []
-        for trial_id, values, status in trials:
-            own = {short_name(key): masked(shown(key, values)) for key in keys}
-            found.append({"trial_id": trial_id, **own, "seed": values["seed"], "status": status})
-        return found
-
-    return rows(lambda key, values: values.get(key)), rows(stated)
+    keys, raw, shown = varied([values for _, values, _ in trials]), [], []
+    for trial_id, values, status in trials:
+        rest = {"seed": values["seed"], "status": status}
+        own = {short_name(key): masked(values.get(key)) for key in keys}
+        raw.append({"trial_id": trial_id, **own, **rest})
+        own = {short_name(key): masked(stated(key, values)) for key in keys}
+        shown.append({"trial_id": trial_id, **own, **rest})
+    return raw, shown
 
 
 class Estimate(NamedTuple):
@@ -267,13 +263,19 @@ def with_estimate(
     """A launcher that estimates a search, runs it, and reports estimated and actual time.
 
     `prepared` has the study's trials already, and this process has `path` open for writing. Trials
-    that a local process or other machines run are not estimated. Nothing is timed on a GPU,
-    because the driver would hold a part of its memory until the end.
+    on other machines or without Ray are not estimated, nor a search that trains nothing or is
+    short. Nothing is timed on a GPU, because the driver would hold a part of its memory until the
+    end. Of a confirmation the study keeps the plan of the search itself.
     """
+    options, proposals, say = prepared.options, prepared.proposals, prepared.watcher.say
+    is_short = options.max_time is not None and options.max_time < _BRIEF_S
+    is_here = options.launcher == "ray" and options.is_here
+    is_estimated = is_here and not is_short and prepared.settings.origin != CONFIRM_ORIGIN
 
     def run(session: Session) -> None:
-        say, found, is_cpu = prepared.watcher.say, None, prepared.timer.device == "cpu"
-        if _is_worth_its_time(prepared):
+        found, is_cpu = None, prepared.timer.device == "cpu"
+        trains = any(trial.action != "measure" for trial in proposals.queued())
+        if is_estimated and (trains or proposals.expected()):
             found = _say_time(prepared, Study.read(path), say, may_time=is_cpu)
         else:
             list(map(say, stages_table(prepared, None)))
@@ -291,14 +293,3 @@ def with_estimate(
             session.study.record(plan=plan)
 
     return run
-
-
-def _is_worth_its_time(prepared: PreparedSearch) -> bool:
-    """Whether a search estimates itself; of a confirmation the study keeps the search's plan."""
-    options, proposals = prepared.options, prepared.proposals
-    is_short = options.max_time is not None and options.max_time < _BRIEF_S
-    is_elsewhere = options.launcher != "ray" or not options.is_here
-    if is_short or is_elsewhere or prepared.settings.origin == CONFIRM_ORIGIN:
-        return False
-    to_train = any(trial.action != "measure" for trial in proposals.queued())
-    return to_train or bool(proposals.expected())

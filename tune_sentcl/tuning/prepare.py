@@ -161,12 +161,8 @@ class PreparedSearch:
             interrupted = interrupted_trials(study, history)
         shares, found = self.shares, self
         is_fixed = recorded is not None and recorded.first_seed is not None
-        if (
-            len(shares) > 1
-            and not is_fixed
-            and self.options.is_here
-            and self.timer.device == "cpu"
-        ):
+        may_time = self.options.is_here and self.timer.device == "cpu"
+        if len(shares) > 1 and may_time and not is_fixed:
             one = next(c for c in self.space.configurations if c.method.takes_steps)
             seconds = self.timer.trial(one)
             left = [s for s in shares if s * seconds.training >= seconds.beside or s == 1]

@@ -156,7 +156,9 @@ def _measure(
         move = "Run it: finished trials then give the estimate."
         raise ResourceError(Fault("encoder.checkpoint", "", checkpoint.name, rule, move))
     texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences()
-    few = known = texts[:: max(1, len(texts) // _SENTENCES)]
+    # The time of word vectors is that of reading their file, once for all sentences.
+    every = 1 if checkpoint.kind == "words" else max(1, len(texts) // _SENTENCES)
+    few = known = texts[::every]
     if config.method.takes_steps:
         rows = _batches(config, inputs.corpus, device)
         known = list(rows.sentences())
