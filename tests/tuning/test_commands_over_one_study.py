@@ -18,7 +18,7 @@ from tune_sentcl.history import History
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning.past_trials import past_studies
-from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
 THREE = "method.lambda = { choices = [0.1, 0.2, 0.3] }"
@@ -108,3 +108,13 @@ def test_numbers_on_toy_sets_and_on_real_ones_are_never_ranked_together(tmp_path
         history.set_evaluation_data(name, "root")
     assert all(rank > 0 for rank in ranks)
     assert [history.checkpoint_score(name) for name in names] == [float("-inf")] * 2
+
+
+def test_a_study_that_another_command_has_begun_since_is_not_taken_for_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.1), tmp_path / "study"
+    run_planted(space, study)
+    monkeypatch.setattr(PreparedSearch, "study_at", lambda *_: None)
+    with pytest.raises(StudyError, match=r"in the meantime.*Repeat the command"):
+        run_planted(space, study)
