@@ -24,7 +24,7 @@ from search_samples import (
 
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.tuning import prepare as prepare_module
-from tune_sentcl.tuning import search_run
+from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
@@ -142,7 +142,7 @@ def test_kills_between_stages_change_no_decision(
         _, told = process.communicate(timeout=900)
     assert process.returncode == 0, told
     monkeypatch.setattr(prepare_module, "first_shares", lambda steps: (0.25, 1.0))
-    monkeypatch.setattr(search_run, "with_affordable_shares", lambda given, recorded: given)
+    monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
     here = tmp_path / "here"
     run_here(space, here, trials=SAMPLED, sampler="random", seeds=(0, 1), scheduler="halving")
     study = tmp_path / "study"
