@@ -18,9 +18,9 @@ from roofline import encoder_flops, matrix_rate
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
 
-from tune_sentcl.config import parse_dotted
+from tune_sentcl.config import DataConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus
-from tune_sentcl.data.rows.load import load_nli
+from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.methods import MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
@@ -106,7 +106,8 @@ def measure(runs: int, count: int) -> list[Row]:
         runs: The number of timings of each side.
         count: Steps of each timing.
     """
-    corpus = load_nli("snli-first2000", BATCH * count * (runs + 1), data_root())
+    rows = DataConfig(source="snli-first2000", limit=BATCH * count * (runs + 1))
+    corpus = load_rows("labeled_pairs", rows, data_root())
     theirs = their_steps(corpus, Path(get_model_path()))
     sides = [our_steps(corpus, share=True), our_steps(corpus, share=False), theirs]
     seconds = interleaved(*(several(side, count) for side in sides), runs=runs)

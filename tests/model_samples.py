@@ -5,6 +5,10 @@ from typing import Any
 
 import torch
 
+from tune_sentcl.config import DataConfig
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.load import load_rows
+
 SENTENCES = [
     "a dog runs .",
     "the man",
@@ -53,3 +57,8 @@ def sentence_transformer(folder: Path) -> Any:
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+
+def toy_rows(count: int) -> Corpus:
+    """The first labeled pairs of the toy set."""
+    return load_rows("labeled_pairs", DataConfig(source="toy", limit=count), None)

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -10,6 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from disk_samples import write
+
+from tune_sentcl.config import DataConfig, Rows
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.load import load_rows
 
 REAL_ROOT = Path(__file__).parents[3] / "shared" / "data"
 
@@ -48,3 +53,20 @@ def write_rows(folder: Path, columns: Mapping[str, Sequence[object]]) -> list[st
     write(folder / "a.jsonl", "".join(f"{line}\n" for line in lines))
     datasets.Dataset.from_dict(dict(columns)).save_to_disk(str(folder / "saved"))
     return [str(path) for path in sorted(folder.iterdir())]
+
+
+def load(
+    kind: Rows,
+    source: str,
+    limit: int | None = None,
+    root: Path | None = None,
+    min_score: float = 4.0,
+) -> Corpus:
+    return load_rows(kind, DataConfig(source=source, limit=limit, min_score=min_score), root)
+
+
+load_nli = partial(load, "labeled_pairs")
+load_sentences = partial(load, "sentences")
+load_positive_pairs = partial(load, "positive_pairs")
+load_graded_pairs = partial(load, "graded_pairs")
+load_triplets = partial(load, "triplets")

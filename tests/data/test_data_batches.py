@@ -3,13 +3,12 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from data_samples import REAL_ROOT, needs_real_data
+from data_samples import REAL_ROOT, load_nli, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.data.rows.batches import Order, batches
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import DataError
 
 premise_lists = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60)

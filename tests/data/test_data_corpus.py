@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.config import Rows
-from tune_sentcl.data.rows.corpus import COLUMNS, Batch, Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.data.rows.kinds import KINDS
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=1)
 
@@ -42,7 +43,7 @@ def test_a_batch_reads_its_rows(rows: list[int]) -> None:
 
 def test_columns_are_those_of_the_kind() -> None:
     corpus = graded(10)
-    assert corpus.table.column_names == list(COLUMNS["graded_pairs"])
+    assert corpus.table.column_names == list(KINDS["graded_pairs"].columns)
     assert all(column.num_chunks == 1 for column in corpus.table.columns)
     assert corpus.numbers("score").dtype == np.float64
     labels = {"premise": ["a"], "hypothesis": ["b"], "label": pa.array([2], pa.int8())}

@@ -5,13 +5,12 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-from data_samples import REAL_ROOT, needs_real_data
+from data_samples import REAL_ROOT, load_triplets, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.data.rows.batches import assign_distinct, batches
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.triplets import load_triplets
 
 Row = tuple[str, str, str]
 

@@ -6,9 +6,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from data_samples import load_graded_pairs, load_nli
 
-from tune_sentcl.data.rows.load import load_nli
-from tune_sentcl.data.rows.sentences import load_graded_pairs
 from tune_sentcl.data.tasks.sts_data import load_sts, sts_fingerprint
 from tune_sentcl.data.toy.scenes import Scene, change_scene, draw_premise, similarity
 from tune_sentcl.data.toy.toy_sets import (

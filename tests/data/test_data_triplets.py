@@ -8,7 +8,16 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_samples import REAL_ROOT, needs_real_data, write_nli, write_rows
+from data_samples import (
+    REAL_ROOT,
+    load_nli,
+    load_positive_pairs,
+    load_sentences,
+    load_triplets,
+    needs_real_data,
+    write_nli,
+    write_rows,
+)
 from disk_samples import write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +25,7 @@ from hypothesis import strategies as st
 from tune_sentcl.config import DataConfig
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.labeled_pairs import LABELS
-from tune_sentcl.data.rows.load import load_nli, load_rows
-from tune_sentcl.data.rows.sentences import load_positive_pairs, load_sentences
-from tune_sentcl.data.rows.triplets import load_triplets, nli_triplets
+from tune_sentcl.data.rows.load import load_rows, nli_triplets
 from tune_sentcl.data.toy.toy_sets import toy_nli
 from tune_sentcl.errors import DataError
 
@@ -114,8 +121,16 @@ def test_lists_of_negatives_become_columns(tmp_path: Path) -> None:
     [
         ("a.csv", "anchor,positive,anchor\na,b,c\n", "a.csv: anchor: there are two columns"),
         ("a.tsv", "anchor\tnegative\tpositive\tnegative\na\tb\tc\td\n", "a.tsv: negative: there"),
-        ("a.jsonl", '{"anchor": "a\\ud800", "positive": "b"}\n', "a.jsonl: .*surrogate"),
-        ("a.jsonl", '{"anchor": "a", "positive": "b", "anchor": "c"}\n', "a.jsonl: .*twice"),
+        (
+            "a.jsonl",
+            '{"anchor": "a\\ud800", "positive": "b"}\n',
+            "line 1: anchor .*surrogate",
+        ),
+        (
+            "a.jsonl",
+            '{"anchor": "a", "positive": "b", "anchor": "c"}\n',
+            "line 1: .*twice",
+        ),
     ],
 )
 def test_what_cannot_be_read_says_so(tmp_path: Path, name: str, content: str, said: str) -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tune_sentcl.config import DataConfig
 from tune_sentcl.data.rows.batches import batches
-from tune_sentcl.data.rows.load import load_nli
+from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.methods.candidates import Count, draw_candidates
 
 COUNTS = st.one_of(st.integers(1, 6), st.just("all"))
@@ -82,7 +83,7 @@ def test_draws_are_uniform() -> None:
 
 
 def test_positives_per_anchor_on_snli_are_those_that_were_counted(real_data: Path) -> None:
-    corpus = load_nli("snli-first2000", 960, real_data)
+    corpus = load_rows("labeled_pairs", DataConfig(source="snli-first2000", limit=960), real_data)
     order: Literal["file"] = "file"
     premises = np.unique(corpus.texts("premise"), return_inverse=True)[1]
     labels = corpus.numbers("label").astype(np.int64)

@@ -9,12 +9,12 @@ import pytest
 import torch
 from gpu_stand_in import attend_as_on_a_gpu
 from method_samples import toy_pairs
+from model_samples import toy_rows
 from small_device import CPU_TOLD, CUBLAS_TOLD, TOLD, small_device
 from torch import Tensor, nn
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
-from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import OutOfMemoryError
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -74,7 +74,7 @@ def rows_of(config: TrialConfig, count: int) -> Corpus:
     """Toy rows of unequal lengths, as the method reads them."""
     match config.method.rows:
         case "labeled_pairs":
-            return load_nli("toy", count, None)
+            return toy_rows(count)
         case "positive_pairs":
             return toy_pairs(count)
         case "graded_pairs":
@@ -166,7 +166,11 @@ def test_parts_train_as_whole_batches_do(kind: str, optimizer: dict[str, Any]) -
 def test_clipping_is_of_the_whole_batch() -> None:
     """Each part's gradient clipped by itself would be another sum."""
     clipped, free = (
-        trained(trial(UNCOUPLED["sbert"], **more), load_nli("toy", 19, None), 2)[0]
+        trained(
+            trial(UNCOUPLED["sbert"], **more),
+            toy_rows(19),
+            2,
+        )[0]
         for more in (
             {"optimizer.max_grad_norm": 0.05, "optimizer.eps": 1.0},
             {"optimizer.eps": 1.0},
@@ -218,7 +222,7 @@ def test_what_couples_is_never_taken_in_parts(kind: str) -> None:
 )
 def test_parts_grow_until_they_fit(most: int, parts: int, told: str | None) -> None:
     config = trial(UNCOUPLED["sbert"], **{"encoder.share_duplicates": False})
-    corpus = load_nli("toy", 19, None)
+    corpus = toy_rows(19)
     whole, _ = trained(config, corpus, 1)
     with small_device(most, told=told) as device:
         found, steps = trained(config, corpus, 1, accumulate=True)
@@ -229,7 +233,10 @@ def test_parts_grow_until_they_fit(most: int, parts: int, told: str | None) -> N
 
 def test_parts_that_came_before_memory_ended_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first part's gradient is there when the second one fails."""
-    config, corpus = trial(UNCOUPLED["sbert"]), load_nli("toy", 8, None)
+    config, corpus = (
+        trial(UNCOUPLED["sbert"]),
+        toy_rows(8),
+    )
     expected = gradients(built(config, corpus), corpus, 1)
     method, taken = built(config, corpus), []
 
@@ -249,7 +256,7 @@ def test_parts_that_came_before_memory_ended_count_once(monkeypatch: pytest.Monk
 def test_what_was_computed_in_vain_is_gone_before_it_is_tried_again() -> None:
     """Without the collector's help: a graph in a cycle would lie beside the next attempt's."""
     config = trial(UNCOUPLED["sbert"])
-    corpus = load_nli("toy", 8, None)
+    corpus = toy_rows(8)
     method = built(config, corpus, dropout=0.1)
     ahead = drawing(method, corpus)
     taking = GradientAccumulation(method, ahead, grows=True)
@@ -274,7 +281,7 @@ def test_what_fits_in_no_parts_fails_and_says_what_can_be_done(
     accumulate: bool, said: str
 ) -> None:
     config = trial(UNCOUPLED["sbert"])
-    corpus = load_nli("toy", 19, None)
+    corpus = toy_rows(19)
     before = weights(built(config, corpus))
     method = built(config, corpus)
     with small_device(0), pytest.raises(OutOfMemoryError) as caught:
@@ -294,7 +301,7 @@ def test_moments_that_do_not_fit_are_told_apart(
         raise torch.OutOfMemoryError(TOLD)
 
     config = trial(UNCOUPLED["sbert"], **{"optimizer.max_grad_norm": 1.0})
-    corpus = load_nli("toy", 19, None)
+    corpus = toy_rows(19)
     if fails == "step":
         monkeypatch.setattr(torch.optim.AdamW, "step", full)
     else:
@@ -308,7 +315,7 @@ def test_moments_that_do_not_fit_are_told_apart(
 
 def test_evaluation_takes_fewer_sentences_where_memory_ends() -> None:
     encoder = load_encoder(resolve_checkpoint("toy"), "mean", 32)
-    sentences = sorted(set(load_nli("toy", 60, None).texts("hypothesis")))
+    sentences = sorted(set(toy_rows(60).texts("hypothesis")))
     expected = encoder.encode(sentences)
     with small_device(3, training=False, told=CUBLAS_TOLD) as device:
         found = encoder.encode(sentences)
@@ -331,7 +338,10 @@ def test_chunks_are_recomputed_as_a_gpu_computes_them(monkeypatch: pytest.Monkey
 
 def test_graphs_are_given_up_before_a_batch_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """They hold memory of their own; without them the batch may fit whole."""
-    config, corpus = trial(UNCOUPLED["sbert"]), load_nli("toy", 8, None)
+    config, corpus = (
+        trial(UNCOUPLED["sbert"]),
+        toy_rows(8),
+    )
     method = built(config, corpus)
     released = []
 
@@ -358,7 +368,7 @@ def test_a_short_batch_that_does_not_fit_divides_the_long_ones_too() -> None:
     config = trial(
         UNCOUPLED["sbert"], **{"optimizer.epochs": 1, "encoder.share_duplicates": False}
     )
-    corpus = load_nli("toy", 19, None)
+    corpus = toy_rows(19)
     method = built(config, corpus)
     steps = train(method, corpus, config, splitting=BatchSplitting(accumulate=True))
     next(steps), next(steps)
@@ -393,7 +403,10 @@ def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts(
     """CUDA's own error, where the process may have three fifths of what the step takes."""
     monkeypatch.setenv("TUNE_SENTCL_GRAPHS", "0")  # they are given up first
     rows = {"optimizer.batch_size": 512, "encoder.share_duplicates": False}
-    config, corpus = trial(UNCOUPLED["sbert"], **rows), load_nli("toy", 1024, None)
+    config, corpus = (
+        trial(UNCOUPLED["sbert"], **rows),
+        toy_rows(1024),
+    )
 
     def on_gpu(**options: Any) -> tuple[Tensor, int]:
         method = built(config, corpus)

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 from model_samples import SENTENCES, sentence_transformer
 
-from tune_sentcl.config import Rows
-from tune_sentcl.data.rows import corpus as rows_module
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, holds_queries
@@ -35,16 +34,14 @@ def written(prefix: str) -> list[str]:
 
 
 @pytest.fixture
-def anchored(monkeypatch: pytest.MonkeyPatch) -> Corpus:
+def anchored() -> Corpus:
     """Rows with a column of queries, which holds a sentence that is also a text."""
-    kind: Rows = "positive_pairs"
-    monkeypatch.setitem(rows_module.COLUMNS, kind, ("anchor", "positive"))
     columns = {"anchor": SENTENCES, "positive": SENTENCES[::-1]}
-    return make_corpus(kind, pa.table(columns), "made up")
+    return make_corpus("triplets", pa.table(columns), "made up")
 
 
 def test_who_asks_is_the_anchor_alone() -> None:
-    names = {name for columns in rows_module.COLUMNS.values() for name in columns}
+    names = {name for kind in KINDS.values() for name in kind.columns}
     texts = names | {"premise", "hypothesis", "text", "sentence1", "sentence2", "positive"}
     assert holds_queries("anchor")
     assert not any(holds_queries(name) for name in texts - {"anchor"})

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from model_samples import toy_rows
 from processes import full_disk
 from test_model_cache import cut, empty, files, hidden
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder
@@ -121,7 +121,7 @@ def test_every_negative_of_triplets_has_its_tokens(tmp_path: Path) -> None:
 
 
 def test_sentences_of_equal_tokens_are_one_input() -> None:
-    corpus = load_nli("toy", 4, None)
+    corpus = toy_rows(4)
     texts = corpus.texts("premise")
     table = corpus.table.set_column(0, "premise", [[text.upper() for text in texts]])
     shouted = Corpus(corpus.kind, table, "made up", "0" * 16)
@@ -178,7 +178,7 @@ def test_an_encoder_s_tokens_are_those_of_its_tokenizer(
 ) -> None:
     monkeypatch.setattr(token_store, "SMALL", small)
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
-    corpus = load_nli("toy", 60, None)
+    corpus = toy_rows(60)
     for length in (6, 32):
         encoder = Encoder(*build_toy(), "mean", 64, train_length=length)
         found = corpus_tokens(encoder, corpus, special=special)

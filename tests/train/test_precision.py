@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from model_samples import toy_rows
 from torch import nn
 
 from tune_sentcl.config import Precision, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch
-from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.device import Arithmetic, deterministic, is_out_of_memory, tensor_cores
@@ -32,7 +32,7 @@ def _method(name: str, **values: Any) -> AnyMethod:
 
 
 def _step(method: AnyMethod) -> Callable[[], Any]:
-    sentences = load_nli("toy", 8, None).texts("premise")
+    sentences = toy_rows(8).texts("premise")
     tokens = method.encoder.tokenize(sentences)
     heads = [module for module in method.heads.modules() if isinstance(module, nn.BatchNorm1d)]
 
@@ -46,7 +46,7 @@ def _step(method: AnyMethod) -> Callable[[], Any]:
 
 
 def _batch(rows: int) -> Batch:
-    return Batch(load_nli("toy", rows, None), np.arange(rows))
+    return Batch(toy_rows(rows), np.arange(rows))
 
 
 def _encoder(method: AnyMethod) -> Encoder:
@@ -139,7 +139,7 @@ def test_graphs_that_do_not_fit_are_no_batch_that_does_not_fit() -> None:
 
     encoder.runner = Graphs()
     encoder.train()
-    tokens = encoder.tokenize(load_nli("toy", 8, None).texts("premise"))
+    tokens = encoder.tokenize(toy_rows(8).texts("premise"))
     assert precision._timed(encoder, lambda: encoder(tokens).sum().backward()) < float("inf")
     assert encoder.runner is None
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from model_samples import toy_rows
 from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.rows.load import load_nli
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -46,7 +46,7 @@ def built(config: TrialConfig, encoder: Encoder) -> AnyMethod:
 
 def restated(encoder: Encoder, head: torch.nn.Module, config: TrialConfig) -> None:
     """One epoch of SCL as its authors' code does it: slices, two passes, loops, AdamW by hand."""
-    corpus = load_nli("toy", 80, None)
+    corpus = toy_rows(80)
     columns = (corpus.texts("premise"), corpus.texts("hypothesis"))
     rows = list(zip(*columns, corpus.numbers("label").tolist(), strict=True))
     weights = [*encoder.parameters(), *head.parameters()]
@@ -103,7 +103,13 @@ def test_a_whole_trial_equals_the_plain_restatement() -> None:
     )
     ours, theirs = undropped(), undropped()
     methods = [built(config, encoder) for encoder in (ours, theirs)]
-    steps = list(train(methods[0], load_nli("toy", 80, None), config))
+    steps = list(
+        train(
+            methods[0],
+            toy_rows(80),
+            config,
+        )
+    )
     assert [step.number for step in steps] == [1, 2, 3, 4, 5]
     theirs.train()
     restated(theirs, methods[1].heads, config)
@@ -124,7 +130,7 @@ def test_the_first_step_of_a_warm_up_moves_nothing() -> None:
     encoder = undropped()
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     method = built(config, encoder)
-    steps = train(method, load_nli("toy", 64, None), config)
+    steps = train(method, toy_rows(64), config)
     next(steps)
     assert all(torch.equal(value, before[n]) for n, value in encoder.state_dict().items())
     next(steps)
@@ -134,7 +140,7 @@ def test_the_first_step_of_a_warm_up_moves_nothing() -> None:
 @pytest.mark.parametrize("order", ["file", "groups", "shuffled_groups"])
 def test_steps_count_rows_and_epochs(order: str) -> None:
     config = trial(**{"data.limit": 100, "data.order": order, "optimizer.epochs": 2})
-    corpus = load_nli("toy", 100, None)
+    corpus = toy_rows(100)
     encoder = undropped()
     method = built(config, encoder)
     steps = list(train(method, corpus, config))
@@ -154,7 +160,13 @@ def test_clipping_bounds_the_gradient() -> None:
         before = encoder.state_dict()["transformer.embeddings.LayerNorm.weight"].clone()
         config = trial(**values)
         method = built(config, encoder)
-        list(train(method, load_nli("toy", 16, None), config))
+        list(
+            train(
+                method,
+                toy_rows(16),
+                config,
+            )
+        )
         after = encoder.state_dict()["transformer.embeddings.LayerNorm.weight"]
         moved.append(float((after - before).abs().max()))
     assert moved[1] < 1e-6 < moved[0]
@@ -167,7 +179,7 @@ def test_bf16_runs_the_forward_pass_in_bf16_and_keeps_weights_in_fp32() -> None:
     layer = next(m for m in encoder.modules() if isinstance(m, torch.nn.Linear))
     layer.register_forward_hook(lambda _module, _args, output: seen.add(output.dtype))
     method = built(config, encoder)
-    steps = list(train(method, load_nli("toy", 32, None), config))
+    steps = list(train(method, toy_rows(32), config))
     assert seen == {torch.bfloat16}
     assert {weight.dtype for weight in encoder.parameters()} == {torch.float32}
     assert math.isfinite(steps[-1].losses["loss"])
@@ -178,4 +190,10 @@ def test_a_loss_that_is_no_number_is_named() -> None:
     encoder = undropped()
     method = built(config, encoder)
     with pytest.raises(NonFiniteError, match=r"loss must be finite, but is nan at step"):
-        list(train(method, load_nli("toy", 48, None), config))
+        list(
+            train(
+                method,
+                toy_rows(48),
+                config,
+            )
+        )

@@ -19,7 +19,9 @@ from tune_sentcl.config.trial import TrialConfig
 CHECKPOINTS = ("encoder.checkpoint", "method.guide")
 """The knobs that name an encoder to start from or a guide."""
 
-ROWS = ("data.source", "data.columns", "data.blanks", "data.limit", "data.min_score")
+ROWS = tuple(
+    f"data.{name}" for name in ("source", "columns", "blanks", "positives", "limit", "min_score")
+)
 """The knobs that only select the rows to read."""
 
 _NAMES = (*CHECKPOINTS, *ROWS)

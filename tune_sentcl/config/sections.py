@@ -117,6 +117,11 @@ class DataConfig(Frozen):
         description="rows with a blank sentence: refuse them in labeled pairs and triplets, or "
         "drop them in rows of every kind",
     )
+    positives: Literal["draw", "rows"] = Field(
+        "draw",
+        description="lists of positives: draw one of each list in every epoch, or make each one a "
+        "row",
+    )
     limit: int | None = Field(
         None,
         ge=1,
@@ -135,8 +140,8 @@ class DataConfig(Frozen):
     )
     drop_last: bool = Field(
         False,
-        description="drop an epoch's last batch if it is short, unless it is the only one; with "
-        "several sources, of each",
+        description="drop an epoch's last batch if it is short, unless it is the only one "
+        "(distinct: its shortest batches, unless all are short); with several sources, of each",
     )
     mix: Literal["proportional", "in_turn"] = Field(
         "proportional",

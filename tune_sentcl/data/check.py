@@ -17,7 +17,7 @@ from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, row_count
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS, read_two_files
 from tune_sentcl.data.tasks.transfer_data import TASKS
-from tune_sentcl.data.text_files import READ_ERRORS, Origin, read_lines
+from tune_sentcl.data.text_files import READ_ERRORS, read_lines
 from tune_sentcl.errors import DataError, Fault
 
 
@@ -45,8 +45,12 @@ def _synsets(path: Path) -> int:
     return sum(not line.startswith("  ") for line in read_lines(path, "utf-8"))
 
 
+def _table_rows(path: Path) -> int:
+    return len(read_table(path)[0])
+
+
 def _labelled(path: Path) -> int:
-    return int(labelled_rows(read_table(path), None, Origin(str(path), path)).num_rows)
+    return int(labelled_rows(*read_table(path))[0].num_rows)
 
 
 def _parquet_rows(path: Path) -> int:
@@ -110,7 +114,7 @@ SETS: dict[str, tuple[Part, ...]] = {
     "SNLI dev": (_nli("snli_dev", 9842),),
     "MultiNLI": (_nli("mnli_train", WHOLE["mnli"]),),
     "MultiNLI, partial": (_nli("mnli_train_partial", 19219),),
-    "SimCSE's NLI": (Part("nli/nli_for_simcse.csv", WHOLE["nli-simcse"], _length_of(read_table)),),
+    "SimCSE's NLI": (Part("nli/nli_for_simcse.csv", WHOLE["nli-simcse"], _table_rows),),
     "Wikipedia": (
         Part(
             "wiki/wiki1m_for_simcse.txt",

@@ -1,29 +1,30 @@
 """Text files as lines, and tables of texts: Parquet, CSV, TSV, JSONL and plain lines."""
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import codecs
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DataError, Fault, first_line
 
 Encoding = Literal["utf-8", "latin-1"]
 
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
-def read_lines(path: Path, encoding: Encoding) -> list[str]:
-    r"""Read a text file as rows, at least one.
 
-    Rows end only at `\n`. One final newline, the `\r` of CRLF line ends and a UTF-8 byte order
-    mark are dropped; every other empty line is a row.
+def read_text(path: Path, encoding: Encoding = "utf-8") -> str:
+    """Read a text file that is not empty; a byte order mark of UTF-8 or UTF-16 counts.
 
     Raises:
         DataError: The file is missing, a folder, unreadable, empty, or not in this encoding.
@@ -31,41 +32,45 @@ def read_lines(path: Path, encoding: Encoding) -> list[str]:
     raw = _read_bytes(path)
     if not raw:
         raise DataError(Fault(str(path), "", "", "the file is empty", "Copy it again."))
+    if encoding == "utf-8" and b"\0" in raw[:2]:
+        rule, move = "UTF-16 must begin with a byte order mark", "Convert the file to UTF-8."
+        raise DataError(Fault(str(path), "", repr(raw[:4]), rule, move))
+    marked = encoding == "utf-8" and raw.startswith(_UTF_16)
+    name = "utf-16" if marked else encoding
     try:
-        text = raw.decode(encoding)
+        text = raw.decode(name)
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            Fault(
-                where=f"{path} line {line}",
-                key="",
-                value=f"byte 0x{raw[error.start]:02x} at offset {error.start}",
-                rule=f"the file must be {encoding} text",
-                next_move=f"Convert it to {encoding}, or copy it again.",
-            )
-        ) from None
-    if encoding == "utf-8":
-        text = text.removeprefix("\ufeff")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        line = raw[: error.start].decode(name, "ignore").count("\n") + 1
+        value = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
+        rule, move = f"the file must be {name} text", f"Convert it to {name}, or copy it again."
+        raise DataError(Fault(f"{path} line {line}", "", value, rule, move)) from None
+    return text.removeprefix("\ufeff") if encoding == "utf-8" else text
+
+
+def read_lines(path: Path, encoding: Encoding) -> list[str]:
+    r"""Read a text file as rows, at least one.
+
+    Rows end only at `\n`. One final newline, the `\r` of CRLF line ends and a byte order mark are
+    dropped; every other empty line is a row.
+
+    Raises:
+        DataError: See `read_text`.
+    """
+    text = read_text(path, encoding).removesuffix("\n")
+    return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        fault = Fault(
-            str(path), "", "", "the file does not exist", "Check the name, or copy the file there."
-        )
+        rule, move = "the file does not exist", "Check the name, or copy the file there."
     except IsADirectoryError:
-        fault = Fault(
-            str(path), "", "", "this is a folder, not a file", "Name the file inside it."
-        )
+        rule, move = "this is a folder, not a file", "Name the file inside it."
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        fault = Fault(
-            str(path), "", "", f"the file cannot be read ({reason})", "Check its permissions."
-        )
-    raise DataError(fault)
+        rule = f"the file cannot be read ({error.strerror or type(error).__name__})"
+        move = "Check its permissions."
+    raise DataError(Fault(str(path), "", "", rule, move))
 
 
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
@@ -73,19 +78,23 @@ READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
-
 Which = Callable[[str], bool]
 """A predicate on column names."""
 
 
 def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | None) -> pa.Table:
-    """Read a file by its suffix; CSV and TSV have a header and may quote cells with `"`.
+    """Read a file by its suffix.
+
+    CSV and TSV have a header and may quote cells with `"`. The separator is the suffix's own, or
+    else the one of comma, semicolon, tab and bar that splits the header. All cells are text.
 
     Args:
         path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file with one sentence per line,
             which becomes the column `text`.
-        wanted: The columns that are needed; other columns of Parquet are not read.
-        text: The columns that hold text, even if all their values look like numbers.
+        wanted: The columns that are needed; other columns of Parquet are not read, and those of
+            JSONL are null.
+        text: The columns that hold text, in JSONL also lists of texts; in other columns of CSV
+            an empty cell is null.
         key: The setting that names the file, for messages.
         first: Enough rows of a Parquet file; None reads all.
 
@@ -93,7 +102,7 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         Its columns, not yet checked.
 
     Raises:
-        DataError: The file is missing, of another kind, or broken, or has an unclosed quote.
+        DataError: The file is missing, of another kind, or broken; the error names the line.
     """
     if path.suffix not in SUFFIXES:
         rule = f"the file's name must end in {', '.join(SUFFIXES)}"
@@ -102,103 +111,162 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
         rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
         move = f"Check the name in {key}; a relative path begins at the working directory."
         raise DataError(Fault(str(path), "", "", rule, move))
+    if path.suffix == ".parquet":
+        return _parquet(path, wanted, first)
+    if path.suffix == ".txt":
+        return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
+    return (_json_table if path.suffix == ".jsonl" else _csv_table)(path, wanted, text)
+
+
+def _parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
     try:
-        table = _parse(path, wanted, text, first)
+        present = [name for name in pq.read_schema(path).names if wanted(name)]
+        if first is None:
+            table = pq.read_table(path, columns=present)
+        else:
+            with pq.ParquetFile(path) as file:
+                # Pages are read on demand; the rest of a large file is not read.
+                batch = next(file.iter_batches(first, columns=present), None)
+                rows = [] if batch is None else [batch]
+                table = pa.Table.from_batches(rows, file.schema_arrow if batch is None else None)
         # Arrow has no kernel that takes rows of string views.
         plain = [
             f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f
             for f in table.schema
         ]
         table = table.cast(pa.schema(plain, table.schema.metadata))
-        # The Parquet and JSON readers do not check UTF-8; this does.
-        table.validate(full=True)
+        table.validate(full=True)  # the reader does not check UTF-8
     except READ_ERRORS as error:
-        rule = f"the file cannot be read as {path.suffix[1:]} ({first_line(error)})"
+        rule = f"the file cannot be read as parquet ({first_line(error)})"
         raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
     return table
 
 
-def _parse(path: Path, wanted: Which, text: Which, first: int | None) -> pa.Table:
-    if path.suffix == ".parquet":
-        return _parse_parquet(path, wanted, first)
-    if path.suffix == ".txt":
-        return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
-    if path.suffix == ".jsonl":
-        _require_objects(path)
-        # Read the schema first: Arrow would add typed columns that the file lacks.
-        there = pyarrow.json.read_json(path).schema
-        schema = pa.schema(
-            [(f.name, pa.string() if text(f.name) else _without_times(f.type)) for f in there]
-        )
-        return pyarrow.json.read_json(
-            path, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
-        )
-    delimiter = "\t" if path.suffix == ".tsv" else ","
-    raw = path.read_bytes()
-    _require_closed(raw, path, delimiter)
-    parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with pyarrow.csv.open_csv(pa.BufferReader(raw), parse_options=parsing) as file:
-        names = file.schema.names
-    for name in filter(wanted, names):
-        if names.count(name) > 1:
+def _json_table(path: Path, wanted: Which, text: Which) -> pa.Table:
+    records, columns = list(_objects(path)), {}
+    for name in dict.fromkeys(name for _, row in records for name in row):
+        values = [row.get(name) for _, row in records]
+        if not wanted(name):
+            columns[name] = pa.nulls(len(records))
+        elif text(name):
+            where = (f"{path} line {line}" for line, _ in records)
+            columns[name] = _json_texts(values, name, where)
+        else:
+            try:
+                columns[name] = pa.array(values)
+            except (pa.ArrowException, OverflowError):  # of several types
+                texts = [None if value is None else str(value) for value in values]
+                columns[name] = pa.array(texts, pa.string())
+    return pa.table(columns)
+
+
+def _json_texts(values: list[Any], name: str, where: Iterator[str]) -> pa.Array:
+    """Texts, or lists of texts if a row has a list; a text is then a list of one."""
+    kind = pa.string()
+    if any(isinstance(value, list) for value in values):
+        kind = pa.list_(kind)
+        values = [[value] if isinstance(value, str) else value for value in values]
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, ValueError):
+        for value, line in zip(values, where, strict=True):
+            try:
+                pa.array([value], kind)
+            except (pa.ArrowException, ValueError) as error:
+                rule = f"must be text or a list of texts ({first_line(error)})"
+                move = "Write the sentences as strings."
+                raise DataError(Fault(line, name, json.dumps(value), rule, move)) from None
+        raise
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each object of a JSONL file with its line."""
+    for line, text in enumerate(read_lines(path, "utf-8"), 1):
+        if not text.strip():
+            continue
+        try:
+            found = json.loads(text, object_pairs_hook=_distinct)
+        except (ValueError, RecursionError) as error:
+            rule, move = f"the line cannot be read as JSON ({error})", "Write one object a line."
+            raise DataError(Fault(f"{path} line {line}", "", "", rule, move)) from None
+        if not isinstance(found, dict):
+            rule, move = "must be a JSON object", "Write one object a line."
+            raise DataError(Fault(f"{path} line {line}", "", "", rule, move))
+        yield line, found
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+_ROWS = 65_536  # of CSV at a time: lists of cells take several times the memory of arrays
+
+
+def _csv_table(path: Path, wanted: Which, text: Which) -> pa.Table:
+    records = _records(path)
+    _, header = next(records, (1, []))
+    for name in filter(wanted, header):
+        if header.count(name) > 1:
             rule = "there are two columns of this name"
             raise DataError(Fault(str(path), name, "", rule, "Rename or leave out one of them."))
-    texts = {name: pa.string() for name in names if text(name)}
-    converting = pyarrow.csv.ConvertOptions(column_types=texts)
-    whole = pa.BufferReader(raw)
-    return pyarrow.csv.read_csv(whole, parse_options=parsing, convert_options=converting)
+    chunks: list[list[pa.Array]] = [[] for _ in header]
+    while rows := [cells for _, cells in islice(records, _ROWS)]:
+        for name, chunk, cells in zip(header, chunks, zip(*rows, strict=True), strict=True):
+            values = cells if text(name) else [cell or None for cell in cells]
+            chunk.append(pa.array(values, pa.string()))
+    return pa.table([pa.chunked_array(chunk, pa.string()) for chunk in chunks], names=header)
 
 
-def _require_objects(path: Path) -> None:
-    """Refuse a line that is no object: Arrow reads `null` as a row, or ends the process on it."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            found = line.lstrip(b"\xef\xbb\xbf \t\r\n")
-            if found and not found.startswith(b"{"):
-                where, move = f"{path} line {number}", "Write one object a line."
-                raise DataError(Fault(where, "", "", "must be a JSON object", move))
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each row of a CSV or TSV file, the header first, with the line on which it begins.
 
-
-def _without_times(kind: pa.DataType) -> pa.DataType:
-    """Read timestamps as text: Arrow parses JSON strings that look like dates."""
-    if pa.types.is_list(kind):
-        return pa.list_(_without_times(kind.value_type))
-    return pa.string() if pa.types.is_timestamp(kind) else kind
-
-
-_QUOTED = {
-    # Cells that begin with a quote; the group `end` is missing if no quote closes the cell.
-    ",": re.compile(rb'(?<![^,\r\n])"[^"]*+(?:""[^"]*+)*+(?P<end>"(?![^,\r\n]))?'),
-    "\t": re.compile(rb'(?<![^\t\r\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+(?P<end>"(?![^\t\r\n]))?'),
-}
-
-
-def _require_closed(raw: bytes, path: Path, delimiter: str) -> None:
-    """Refuse a cell with an unclosed quote: Arrow would read on to the next quote.
-
-    Tab-separated files often do not use quoting, so a cell there must close on its line.
+    Tab-separated files often do not use quoting, so a quoted cell there must close on its line.
 
     Raises:
-        DataError: A cell is not closed.
+        DataError: A quote is not closed, or a row has more or fewer cells than the header.
     """
-    for cell in _QUOTED[delimiter].finditer(raw):
-        if cell["end"] is None:
-            line = raw.count(b"\n", 0, cell.start()) + 1
-            shown = raw[cell.start() : cell.start() + 40].splitlines()[0].decode(errors="replace")
-            within = " on the same line" if delimiter == "\t" else ""
-            rule = f'a cell that begins with " must end with "{within}, with those between doubled'
-            move = 'Write "So" he said as """So"" he said"; JSONL needs no such quoting.'
-            raise DataError(Fault(f"{path} line {line}", "", repr(shown), rule, move))
+    text = read_text(path)
+    separator = _separator(text, "\t" if path.suffix == ".tsv" else ",")
+    csv.field_size_limit(max(len(text), csv.field_size_limit()))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line, count, ended = 1, 0, False
+    while not ended:
+        cells: list[str] = []
+        try:
+            cells = next(reader)
+        except StopIteration:
+            ended = True
+        except csv.Error:
+            raise _open_quote(path, line, text, separator) from None
+        if cells and separator == "\t" and reader.line_num > line:
+            raise _open_quote(path, line, text, separator)
+        if cells and count and len(cells) != count:
+            rule = f"a row must have {count} cells, as the header has"
+            move = f"Quote a cell that holds the separator {separator!r}, or correct the row."
+            where, found = f"{path} line {line}", f"{len(cells)} cells"
+            raise DataError(Fault(where, "", found, rule, move))
+        if cells:
+            count = count or len(cells)
+            yield line, cells
+        line = reader.line_num + 1
 
 
-def _parse_parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
-    present = [name for name in pq.read_schema(path).names if wanted(name)]
-    if first is None:
-        return pq.read_table(path, columns=present)
-    with pq.ParquetFile(path) as file:
-        # Pages are read on demand; the rest of a large file is not read.
-        batch = next(file.iter_batches(first, columns=present), None)
-        return file.read(columns=present) if batch is None else pa.Table.from_batches([batch])
+def _separator(text: str, usual: str) -> str:
+    """The usual separator if it splits the header, else the one that splits it most."""
+    header = text.lstrip("\r\n").partition("\n")[0].rstrip("\r")
+    counts = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in ",;\t|"}
+    return usual if counts[usual] > 1 else max((usual, *counts), key=lambda mark: counts[mark])
+
+
+def _open_quote(path: Path, line: int, text: str, separator: str) -> DataError:
+    shown = text.split("\n")[line - 1][:40]
+    within = " on the same line" if separator == "\t" else ""
+    rule = f'a cell that begins with " must end with "{within}, with those between doubled'
+    move = 'Write "So" he said as """So"" he said"; JSONL needs no such quoting.'
+    return DataError(Fault(f"{path} line {line}", "", repr(shown), rule, move))
 
 
 @dataclass(frozen=True)
@@ -223,6 +291,10 @@ class Origin:
         """The name."""
         return self.name
 
+    def take(self, rows: npt.NDArray[np.int64]) -> "Origin":
+        """The origin of some rows of the table."""
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
     def at(self, rows: Sequence[int]) -> str:
         """Name rows of the table by line number, or by row number if the file has no lines."""
         numbers = [int(row if self.rows is None else self.rows[row]) for row in rows]
@@ -238,17 +310,11 @@ def _first_lines(path: Path) -> list[int]:
     """The line on which each row of a text file begins; empty for files without lines."""
     if path.suffix == ".parquet" or not path.is_file():
         return []
-    raw, header = path.read_bytes().replace(b"\0", b" "), 0
-    if path.suffix in (".csv", ".tsv"):
-        cells, header = _QUOTED["\t" if path.suffix == ".tsv" else ","], 1
-        raw = cells.sub(lambda cell: cell[0].replace(b"\n", b"\0"), raw)
-    found, line = [], 1
-    blank = b" \t\r" if path.suffix == ".jsonl" else b"\r"
-    for row in raw.split(b"\n"):
-        if path.suffix == ".txt" or row.strip(blank):  # only in .txt is an empty line a row
-            found.append(line)
-        line += 1 + row.count(b"\0")
-    return found[header:]
+    if path.suffix == ".txt":
+        return list(range(1, len(read_lines(path, "utf-8")) + 1))
+    if path.suffix == ".jsonl":
+        return [line for line, _ in _objects(path)]
+    return [line for line, _ in _records(path)][1:]
 
 
 def file_columns(path: Path, table: pa.Table) -> tuple[str, ...]:

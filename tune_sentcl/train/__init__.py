@@ -1,6 +1,13 @@
 """The training loop, the optimizer and its schedule."""
 
-from tune_sentcl.train.loop import BatchSplitting, Step, check_batches, count_steps, train
+from tune_sentcl.train.loop import (
+    BatchSplitting,
+    Step,
+    check_batches,
+    count_steps,
+    rows_left_out,
+    train,
+)
 from tune_sentcl.train.optimizer import build_optimizer, learning_rate_factor
 
 __all__ = [
@@ -10,5 +17,6 @@ __all__ = [
     "check_batches",
     "count_steps",
     "learning_rate_factor",
+    "rows_left_out",
     "train",
 ]

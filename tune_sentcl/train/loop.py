@@ -112,6 +112,7 @@ def train(
     upcoming = (
         Batch(corpus, rows) for rows in islice(_epoch_batches(corpus, config), number, None)
     )
+    rows_of_epoch = sum(corpus.epoch_sizes())
     kind = None if resumed is None else began_in(method)
     with (
         closing(Prefetcher(method, upcoming, run.draws, parts, splitting.prefetch)) as drawing,
@@ -129,7 +130,7 @@ def train(
             method.after_step()
             # Reading a loss waits for the device, so only shown steps read theirs.
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
-            done, parts = samples / len(corpus), drawing.count
+            done, parts = samples / rows_of_epoch, drawing.count
             state = partial(run.state, number, samples, parts, taken.after)
             yield Step(number, total, done, samples, losses, parts, kind, state)
 
@@ -220,11 +221,21 @@ def _epoch_batches(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
         yield from _epoch(corpus, config, epoch)
 
 
+def rows_left_out(corpus: Corpus, config: TrialConfig) -> int:
+    """How many rows are in no batch of the first epoch."""
+    data = config.data
+    if not config.method.takes_steps or not (data.drop_last or data.mix == "in_turn"):
+        return 0
+    return sum(corpus.epoch_sizes()) - sum(map(len, _epoch(corpus, config, 0)))
+
+
 def _epoch(corpus: Corpus, config: TrialConfig, epoch: int) -> list[np.ndarray]:
+    drawn, rows = corpus.epoch_rows(stream(config.seed, "positives", epoch))
     generator = stream(config.seed, "order", epoch)
     size, data = config.optimizer.batch_size, config.data
     drop_last, mix = data.drop_last, data.mix
-    return batches(corpus, size, data.order, generator, drop_last=drop_last, mix=mix)
+    found = batches(drawn, size, data.order, generator, drop_last=drop_last, mix=mix)
+    return found if drawn is corpus else [rows[batch] for batch in found]
 
 
 def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from tune_sentcl.model.trained import trained_state
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.train import Step, count_steps
+from tune_sentcl.train import Step, count_steps, rows_left_out
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
 from tune_sentcl.trial.output import Output, TrialState, made_for
@@ -152,15 +153,24 @@ class TrialRun:
         scores = _measure(self, tasks_at_points(sets, stopping, default=False))
         return self._paused(step.total, _value(stopping, scores, sets.data))
 
+    @cached_property
+    def _left_out(self) -> int:
+        return rows_left_out(self.inputs.corpus, self.config)
+
     def _run_columns(self) -> dict[str, Any]:
         """The trial's cost with that of encoding, and its notes."""
         found = self.account.run_columns()
         notes = list(self.notes)
         parts, size = self.inputs.corpus.parts, self.config.optimizer.batch_size
-        rows = max(parts, default=len(self.inputs.corpus))
+        sizes = self.inputs.corpus.epoch_sizes()
+        rows = max(sizes)
         dropped = self.inputs.corpus.dropped
         if dropped:
             notes.append(f"data.blanks = drop left out {dropped:,} rows with a blank sentence")
+        if self.account.steps and self._left_out:
+            notes.append(
+                f"the first epoch leaves out {self._left_out:,} of the {sum(sizes):,} rows"
+            )
         if self.account.steps and rows < size:
             of = (
                 f"{rows} rows of any source: one batch of each"

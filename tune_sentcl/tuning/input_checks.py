@@ -28,7 +28,7 @@ from tune_sentcl.errors import (
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.objective import Objective, default_among, metric_cutoff
 from tune_sentcl.space import Space
-from tune_sentcl.train import check_batches
+from tune_sentcl.train import check_batches, rows_left_out
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.trial_ids import ResolvedInputs, TrialNamer
 
@@ -179,6 +179,7 @@ def warnings(
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     sizes = [int(size) for item in drawn for size in item.ends()]
     yield from _few_batches(read, sizes)
+    yield from _left_out_rows(read)
     yield from _unreached_points(read, sizes, num_batches)
     if sampled:
         yield from _unreadable_sources(space, loader)
@@ -265,7 +266,7 @@ def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[s
     said: dict[str, None] = {}
     for one in (one for one in read if one.config.method.takes_steps):
         corpus = one.resolved.inputs.corpus
-        rows = max(corpus.parts, default=len(corpus))
+        rows = max(corpus.epoch_sizes())
         if len(corpus) == 1:
             said[f"{corpus.source} has 1 row: no batch compares it with another"] = None
             continue
@@ -274,6 +275,15 @@ def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[s
                 text = f"optimizer.batch_size = {size} is more than the {rows} rows"
                 said[f"{text}: a batch holds them all"] = None
     yield from said
+
+
+def _left_out_rows(read: Sequence[GridInputs]) -> Iterator[str]:
+    for one in {_kind(one.config): one for one in read}.values():
+        corpus = one.resolved.inputs.corpus
+        if left := rows_left_out(corpus, one.config):
+            size, rows = one.config.optimizer.batch_size, sum(corpus.epoch_sizes())
+            of = f"{left:,} of the {rows:,} rows of {corpus.source}"
+            yield f"with optimizer.batch_size = {size}, the first epoch leaves out {of}"
 
 
 def _unreached_points(
@@ -285,7 +295,7 @@ def _unreached_points(
         config, every, rows = (
             one.config,
             one.config.evaluation.every,
-            len(one.resolved.inputs.corpus),
+            sum(one.resolved.inputs.corpus.epoch_sizes()),
         )
         batches = {size: math.ceil(rows / size) for size in sizes}
         batches[config.optimizer.batch_size] = num_batches[_kind(config)]

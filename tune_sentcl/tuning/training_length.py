@@ -16,7 +16,7 @@ _LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "optimizer.batch_si
 def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
     """Rows of a whole training, and about how many steps it makes."""
     corpus, size = loader.load(config).corpus, config.optimizer.batch_size
-    rows = [len(part) for part in corpus.by_source()]
+    rows = list(corpus.epoch_sizes())
     if config.data.drop_last:
         rows = [count - count % size if count > size else count for count in rows]
     if config.data.mix == "in_turn":

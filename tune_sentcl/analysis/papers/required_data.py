@@ -4,8 +4,7 @@ import functools
 from pathlib import PurePosixPath
 
 from tune_sentcl.config import Rows, source_names
-from tune_sentcl.data.rows.sentences import NLI_ENTAILED
-from tune_sentcl.data.rows.sources import JOINED, SOURCES, WHOLE
+from tune_sentcl.data.rows.sources import JOINED, NLI_ENTAILED, SOURCES, WHOLE
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS
 from tune_sentcl.data.tasks.transfer_data import TASKS
 

@@ -129,7 +129,8 @@ def batches(
             with the groups in the generator's order.
         generator: Needed by the shuffled orders; a fresh one for each epoch.
         drop_last: Drop a source's short last batch, unless it is the only one. With `distinct`,
-            drop every short batch, unless all are short.
+            drop its shortest batches, unless all are short. In both cases, fewer rows than a
+            batch are left out.
         mix: How the batches of several sources are interleaved (see `mixed`).
 
     Returns:
@@ -153,73 +154,51 @@ def batches(
     return by_source[0] if len(by_source) == 1 else mixed(by_source, mix, drawing)
 
 
-def _without_short(
-    batches_of_source: list[RowNumbers], batch_size: int, order: Order
-) -> list[RowNumbers]:
-    checked = len(batches_of_source) if order == "distinct" else 1
-    full = [rows for rows in batches_of_source[-checked:] if len(rows) == batch_size]
-    return [*batches_of_source[:-checked], *full] or batches_of_source[:1]
+def _without_short(own: list[RowNumbers], batch_size: int, order: Order) -> list[RowNumbers]:
+    checked = range(len(own))[0 if order == "distinct" else -1 :]
+    short = [place for place in checked if len(own[place]) < batch_size]
+    if len(short) == len(own):
+        return own
+    short.sort(key=lambda place: len(own[place]))
+    sizes = np.cumsum([len(own[place]) for place in short])
+    dropped = set(short[: int(np.searchsorted(sizes, batch_size))])
+    return [rows for place, rows in enumerate(own) if place not in dropped]
 
 
 def _source_batches(
     corpus: Corpus, batch_size: int, order: Order, generator: np.random.Generator | None
 ) -> list[RowNumbers]:
-    if order in ("file", "shuffled", "distinct"):
-        rows = np.arange(len(corpus), dtype=np.int64)
-        if generator is not None:
-            rows = generator.permutation(rows)
-        if order == "distinct":
-            return assign_distinct(corpus, rows, batch_size)
-        return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
-    members, sizes = _premise_groups(corpus)
-    _require_fit(corpus, members, sizes, batch_size)
+    if order in ("groups", "shuffled_groups"):
+        return _group_batches(corpus, batch_size, generator)
+    rows = np.arange(len(corpus), dtype=np.int64)
     if generator is not None:
-        members, sizes = _reorder(members, sizes, generator.permutation(len(sizes)))
-    return _pack(members, sizes, batch_size)
+        rows = generator.permutation(rows)
+    if order == "distinct":
+        return assign_distinct(corpus, rows, batch_size)
+    return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
 
 
-def _premise_groups(corpus: Corpus) -> tuple[RowNumbers, RowNumbers]:
-    """RowNumbers sorted by premise, and the size of each group; groups by first occurrence."""
+def _group_batches(
+    corpus: Corpus, batch_size: int, generator: np.random.Generator | None
+) -> list[RowNumbers]:
     # A dictionary encoding numbers the texts in order of first occurrence.
     encoded = pc.dictionary_encode(corpus.table.column("premise").combine_chunks())
     codes = np.asarray(encoded.indices.to_numpy(), dtype=np.int64)
-    return np.argsort(codes, kind="stable"), np.bincount(codes)
-
-
-def _require_fit(corpus: Corpus, members: RowNumbers, sizes: RowNumbers, batch_size: int) -> None:
-    largest = int(np.argmax(sizes))
-    size = int(sizes[largest])
-    if size > batch_size:
-        row = int(members[int(sizes[:largest].sum())])
-        premise = corpus.table.column("premise")[row].as_py()
-        raise DataError(
-            Fault(
-                where=corpus.source,
-                key="optimizer.batch_size",
-                value=str(batch_size),
-                rule=f"the {size} rows of the premise {premise!r} must fit into one batch",
-                next_move=f"Set optimizer.batch_size to {size} or more, or data.order to file.",
-            )
-        )
-
-
-def _reorder(
-    members: RowNumbers, sizes: RowNumbers, groups: RowNumbers
-) -> tuple[RowNumbers, RowNumbers]:
-    starts = np.cumsum(sizes) - sizes
-    new_sizes = sizes[groups]
-    new_starts = np.cumsum(new_sizes) - new_sizes
-    # Each row moves by the distance that its group moves.
-    shift = np.repeat(starts[groups] - new_starts, new_sizes)
-    return members[np.arange(len(members)) + shift], new_sizes
-
-
-def _pack(members: RowNumbers, sizes: RowNumbers, batch_size: int) -> list[RowNumbers]:
-    ends = np.cumsum(sizes)
-    packed: list[RowNumbers] = []
-    start = 0
-    while start < len(members):
-        last = int(np.searchsorted(ends, start + batch_size, side="right")) - 1
-        packed.append(members[start : int(ends[last])])
-        start = int(ends[last])
-    return packed
+    groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    largest = max(groups, key=len)
+    if len(largest) > batch_size:
+        premise = corpus.table.column("premise")[int(largest[0])].as_py()
+        rule = f"the {len(largest)} rows of the premise {premise!r} must fit into one batch"
+        move = f"Set optimizer.batch_size to {len(largest)} or more, or data.order to file."
+        value = str(batch_size)
+        raise DataError(Fault(corpus.source, "optimizer.batch_size", value, rule, move))
+    numbers = range(len(groups)) if generator is None else generator.permutation(len(groups))
+    packed: list[list[RowNumbers]] = []
+    room = 0
+    for group in (groups[number] for number in numbers):
+        if len(group) > room:
+            packed.append([])
+            room = batch_size
+        packed[-1].append(group)
+        room -= len(group)
+    return [np.concatenate(batch) for batch in packed]

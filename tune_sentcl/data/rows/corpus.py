@@ -1,9 +1,8 @@
 """Training rows of one kind, and the batches that methods read."""
 
 import hashlib
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,34 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.config import Rows
+from tune_sentcl.data.rows.kinds import KINDS, NEGATIVE, NUMBERS
 
 RowNumbers = npt.NDArray[np.int64]
-
-COLUMNS: dict[Rows, tuple[str, ...]] = {
-    "labeled_pairs": ("premise", "hypothesis", "label"),
-    "sentences": ("text",),
-    "positive_pairs": ("sentence1", "sentence2"),
-    "graded_pairs": ("sentence1", "sentence2", "score"),
-    "triplets": ("anchor", "positive"),
-    "nothing": (),
-}
-"""The columns of each kind. `label` (int8) is 0 entailment, 1 neutral, 2 contradiction; `score`
-(float64) is a similarity, higher for closer sentences; the others are text. Triplets may also have
-`negative_1` to `negative_n`, the same number in every row of a corpus."""
-
-NEGATIVE = re.compile(r"negative_[1-9]\d*")
-"""The names of the columns of triplets' negatives."""
-NEGATIVE_LIKE = re.compile(r"negative[\d_]+")
-"""Names that look like a column of negatives; those that do not match `NEGATIVE` are refused."""
-
-_NUMBERS = ("label", "score")
 
 
 @dataclass(frozen=True)
 class Corpus:
     """Rows in file order.
 
-    kind: The kind of the rows; `COLUMNS` lists the table's columns.
+    kind: The kind of the rows; `KINDS` lists the table's columns. If an anchor has several
+        positives, each is a row, and those with the same number in the column `row` are
+        alternatives, one of which an epoch has.
     table: The rows, each column in one chunk.
     source: The file or data set, for messages.
     fingerprint: 16 hexadecimal digits over the rows in order, independent of names and paths.
@@ -63,13 +46,12 @@ class Corpus:
         return list(self.table.column(column).to_pylist())
 
     def numbers(self, column: str) -> npt.NDArray[np.generic]:
-        """All numbers of a column: `label` as int64, `score` as float64."""
-        kind = np.int64 if column == "label" else np.float64
-        return np.asarray(self.table.column(column).to_numpy(), dtype=kind)
+        """All numbers of a column: `label` and `row` as int64, `score` as float64."""
+        return np.array(self.table.column(column).to_numpy(), dtype=NUMBERS[column])
 
     def text_columns(self) -> tuple[str, ...]:
         """The names of the columns of sentences."""
-        return tuple(name for name in self.table.column_names if name not in _NUMBERS)
+        return tuple(name for name in self.table.column_names if name not in NUMBERS)
 
     def negatives(self) -> tuple[str, ...]:
         """The names of the columns of negatives; a row without one has ""."""
@@ -90,6 +72,31 @@ class Corpus:
             Corpus(self.kind, table, name, self.fingerprint)
             for table, name in zip(tables, self.names, strict=True)
         ]
+
+    def epoch_sizes(self) -> tuple[int, ...]:
+        """The rows of each source that an epoch has before batches leave out any."""
+        return tuple(len(part._alternatives()) for part in self.by_source())
+
+    def epoch_rows(self, generator: np.random.Generator) -> tuple["Corpus", RowNumbers]:
+        """Draw one of the alternatives of each row.
+
+        Returns:
+            The corpus of an epoch, and the number of each of its rows in this corpus.
+        """
+        starts = self._alternatives()
+        if len(starts) == len(self):
+            return self, starts
+        sizes = np.diff(starts, append=len(self))
+        rows = starts + generator.integers(sizes)
+        parts = np.diff(np.searchsorted(rows, np.cumsum(self.parts)), prepend=0)
+        table = self.table.take(pa.array(rows)).drop_columns("row").combine_chunks()
+        return replace(self, table=table, parts=tuple(parts.tolist())), rows
+
+    def _alternatives(self) -> RowNumbers:
+        """The first of the rows that are alternatives, for each such group."""
+        if "row" not in self.table.column_names:
+            return np.arange(len(self), dtype=np.int64)
+        return np.flatnonzero(np.diff(self.numbers("row"), prepend=-1))
 
 
 @dataclass(frozen=True)
@@ -113,9 +120,8 @@ class Batch:
 
     def numbers(self, column: str) -> npt.NDArray[np.generic]:
         """The batch's numbers of a column: `label` as int64, `score` as float64."""
-        kind = np.int64 if column == "label" else np.float64
         taken = self.corpus.table.column(column).take(pa.array(self.rows))
-        return np.array(taken.to_numpy(), dtype=kind)
+        return np.array(taken.to_numpy(), dtype=NUMBERS[column])
 
 
 def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> Corpus:
@@ -128,7 +134,7 @@ def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> C
         source: The name for messages.
         dropped: The number of rows that were dropped.
     """
-    names = list(COLUMNS[kind])
+    names = list(KINDS[kind].columns)
     if kind == "triplets":
         names += [name for name in table.column_names if NEGATIVE.fullmatch(name)]
     # `take` on a column of many chunks would copy the whole column each time.
@@ -136,6 +142,10 @@ def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> C
     if rows.get_total_buffer_size() > 1.25 * rows.nbytes:
         # A slice keeps the whole table that it was cut from, in memory and in every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
+    if "row" in table.column_names:
+        found, numbers = np.unique(table.column("row").to_numpy(), return_inverse=True)
+        if len(found) < len(rows):
+            rows = rows.append_column("row", pa.array(numbers))
     return Corpus(kind, rows, source, _fingerprint(rows), dropped=dropped)
 
 
@@ -146,12 +156,23 @@ def join_corpora(parts: Sequence[Corpus]) -> Corpus:
     """
     if len(parts) == 1:
         return parts[0]
-    names = max((part.table.column_names for part in parts), key=len)
-    tables = [_with_columns(part.table, names) for part in parts]
+    tables, start = [], 0
+    for part in parts:
+        sizes = np.diff(part._alternatives(), append=len(part))
+        numbers = np.repeat(np.arange(start, start + len(sizes)), sizes)
+        plain = part.table.select([n for n in part.table.column_names if n != "row"])
+        tables.append(plain.append_column("row", pa.array(numbers)))
+        start += len(sizes)
+    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    names = [n for n in max((t.column_names for t in tables), key=len) if n != "row"]
+    columns = {n: table.column(n) for n in names}
+    columns |= {n: pc.fill_null(table.column(n), "") for n in names if NEGATIVE.fullmatch(n)}
+    if start < len(table):
+        columns["row"] = table.column("row")
     digest = hashlib.blake2b(" ".join(p.fingerprint for p in parts).encode(), digest_size=8)
     return Corpus(
         kind=parts[0].kind,
-        table=pa.concat_tables(tables).combine_chunks(),
+        table=pa.table(columns),
         source=" + ".join(part.source for part in parts),
         fingerprint=digest.hexdigest(),
         parts=tuple(map(len, parts)),
@@ -160,24 +181,15 @@ def join_corpora(parts: Sequence[Corpus]) -> Corpus:
     )
 
 
-def _with_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    for name in names[table.num_columns :]:
-        table = table.append_column(name, pa.array([""] * len(table), pa.string()))
-    return table
-
-
 def _fingerprint(rows: pa.Table) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name in rows.column_names:
         column = rows.column(name)
-        if name == "label":
-            digest.update(np.asarray(column.to_numpy(), dtype="<i8").tobytes())
-        elif name == "score":
-            digest.update(np.asarray(column.to_numpy(), dtype="<f8").tobytes())
+        if name in NUMBERS:
+            digest.update(np.asarray(column.to_numpy(), dtype=NUMBERS[name]).tobytes())
         else:
             # The lengths keep different lists of sentences from having the same bytes.
-            lengths = pc.binary_length(column).to_numpy()
-            digest.update(np.asarray(lengths, dtype="<i8").tobytes())
+            digest.update(pc.binary_length(column).to_numpy().astype("<i8").tobytes())
             for chunk in column.chunks:
                 digest.update(_text_bytes(chunk))
     return digest.hexdigest()

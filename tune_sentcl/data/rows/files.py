@@ -2,204 +2,153 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tune_sentcl.config import Rows
-from tune_sentcl.data.rows.corpus import NEGATIVE_LIKE
-from tune_sentcl.data.text_files import READ_ERRORS, SUFFIXES, Origin, read_columns
+from tune_sentcl.data.rows.kinds import NEGATIVE, holds_text, role_of, roles_of
+from tune_sentcl.data.text_files import READ_ERRORS, Origin, file_columns, read_columns
 from tune_sentcl.errors import DataError, Fault, first_line
-
-__all__ = ["PLAIN", "SUFFIXES", "read_hub", "read_saved", "read_table"]
-
-PLAIN = ("text", "sentence")
-"""Possible names of a column of plain sentences; the first that exists is read."""
-
-_LABELED = ("premise", "hypothesis", "label")
-_TRIPLET = (("anchor", "positive"), ("sent0", "sent1"))
-_PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), *_TRIPLET)
-_READ: dict[Rows, tuple[tuple[str, ...], ...]] = {
-    "labeled_pairs": (_LABELED,),
-    "sentences": (("text",), ("sentence",), *_PAIRS),
-    "positive_pairs": (_LABELED, *_PAIRS),
-    "graded_pairs": tuple((*pair, "score") for pair in _PAIRS),
-    "triplets": (*_TRIPLET, _LABELED, *_PAIRS[:2]),
-}
-"""The columns that rows of a kind are made of; the first complete set is read."""
-
-_TEXTS = ("premise", "hypothesis", "sentence1", "sentence2", *PLAIN)
-_TRIPLETS = ("anchor", "positive", "negative", "sent0", "sent1", "hard_neg")
-
-
-def _holds_text(name: str) -> bool:
-    return name in _TEXTS or name in _TRIPLETS or NEGATIVE_LIKE.fullmatch(name) is not None
-
-
-def _is_read(name: str) -> bool:
-    """Whether some method reads a column; a file's other columns are dropped."""
-    return _holds_text(name) or name in ("negatives", "label", "score")
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How a user's table is read.
-
-    Attributes:
-        columns: The user's column for each role; other columns keep their names.
-        blanks: Whether rows with a blank sentence are refused or dropped.
-    """
-
-    columns: Mapping[str, str] = field(default_factory=dict)
-    blanks: Literal["refuse", "drop"] = "refuse"
-
-    def role(self, name: str) -> str:
-        """The role of a column; empty if another column has the role of its name."""
-        roles = {column: role for role, column in self.columns.items()}
-        return roles.get(name, "" if name in self.columns else name)
-
-    def renamed(self, table: pa.Table, where: Origin) -> pa.Table:
-        """Rename the columns to their roles.
-
-        Raises:
-            DataError: The table lacks a column that has a role.
-        """
-        lacking = [name for name in self.columns.values() if name not in where.columns]
-        if lacking:
-            rule = f"there is no column {lacking[0]}; the columns are {', '.join(where.columns)}"
-            raise DataError(Fault(str(where), "data.columns", "", rule, "Correct the name."))
-        kept = [index for index, name in enumerate(table.column_names) if self.role(name)]
-        chosen = table.select(kept)
-        # `datasets` stores the names of a label's classes under the column's name.
-        metadata = dict(table.schema.metadata or {})
-        notes = json.loads(metadata.get(b"huggingface", b"{}"))
-        features = notes.get("info", {}).get("features", {})
-        if features:
-            notes["info"]["features"] = {self.role(n): kind for n, kind in features.items()}
-            metadata[b"huggingface"] = json.dumps(notes).encode()
-        names = [self.role(name) for name in chosen.column_names]
-        return chosen.rename_columns(names).replace_schema_metadata(metadata)
-
-
-UNCHANGED = ReadOptions()
-
-
-def columns_read(kind: Rows, table: pa.Table, where: Origin) -> tuple[str, ...]:
-    """The columns of a table that rows of a kind are made of.
-
-    Raises:
-        DataError: The table has no complete set of columns.
-    """
-    there = set(table.column_names)
-    found = next((names for names in _READ[kind] if there.issuperset(names)), None)
-    if found is None:
-        raise missing_columns(kind, where)
-    return found
-
-
-def missing_columns(kind: Rows, where: Origin) -> DataError:
-    """An error that lists a table's columns, the needed ones, and how to name them."""
-    needed = [
-        f"{', '.join(names[:-1])} and {names[-1]}".removeprefix(" and ") for names in _READ[kind]
-    ]
-    rule = (
-        f"the columns are {', '.join(where.columns) or 'none'}; {kind.replace('_', ' ')} need "
-        f"{'; or '.join(needed)}"
-    )
-    fewest = min(_READ[kind], key=len)
-    roles = ", ".join(f'{name} = "YOUR COLUMN"' for name in fewest)
-    return DataError(
-        Fault(str(where), "", "", rule, f"Name the columns: data.columns = {{ {roles} }}.")
-    )
 
 
 def read_table(
-    path: Path, first: int | None = None, read_options: ReadOptions = UNCHANGED
-) -> pa.Table:
-    """Read a file of training rows; see `read_columns`. Columns are not yet renamed.
+    path: Path, first: int | None = None, columns: Mapping[str, str] | None = None
+) -> tuple[pa.Table, Origin]:
+    """Read a file of training rows; see `read_columns`.
 
-    `first` is used only for Parquet files of plain sentences.
+    Args:
+        path: The file.
+        first: Enough rows of a Parquet file of plain sentences; None reads all.
+        columns: The user's column for each role.
+
+    Returns:
+        Its columns, named by their roles, and its origin.
 
     Raises:
-        DataError: The file is missing, of another kind, or broken.
+        DataError: The file is missing, of another kind, or broken, or lacks a user's column.
     """
-    role = read_options.role
-    if read_options != UNCHANGED:
+    columns = columns or {}
+    if path.suffix != ".parquet" or not _is_plain(path, columns):
         first = None
-    if first is not None and not (path.suffix == ".parquet" and _is_plain(path)):
-        first = None
-    return read_columns(
+    table = read_columns(
         path,
-        lambda name: _is_read(role(name)),
-        lambda name: _holds_text(role(name)),
+        lambda name: bool(role_of(name, columns)[1]),
+        lambda name: holds_text(role_of(name, columns)[1]),
         "data.source",
         first,
     )
+    where = Origin(str(path), path, file_columns(path, table))
+    return _by_role(table, columns, where), where
 
 
-def _is_plain(path: Path) -> bool:
+def _is_plain(path: Path, columns: Mapping[str, str]) -> bool:
     """Whether a Parquet file holds plain sentences; unreadable files are reported later."""
     try:
-        return not set(PLAIN).isdisjoint(pq.read_schema(path).names)
+        return any(role_of(name, columns)[1] == "text" for name in pq.read_schema(path).names)
     except READ_ERRORS:
         return False
 
 
-def read_saved(folder: Path, read_options: ReadOptions) -> tuple[pa.Table, Origin]:
-    """Read a folder written by `save_to_disk`: a data set, or its split `train`.
+def read_dataset(name: str, columns: Mapping[str, str]) -> tuple[pa.Table, Origin]:
+    """Read a folder written by `save_to_disk`, or a hub data set `owner/name` or its local cache.
+
+    Args:
+        name: The folder, which holds a data set or its split `train`; or the hub data set, of
+            which the split `train` is read.
+        columns: The user's column for each role.
 
     Raises:
-        DataError: The folder holds neither.
-    """
-    import datasets  # slow to import
-
-    try:
-        saved = datasets.load_from_disk(str(folder))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        rule = f"the folder was not saved by `datasets` ({first_line(error)})"
-        move = "Name a folder written by `save_to_disk`, or a file inside this one."
-        raise DataError(Fault(str(folder), "", "", rule, move)) from None
-    if isinstance(saved, datasets.DatasetDict):
-        if "train" not in saved:
-            splits = ", ".join(saved)
-            rule = f"there is no split `train`; the splits are {splits}"
-            move = "Name the folder of one split."
-            raise DataError(Fault(str(folder), "", "", rule, move))
-        saved = saved["train"]
-    return _arrow(saved, str(folder), read_options)
-
-
-def read_hub(name: str, read_options: ReadOptions) -> tuple[pa.Table, Origin]:
-    """Read the split `train` of a hub data set `owner/name`, or its local cache.
-
-    Raises:
-        DataError: The hub cannot be reached, or has no such data set.
+        DataError: There is no such data set, or it has no such split.
     """
     import datasets  # slow to import
     from datasets.exceptions import DatasetsError
 
+    saved = Path(name).is_dir()
     try:
-        return _arrow(datasets.load_dataset(name, split="train"), name, read_options)
-    except (OSError, ValueError, DatasetsError) as error:
-        rule = f"no such file or folder, and no hub data set was found ({first_line(error)})"
+        found = (
+            datasets.load_from_disk(name) if saved else datasets.load_dataset(name, split="train")
+        )
+        if isinstance(found, datasets.DatasetDict) and "train" in found:
+            found = found["train"]
+    except (OSError, ValueError, pa.ArrowException, DatasetsError) as error:
+        reason = first_line(error)
+        if saved:
+            rule = f"the folder was not saved by `datasets` ({reason})"
+            move = "Name a folder written by `save_to_disk`, or a file inside this one."
+            raise DataError(Fault(name, "", "", rule, move)) from None
+        rule = f"no such file or folder, and no hub data set was found ({reason})"
         move = "Check the name and the network, or give a file."
         raise DataError(Fault("data.source", "", name, rule, move)) from None
+    if not isinstance(found, datasets.Dataset):
+        rule = f"there is no split `train`; the splits are {', '.join(found)}"
+        raise DataError(Fault(name, "", "", rule, "Name the folder of one split."))
+    wanted = [n for n in found.column_names if role_of(n, columns)[1]]
+    chosen = found.select_columns(wanted)  # after any `select` or `shuffle`
+    table = chosen.with_format("arrow")[:].select(wanted)
+    where = Origin(name, columns=tuple(found.column_names))
+    metadata = chosen.features.arrow_schema.metadata
+    return _by_role(table.replace_schema_metadata(metadata), columns, where), where
 
 
-def _arrow(dataset: object, name: str, read_options: ReadOptions) -> tuple[pa.Table, Origin]:
-    """A data set's rows with its class names, after any `select` or `shuffle`."""
-    import datasets
+def _by_role(table: pa.Table, columns: Mapping[str, str], where: Origin) -> pa.Table:
+    """The columns that have a role, under its name; numbers of a label become class names.
 
-    if not isinstance(dataset, datasets.Dataset):
-        raise TypeError(f"not a data set: {type(dataset).__name__}")
-    wanted = [column for column in dataset.column_names if _is_read(read_options.role(column))]
-    chosen = dataset.select_columns(wanted)
-    table = (
-        chosen.with_format("arrow")[:]
-        .select(wanted)
-        .replace_schema_metadata(chosen.features.arrow_schema.metadata)
-    )
-    return table, Origin(name, columns=tuple(dataset.column_names))
+    `datasets` stores these names in the schema's metadata.
+    """
+    roles = roles_of(columns, where)
+    notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    found = {role: table.column(name) for role, name in roles.items()}
+    feature = notes.get("info", {}).get("features", {}).get(roles.get("label"), {})
+    if feature.get("names") and pa.types.is_integer(found["label"].type):
+        names = pa.array(["-", *feature["names"]])
+        found["label"] = names.take(pc.add(found["label"].cast(pa.int64()), 1).combine_chunks())
+        found["label"] = pa.chunked_array([found["label"]])
+    return pa.table(found)
+
+
+def with_lists_spread(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
+    """Make a row of each positive in a list, and columns of all negatives.
+
+    Returns:
+        The rows and their origin. If positives are in lists, the column `row` (int64) has the
+        number of the list. An empty list of positives is one null.
+
+    Raises:
+        DataError: `negatives` holds no lists.
+    """
+    if "positive" in table.column_names and _is_list(table.column("positive").type):
+        items = [found or [None] for found in table.column("positive").to_pylist()]
+        rows = np.repeat(np.arange(len(items)), [len(found) for found in items])
+        kind = table.column("positive").type.value_type
+        positives = pa.array([item for found in items for item in found], kind)
+        table = table.drop_columns("positive").take(pa.array(rows))
+        table = table.append_column("positive", positives).append_column("row", pa.array(rows))
+        where = where.take(rows)
+    numbered = sorted(filter(NEGATIVE.fullmatch, table.column_names), key=lambda n: (len(n), n))
+    negatives: list[pa.ChunkedArray | pa.Array] = []
+    for name in ("negative", *numbered, "negatives"):
+        column = table.column(name) if name in table.column_names else pa.nulls(0)
+        if _is_list(column.type):
+            lists = [found or [] for found in column.to_pylist()]
+            for place in range(max(map(len, lists), default=0)):
+                texts = [found[place] if place < len(found) else None for found in lists]
+                negatives.append(pa.array(texts, column.type.value_type))
+        elif name != "negatives" and len(column):
+            negatives.append(column)
+        elif column.null_count < len(column):
+            rule = f"the column must hold lists of sentences, and holds {column.type}"
+            move = "Write lists of strings, or columns negative_1, negative_2 and so on."
+            raise DataError(Fault(str(where), name, "", rule, move))
+    names = [name for name in table.column_names if name not in ("negative", "negatives")]
+    table = table.select([name for name in names if name not in numbered])
+    for place, column in enumerate(negatives, 1):
+        table = table.append_column(f"negative_{place}", column)
+    return table, where
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view)
+    return any(is_kind(kind) for is_kind in kinds)

@@ -1,45 +1,54 @@
-"""Load the training rows of a config."""
+"""Load the training rows of a config.
 
+Sentences can be taken from pairs; pairs of the same meaning from pairs labeled entailment or with
+a high score; triplets from either. An empty sentence is a valid row of sentences and pairs, as in
+SimCSE's training.
+"""
+
+import math
 from pathlib import Path
-from typing import assert_never
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tune_sentcl.config import DataConfig, Rows, columns_of, source_names
+from tune_sentcl.config import DataConfig, Rows, source_names
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
-from tune_sentcl.data.rows.files import UNCHANGED, ReadOptions
-from tune_sentcl.data.rows.labeled_pairs import labelled_rows
-from tune_sentcl.data.rows.sentences import (
-    load_graded_pairs,
-    load_positive_pairs,
-    load_sentences,
+from tune_sentcl.data.rows.kinds import KINDS, NEGATIVE, columns_read
+from tune_sentcl.data.rows.labeled_pairs import labelled_rows, require_sentences, text_column
+from tune_sentcl.data.rows.sources import (
+    NLI_ENTAILED,
+    WHOLE_NLI,
+    is_named,
+    open_source,
+    require_enough,
+    shown_source,
 )
-from tune_sentcl.data.rows.sources import is_named, open_source, require_enough, shown_source
-from tune_sentcl.data.rows.triplets import load_triplets
+from tune_sentcl.data.text_files import Origin, blank_sentences
 from tune_sentcl.errors import DataError, Fault
-
-
-def load_nli(
-    source: str, limit: int | None, root: Path | None, read_options: ReadOptions = UNCHANGED
-) -> Corpus:
-    """Load labeled pairs; rows without a label are dropped, and `limit` counts labeled rows.
-
-    Raises:
-        DataError: The source does not exist, or its rows are invalid.
-    """
-    table, where = open_source("labeled_pairs", source, root, limit, read_options)
-    rows = require_enough(labelled_rows(table, limit, where), source, limit)
-    return make_corpus("labeled_pairs", rows, shown_source(str(where)), where.dropped)
 
 
 def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
     """Load the rows that a method of this kind reads from the configured sources.
 
+    Labeled pairs give pairs of the same meaning: those labeled entailment (CLSR, section 4.1).
+    They give triplets by `nli_triplets`. Pairs with a `score` give those from `min_score` on.
+    Other pairs are all taken. Pairs give their distinct sentences, those of the first column
+    first.
+
+    Args:
+        kind: The kind of the rows.
+        config: The sources, and how they are read; `limit` counts the rows of each source.
+        root: The data root.
+
     Raises:
-        DataError: A source does not exist, or does not hold rows of this kind.
+        DataError: A source does not exist, or does not hold valid rows of this kind.
     """
     names = source_names(config.source)
-    if config.columns and kind != "nothing" and all(map(is_named, names)):
+    if kind == "nothing":
+        return Corpus("nothing", pa.table({}), "", "")
+    if config.columns and all(map(is_named, names)):
         rule = f"is only for own files and data sets, and {config.source} is not one"
         raise DataError(Fault("data.columns", "", config.columns, rule, "Drop it."))
     each = (config.model_copy(update={"source": name}) for name in names)
@@ -47,20 +56,153 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
 
 
 def _load(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
-    read_options = ReadOptions(columns_of(config.columns), config.blanks)
-    source, limit = config.source, config.limit
-    match kind:
-        case "labeled_pairs":
-            return load_nli(source, limit, root, read_options)
-        case "sentences":
-            return load_sentences(source, limit, root, read_options)
-        case "positive_pairs":
-            return load_positive_pairs(source, limit, root, config.min_score, read_options)
-        case "graded_pairs":
-            return load_graded_pairs(source, limit, root, read_options)
-        case "triplets":
-            return load_triplets(source, limit, root, config.min_score, read_options)
-        case "nothing":
-            return Corpus("nothing", pa.table({}), "", "")
-        case _ as unknown:
-            assert_never(unknown)
+    table, where = open_source(kind, config, root)
+    plain = kind == "triplets" and "anchor" in table.column_names
+    if kind == "labeled_pairs" or (
+        "label" in table.column_names and kind in ("positive_pairs", "triplets") and not plain
+    ):
+        rows, where = _from_labels(kind, table, where)
+        if str(where) == WHOLE_NLI and kind == "positive_pairs" and config.limit is None:
+            _require_entailed(len(rows), root)
+    elif kind == "sentences":
+        rows = _sentences(table, where)
+    else:
+        rows = _texts(kind, table, where)
+        if "score" in table.column_names and not plain:
+            scores = _scores(table, where)
+            if kind == "graded_pairs":
+                rows = rows.append_column("score", pa.array(scores))
+            else:
+                rows, where = _close(rows, scores, config.min_score, where)
+    _require_rows(rows, where, "there are no rows")
+    require_sentences(rows, KINDS[kind].filled, where)
+    rows = require_enough(_head(rows, config.limit), config.source, config.limit)
+    return make_corpus(kind, rows, shown_source(str(where)), where.dropped)
+
+
+def _from_labels(kind: Rows, table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
+    labeled, where = labelled_rows(table, where)
+    if kind == "labeled_pairs":
+        return labeled, where
+    if kind == "triplets":
+        rows = nli_triplets(labeled)
+        rule = "no premise has a row labeled entailment and one labeled contradiction"
+    else:
+        rows = labeled.filter(pc.equal(labeled.column("label"), 0))
+        rows = rows.select(["premise", "hypothesis"]).rename_columns(["sentence1", "sentence2"])
+        rule = "no row is labeled entailment"
+    _require_rows(rows, where, rule)
+    return rows, where
+
+
+def nli_triplets(labeled: pa.Table) -> pa.Table:
+    """Make a triplet of each premise with an entailed and a contradicted hypothesis.
+
+    This follows SimCSE's supervised set (Gao et al. 2021, section 4), whose script is not
+    published. If a premise has several hypotheses of a label, the first one is used.
+
+    Args:
+        labeled: Columns `premise`, `hypothesis` and `label`, from `labelled_rows`.
+
+    Returns:
+        Columns `anchor`, `positive` (entailed) and `negative_1` (contradicted), in the order in
+        which the premises first occur.
+    """
+    # A dictionary encoding numbers the texts in order of first occurrence.
+    premises = pc.dictionary_encode(labeled.column("premise").combine_chunks())
+    numbers = np.asarray(premises.indices.to_numpy(), dtype=np.int64)
+    labels = np.asarray(labeled.column("label").to_numpy())
+    first = []
+    for label in (0, 2):
+        rows = np.flatnonzero(labels == label)
+        found, places = np.unique(numbers[rows], return_index=True)
+        first.append(dict(zip(found.tolist(), rows[places].tolist(), strict=True)))
+    true, false = first
+    both = [premise for premise in true if premise in false]
+    hypotheses = labeled.column("hypothesis").combine_chunks()
+    columns = {
+        "anchor": premises.dictionary.take(pa.array(both, pa.int64())),
+        "positive": hypotheses.take(pa.array([true[p] for p in both], pa.int64())),
+        "negative_1": hypotheses.take(pa.array([false[p] for p in both], pa.int64())),
+    }
+    return pa.table(columns)
+
+
+def _sentences(table: pa.Table, where: Origin) -> pa.Table:
+    names = columns_read("sentences", table.column_names, where)
+    texts = [pc.fill_null(text_column(table, name, where), "") for name in names]
+    if len(texts) == 1:
+        return pa.table({"text": texts[0]})
+    chunks = [chunk for column in texts for chunk in column.chunks]
+    return pa.table({"text": pc.unique(pa.chunked_array(chunks, pa.string()))})
+
+
+def _texts(kind: Rows, table: pa.Table, where: Origin) -> pa.Table:
+    """Pairs or triplets as they are in a table; the sentences of triplets may be null."""
+    sides = columns_read(kind, table.column_names, where)[:2]
+    columns = {}
+    for role, name in zip(KINDS[kind].columns, sides, strict=False):
+        column = text_column(table, name, where)
+        columns[role] = column if KINDS[kind].filled else pc.fill_null(column, "")
+    for name in table.column_names:
+        if kind == "triplets" and sides[0] == "anchor" and NEGATIVE.fullmatch(name):
+            column = text_column(table, name, where)
+            columns[name] = pc.if_else(blank_sentences(column), "", column)
+        elif name == "row":
+            columns[name] = table.column(name)
+    return pa.table(columns)
+
+
+def _close(
+    rows: pa.Table, scores: npt.NDArray[np.float64], min_score: float, where: Origin
+) -> tuple[pa.Table, Origin]:
+    """The pairs with a score from `min_score` on."""
+    kept = np.flatnonzero(scores >= min_score)
+    if len(scores) and not len(kept):
+        rule = f"no pair has a score of data.min_score = {min_score:g} or above"
+        rule += f"; the scores are {scores.min():g} to {scores.max():g}"
+        move = "Set data.min_score to one of them, from which on pairs mean the same."
+        raise DataError(Fault(str(where), "score", "", rule, move))
+    return rows.take(pa.array(kept)), where.take(kept)
+
+
+def _scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
+    column = table.column("score")
+    try:
+        scores = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    except pa.ArrowException:
+        scores = np.array([_number(value) for value in column.to_pylist()])
+    bad = np.flatnonzero(~np.isfinite(scores))
+    if bad.size:
+        row = int(bad[0])
+        rule = "a score must be a finite number"
+        value = str(column[row].as_py())
+        raise DataError(Fault(where.at([row]), "score", value, rule, "Correct it."))
+    return scores
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan
+
+
+def _head(rows: pa.Table, limit: int | None) -> pa.Table:
+    """The first rows; those with the same `row` count as one."""
+    if limit is None or "row" not in rows.column_names:
+        return rows.slice(0, limit)
+    numbers = np.unique(rows.column("row").to_numpy())[:limit]
+    return rows.filter(pc.less_equal(rows.column("row"), pa.scalar(numbers[-1])))
+
+
+def _require_rows(rows: pa.Table, where: Origin, rule: str) -> None:
+    if rows.num_rows == 0:
+        raise DataError(Fault(str(where), "", "", rule, "Choose another source."))
+
+
+def _require_entailed(count: int, root: Path | None) -> None:
+    if count != NLI_ENTAILED:
+        rule = f"SNLI and MultiNLI train together have {NLI_ENTAILED:,} entailed rows"
+        fault = Fault(str(root), "nli/", f"{count:,} rows", rule, "Copy the files again.")
+        raise DataError(fault)

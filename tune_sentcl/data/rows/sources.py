@@ -8,19 +8,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tune_sentcl.config import Rows
+from tune_sentcl.config import DataConfig, Rows, columns_of
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.rows.files import (
-    SUFFIXES,
-    ReadOptions,
-    columns_read,
-    read_hub,
-    read_saved,
-    read_table,
-)
+from tune_sentcl.data.rows.files import read_dataset, read_table, with_lists_spread
+from tune_sentcl.data.rows.kinds import NUMBERS, columns_read
 from tune_sentcl.data.rows.labeled_pairs import numbered_rows, text_column
 from tune_sentcl.data.tasks.sts_data import read_task
-from tune_sentcl.data.text_files import Origin, blank_sentences, file_columns
+from tune_sentcl.data.text_files import SUFFIXES, Origin, blank_sentences
 from tune_sentcl.data.toy.toy_sets import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault
 
@@ -42,6 +36,10 @@ WHOLE = {"snli": 549_367, "mnli": 392_702, "nli-simcse": 275_601, "wiki": 1_000_
 JOINED = {"nli": ("snli", "mnli"), "nli-partial": ("snli-partial", "mnli-partial")}
 """Names for the concatenated labeled pairs of several sources."""
 
+WHOLE_NLI = "nli/snli_train.parquet + nli/mnli_train.parquet"
+NLI_ENTAILED = 314_315
+"""Entailment rows of the whole SNLI and MultiNLI train sets: 183,416 and 130,899."""
+
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -50,27 +48,24 @@ def is_named(source: str) -> bool:
     return source in ("toy", "sts-b", *JOINED, *SOURCES)
 
 
-def open_source(
-    kind: Rows, source: str, root: Path | None, limit: int | None, read_options: ReadOptions
-) -> tuple[pa.Table, Origin]:
-    """Read the rows of a source; only their columns are checked.
+def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.Table, Origin]:
+    """Read the rows of one source; only their columns are checked.
 
     Args:
         kind: The kind of rows to make.
-        source: `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`, a file, a folder
-            saved by `datasets`, or a hub data set as `owner/name` (its `train` split).
+        config: Its source is `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`, a
+            file, a folder saved by `datasets`, or a hub data set as `owner/name` (its `train`
+            split). If there is a limit, a partial set may stand for one in `WHOLE`.
         root: The data root; read only for `sts-b` and the names in `SOURCES` and `JOINED`.
-        limit: The number of rows needed; a partial set may then stand for one in `WHOLE`. None:
-            all.
-        read_options: The roles of columns, and how blank sentences are treated.
 
     Returns:
-        The rows, possibly more than `limit`, and their origin.
+        The rows, possibly more than the limit, and their origin.
 
     Raises:
         DataError: The source does not exist, cannot be read, is not the whole set, or lacks the
             columns for such rows.
     """
+    source, limit = config.source, config.limit
     if source == "toy":
         table, where = (toy_graded if kind == "graded_pairs" else toy_nli)(), Origin("toy")
     elif source == "sts-b":
@@ -84,58 +79,47 @@ def open_source(
     elif source in SOURCES:
         table, where = _open_named(source, root, source, limit)
     else:
-        table, where = _open_own(source, limit, read_options)
+        table, where = _open_own(config)
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
-    names = columns_read(kind, table, where)
-    return _filled(table, names, where) if read_options.blanks == "drop" else (table, where)
+    names = columns_read(kind, table.column_names, where)
+    table, where = with_lists_spread(table, where)
+    if config.positives == "rows" and "row" in table.column_names:
+        table = table.drop_columns("row")
+    return _filled(table, names, where) if config.blanks == "drop" else (table, where)
 
 
-def _open_own(
-    source: str, limit: int | None, read_options: ReadOptions
-) -> tuple[pa.Table, Origin]:
-    path = Path(source).expanduser()
+def _open_own(config: DataConfig) -> tuple[pa.Table, Origin]:
+    path, columns = Path(config.source).expanduser(), columns_of(config.columns)
     if path.is_dir():
-        table, where = read_saved(path, read_options)
-    elif path.exists() or path.suffix in SUFFIXES:
-        table = read_table(path, limit, read_options)
-        where = Origin(str(path), path, file_columns(path, table))
+        return read_dataset(str(path), columns)
+    if path.exists() or path.suffix in SUFFIXES:
+        return read_table(path, None if config.blanks == "drop" else config.limit, columns)
     # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
-    elif _HUB_NAME.fullmatch(source):
-        table, where = read_hub(source, read_options)
-    else:
-        raise _unknown(source)
-    return (read_options.renamed(table, where) if read_options.columns else table), where
+    if _HUB_NAME.fullmatch(config.source):
+        return read_dataset(config.source, columns)
+    names = ["toy", "sts-b", *JOINED, *SOURCES]
+    near = difflib.get_close_matches(config.source, names, 1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    rule = (
+        f"must be a known source ({', '.join(names)}), a file, a folder or the name of "
+        "a hub data set (owner/name)"
+    )
+    raise DataError(Fault("data.source", "", config.source, rule, f"{hint}Give one of them."))
 
 
 def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.Table, Origin]:
     """Drop rows with a blank sentence; `label` and `score` are not sentences."""
     blank = np.zeros(len(table), dtype=bool)
     for name in names:
-        if name not in ("label", "score"):
+        if name not in NUMBERS:
             blank |= np.asarray(blank_sentences(text_column(table, name, where)))
     kept = np.flatnonzero(~blank)
-    return table.take(pa.array(kept)), replace(where, rows=kept, dropped=int(blank.sum()))
+    return table.take(pa.array(kept)), replace(where.take(kept), dropped=int(blank.sum()))
 
 
 def shown_source(name: str) -> str:
     """A name that is the same on every machine: an absolute path's last component."""
     return Path(name).name if Path(name).is_absolute() else name
-
-
-def _unknown(source: str) -> DataError:
-    names = ["toy", "sts-b", *JOINED, *SOURCES]
-    near = difflib.get_close_matches(source, names, 1)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    return DataError(
-        Fault(
-            where="data.source",
-            key="",
-            value=source,
-            rule=f"must be a known source ({', '.join(names)}), a file, a folder or the name of "
-            "a hub data set (owner/name)",
-            next_move=f"{hint}Give one of them.",
-        )
-    )
 
 
 def _open_named(
@@ -144,20 +128,13 @@ def _open_named(
     folder = existing_root(root, f"data.source = {asked}")
     for name in SOURCES[source]:
         if (folder / name).exists():
-            table, where = read_table(folder / name, limit), Origin(name, folder / name)
+            table, where = read_table(folder / name, limit)
             if limit is None and source in WHOLE:
-                _require_whole(table, source, folder / name, asked)
-            return table, where
-    raise DataError(
-        Fault(
-            where=str(folder),
-            key="data.source",
-            value=asked,
-            rule=f"the data root must hold {' or '.join(SOURCES[source])}",
-            next_move="Copy the file there, or give another root: `--data DIR` or "
-            "TUNE_SENTCL_DATA.",
-        )
-    )
+                _require_whole(table, source, where, asked)
+            return table, replace(where, name=name)
+    rule = f"the data root must hold {' or '.join(SOURCES[source])}"
+    move = "Copy the file there, or give another root: `--data DIR` or TUNE_SENTCL_DATA."
+    raise DataError(Fault(str(folder), "data.source", asked, rule, move))
 
 
 def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
@@ -174,11 +151,11 @@ def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
     return rows
 
 
-def _require_whole(table: pa.Table, source: str, file: Path, asked: str) -> None:
+def _require_whole(table: pa.Table, source: str, where: Origin, asked: str) -> None:
     """Refuse a partial set under the name of the whole set, because results name the set."""
-    count = len(table)
+    count, file = len(table), Path(str(where))
     if "label" in table.column_names:
-        count = int((numbered_rows(table, Origin(str(file), file))["label"].to_numpy() >= 0).sum())
+        count = int((numbered_rows(table, where)["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
         move = "Copy the whole file there, or set how many rows are enough: --set data.limit=N."
