@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from cli_samples import TOY, command, environment, in_terminal, invoke, refused, tables
+from disk_samples import write
 from rich.cells import cell_len
 
 from tune_sentcl.cli.terminal_tables import Layout, table_lines
@@ -112,6 +114,41 @@ def test_judge_names_configurations_by_whole_beginnings(
     ((shown,),) = read(out, width, ["verdict", "difference", "procedure"])
     assert shown["difference"] == f"{judged['difference']:.2f}"
     refused(invoke("judge", study, "f00f00f0", b[:8]), "f00f00f0")
+
+
+MIXED = """
+[fixed]
+encoder.checkpoint = "toy"
+data.source = "toy"
+data.limit = 34
+data.drop_last = true
+optimizer.batch_size = 16
+[[block]]
+fixed.method.name = "mnr"
+grid.method.dims = [[16, 8], [16]]
+[search.ranges]
+method.name = { choices = ["scl"] }
+method.num_positives = { choices = [1, "all"] }
+"""
+
+
+def test_lists_and_choices_of_several_types_are_searched_shown_and_judged(place: Path) -> None:
+    write(place / "mixed.toml", MIXED)
+    done = invoke("search", "mixed.toml", "--trials", "2", "--scheduler", "none", "--study", "s")
+    assert done.code == 0, done.err
+    assert "= 16, the first epoch leaves out 2 of the 34 rows of toy" in done.err
+    shown = {(row["num_positives"], row["dims"]) for row in tables(invoke("show", "s").out)[0]}
+    assert shown == {("", "16, 8"), ("", "16"), ("1", ""), ("all", "")}
+    stored = pq.read_table("s/trials").to_pylist()
+    found = {(row["method.num_positives"], str(row["method.dims"])) for row in stored}
+    assert found == {("1", "None"), ("all", "None"), (None, "[16, 8]"), (None, "[16]")}
+    assert {row["notes"] for row in stored} == {"the first epoch leaves out 2 of the 34 rows"}
+    (judged,) = json.loads(invoke("judge", "s", "dims=[16,8]", "num_positives=1", "--json").out)
+    ids = {str(row["method.dims"]): row["trial_id"] for row in stored}
+    assert judged["a"] == ids["[16, 8]"]
+    assert invoke("report", "s").code == 0 and "16, 8" in Path("report.html").read_text()
+    write(place / "lists.toml", MIXED.replace('[1, "all"]', "[[1], [2]]"))
+    refused(invoke("plan", "lists.toml"), "without lists", "the grid of a [[block]]")
 
 
 def test_programs_are_given_whole_ids_at_any_width(

@@ -68,7 +68,7 @@ def test_no_text_stands_twice_and_each_row_once(rows: list[Row], size: int, seed
 
 
 @given(rows=rows_of_few_texts, size=st.integers(1, 20), seed=st.integers(0, 9))
-def test_without_short_batches_the_full_ones_are_left(
+def test_without_the_shortest_batches_less_than_a_batch_is_left_out(
     rows: list[Row], size: int, seed: int
 ) -> None:
     corpus = corpus_of(rows)
@@ -78,8 +78,15 @@ def test_without_short_batches_the_full_ones_are_left(
             (False, True, True), (np.random.default_rng(seed) for _ in range(3)), strict=True
         )
     )
-    full = [batch for batch in whole if len(batch) == size]
-    assert cut == again == (full or whole[:1])
+    dropped = [batch for batch in whole if batch not in cut]
+    assert cut == again == [batch for batch in whole if batch not in dropped]
+    assert sum(map(len, dropped)) < size
+    short = [batch for batch in cut if len(batch) < size]
+    if len(short) < len(cut) and short:  # the next one would be too much
+        longest = max(map(len, dropped), default=0)
+        assert longest <= min(map(len, short))
+        assert sum(map(len, [*dropped, min(short, key=len)])) >= size
+    assert not dropped or len(short) < len(cut)
 
 
 def test_of_texts_that_stand_once_it_is_a_plain_shuffle() -> None:

@@ -1,6 +1,7 @@
 """The command `judge`: whether one configuration scores higher than another."""
 
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 UNDECIDED = 3
 
-_NAME = "The id of a configuration or trial, or its first digits, or KNOB=VALUE,KNOB=VALUE."
+_NAME = "The id of a configuration or trial, or its first digits, or KNOB=VALUE,KNOB=[8,4]."
 _SHOWN = ("asked", "verdict", "difference", "low", "high", "p", "n", "procedure")
 
 
@@ -131,7 +132,8 @@ def _named(text: str) -> str | dict[str, Any]:
     """Parse KNOB=VALUE pairs; any other text is an id."""
     if "=" not in text:
         return text
-    pairs = [part.partition("=") for part in text.split(",")]
+    outside_lists = re.split(r",(?![^\[]*\])", text)
+    pairs = [part.partition("=") for part in outside_lists]
     if not all(key.strip() and sign and value.strip() for key, sign, value in pairs):
         rule = "must be KNOB=VALUE,KNOB=VALUE"
         raise ConfigError(Fault("judge", "", text, rule, "Write method=scl,lambda=0.3."))

@@ -169,7 +169,8 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
                 "that differ, without lists, tables, and auto where a checkpoint sets its value"
             )
             where = f"{source} [search.ranges]"
-            raise SpaceError(Fault(where, key, shown(table), rule, "Correct the range."))
+            move = "Correct the range, or list such values in the grid of a [[block]]."
+            raise SpaceError(Fault(where, key, shown(table), rule, move))
         if "prior" in table:
             ranges[-1] = _with_prior(ranges[-1], table["prior"], source)
     return sorted(

@@ -52,7 +52,7 @@ _TEXTS = ("text", "premise", "hypothesis", "sentence1", "sentence2", *_TRIPLET)
 _ALIASES = {
     "sentence": "text",
     **{"sent0": "anchor", "sent1": "positive", "hard_neg": "negative"},  # SimCSE's file
-    **{"query": "anchor", "pos": "positive", "neg": "negatives"},  # FlagEmbedding's files
+    **{"query": "anchor", "pos": "positive", "neg": "negative"},  # FlagEmbedding's files
 }
 
 
