@@ -71,16 +71,6 @@ def test_groups_stay_whole(premises: list[str], extra: int, seed: int) -> None:
     assert flat(plain) == expected
 
 
-@given(premises=premise_lists, seed=st.integers(0, 9))
-def test_same_seed_same_order(premises: list[str], seed: int) -> None:
-    corpus, size = corpus_of(premises), largest(premises)
-    first, second = (
-        rows_of(batches(corpus, size, "shuffled_groups", np.random.default_rng(seed)))
-        for _ in range(2)
-    )
-    assert first == second
-
-
 @given(rows=st.integers(1, 60), batch_size=st.integers(1, 70), seed=st.integers(0, 9))
 def test_shuffled_is_a_permutation_in_full_batches(rows: int, batch_size: int, seed: int) -> None:
     corpus = corpus_of(["a"] * rows)  # of one premise: plain shuffling knows no groups
@@ -128,15 +118,6 @@ def test_a_million_sentences_are_shuffled() -> None:
     corpus = Corpus("sentences", table, "made up", "0" * 16)
     dealt = batches(corpus, 64, "shuffled", np.random.default_rng(0), drop_last=True)
     assert len(dealt) == 15_625  # ConIsI's steps
-
-
-def test_seeds_differ() -> None:
-    corpus = corpus_of([chr(97 + row // 3) for row in range(60)])
-    first, second = (
-        rows_of(batches(corpus, 6, "shuffled_groups", np.random.default_rng(seed)))
-        for seed in range(2)
-    )
-    assert first != second
 
 
 def test_too_large_a_group_is_refused() -> None:

@@ -9,7 +9,7 @@ from data_samples import REAL_ROOT, load_triplets, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.data.rows.batches import assign_distinct, batches
+from tune_sentcl.data.rows.batches import batches
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 
 Row = tuple[str, str, str]
@@ -56,7 +56,8 @@ def by_loops(corpus: Corpus, order: list[int], size: int) -> list[list[int]]:
 def test_no_text_stands_twice_and_each_row_once(rows: list[Row], size: int, seed: int) -> None:
     corpus = corpus_of(rows)
     order = np.random.default_rng(seed).permutation(len(rows))
-    dealt = [batch.tolist() for batch in assign_distinct(corpus, order, size)]
+    generator = np.random.default_rng(seed)
+    dealt = [batch.tolist() for batch in batches(corpus, size, "distinct", generator)]
     assert sorted(itertools.chain(*dealt)) == list(range(len(rows)))
     for batch in dealt:
         assert 1 <= len(batch) <= size
@@ -81,12 +82,8 @@ def test_without_the_shortest_batches_less_than_a_batch_is_left_out(
     dropped = [batch for batch in whole if batch not in cut]
     assert cut == again == [batch for batch in whole if batch not in dropped]
     assert sum(map(len, dropped)) < size
-    short = [batch for batch in cut if len(batch) < size]
-    if len(short) < len(cut) and short:  # the next one would be too much
-        longest = max(map(len, dropped), default=0)
-        assert longest <= min(map(len, short))
-        assert sum(map(len, [*dropped, min(short, key=len)])) >= size
-    assert not dropped or len(short) < len(cut)
+    assert max(map(len, dropped), default=0) <= min(map(len, cut), default=0)
+    assert not dropped or max(map(len, cut)) == size
 
 
 def test_of_texts_that_stand_once_it_is_a_plain_shuffle() -> None:

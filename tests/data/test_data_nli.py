@@ -10,7 +10,7 @@ import pytest
 from data_samples import REAL_ROOT, ROWS, load_nli, needs_real_data, write_nli
 from disk_samples import write
 
-from tune_sentcl.data.rows.labeled_pairs import LABELS
+from tune_sentcl.data.rows.kinds import LABELS
 from tune_sentcl.errors import DataError
 
 NUMBERED = [(premise, hypothesis, LABELS.index(label)) for premise, hypothesis, label in ROWS]
@@ -95,26 +95,6 @@ def test_unlabelled_rows_are_dropped_before_the_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rows",
-    [
-        [("a", "bc", 0), ("d", "e", 1)],
-        [("ab", "c", 1), ("d", "e", 1)],
-        [("ab", "c", 0), ("d", "e", 2)],
-        [("d", "e", 1), ("ab", "c", 0)],
-        [("a", "c", 0), ("bd", "e", 1)],
-    ],
-)
-def test_fingerprint_sees_every_change(
-    tmp_path: Path, rows: list[tuple[object, object, object]]
-) -> None:
-    base = write_nli(tmp_path / "a.parquet", [("ab", "c", 0), ("d", "e", 1)])
-    other = write_nli(tmp_path / "b.parquet", rows)
-    assert load_nli(str(base), None, None).fingerprint != (
-        load_nli(str(other), None, None).fingerprint
-    )
-
-
-@pytest.mark.parametrize(
     "kind", [pa.uint8(), pa.int8(), pa.int64(), pa.uint64(), pa.dictionary(pa.int8(), pa.int32())]
 )
 @pytest.mark.parametrize("text", [pa.large_string(), pa.string_view()])
@@ -187,7 +167,7 @@ def test_refuses_bad_columns(
             "columns are premise, hypothesis; labeled pairs need premise, hypothesis and",
         ),
         ("a.csv", b"premise,hypothesis,label\na,b,\nc,d,1\n", "a.csv line 2: label = None"),
-        ("a.jsonl", b'{"premise": "a",\n', "a.jsonl line 1: the line cannot be read as JSON"),
+        ("a.jsonl", b'{"premise": "a",\n', "a.jsonl line 1: must be a JSON object"),
         # Arrow ends the process at this one.
         ("a.jsonl", b'\nnull\n{"premise": "a"}\n', "line 2: must be a JSON object"),
         ("a.jsonl", b'{"premise": "a"}\nnull\n', "line 2: must be a JSON object"),
@@ -251,17 +231,6 @@ def test_hub_out_of_reach() -> None:
     )
     assert child.returncode == 1
     assert "DataError: data.source: nobody/nothing: no such file or folder" in child.stderr
-
-
-def test_known_names_prefer_the_whole_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"--data DIR` or TUNE_SENTCL_DATA"):
-        load_nli("snli", None, None)
-    with pytest.raises(DataError, match=r"snli_train.parquet or nli/snli_train_partial.parquet"):
-        load_nli("snli", None, tmp_path)
-    write_nli(tmp_path / "nli/snli_train_partial.parquet", list(ROWS))
-    assert load_nli("snli", 1, tmp_path).source == "nli/snli_train_partial.parquet"
-    write_nli(tmp_path / "nli/snli_train.parquet", list(ROWS))
-    assert load_nli("snli", 1, tmp_path).source == "nli/snli_train.parquet"
 
 
 @needs_real_data

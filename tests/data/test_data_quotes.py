@@ -7,10 +7,8 @@ from typing import Literal
 import pandas as pd
 import pytest
 from disk_samples import write
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tune_sentcl.data.rows.files import read_table
+from tune_sentcl.data.rows.sources import read_table
 from tune_sentcl.errors import DataError
 
 HEADER = ["sentence1", "sentence2"]
@@ -19,46 +17,6 @@ ODD = ['He said "no"', "a\ttab, a comma", '"Yes." "No."', '""', '"', "", "plain"
 
 def rows_of(path: Path) -> list[list[str]]:
     return [list(row.values()) for row in read_table(path)[0].to_pylist()]
-
-
-def cells_of(line: str) -> list[str] | None:
-    """The cells of a line with tabs, letter by letter; None where a quoted one is not closed."""
-    cells, place = [], 0
-    while True:
-        cell = ""
-        if line[place : place + 1] == '"':
-            place += 1
-            while line[place : place + 1] != '"' or line[place + 1 : place + 2] == '"':
-                if place >= len(line):
-                    return None
-                cell += line[place]
-                place += 2 if line[place] == '"' else 1
-            place += 1
-            if line[place : place + 1] not in ("", "\t"):
-                return None
-        while line[place : place + 1] not in ("", "\t"):
-            cell += line[place]
-            place += 1
-        cells.append(cell)
-        if place >= len(line):
-            return cells
-        place += 1
-
-
-@given(lines=st.lists(st.text('ab"\t', min_size=1, max_size=9), min_size=1, max_size=6))
-def test_each_line_with_tabs_is_a_row_or_the_file_is_refused(
-    lines: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("quotes") / "a.tsv"
-    write(path, "\n".join(["\t".join(HEADER), *lines]) + "\n")
-    expected = [cells_of(line) for line in lines]
-    if all(cells is not None and len(cells) == 2 for cells in expected):
-        assert rows_of(path) == expected
-        return
-    with pytest.raises(DataError) as error:
-        read_table(path)
-    wrong = next(row for row, cells in enumerate(expected) if cells is None or len(cells) != 2)
-    assert f"a.tsv line {wrong + 2}: " in str(error.value)
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])

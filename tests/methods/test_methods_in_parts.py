@@ -166,11 +166,7 @@ def test_parts_train_as_whole_batches_do(kind: str, optimizer: dict[str, Any]) -
 def test_clipping_is_of_the_whole_batch() -> None:
     """Each part's gradient clipped by itself would be another sum."""
     clipped, free = (
-        trained(
-            trial(UNCOUPLED["sbert"], **more),
-            toy_rows(19),
-            2,
-        )[0]
+        trained(trial(UNCOUPLED["sbert"], **more), toy_rows(19), 2)[0]
         for more in (
             {"optimizer.max_grad_norm": 0.05, "optimizer.eps": 1.0},
             {"optimizer.eps": 1.0},
@@ -233,10 +229,7 @@ def test_parts_grow_until_they_fit(most: int, parts: int, told: str | None) -> N
 
 def test_parts_that_came_before_memory_ended_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first part's gradient is there when the second one fails."""
-    config, corpus = (
-        trial(UNCOUPLED["sbert"]),
-        toy_rows(8),
-    )
+    config, corpus = trial(UNCOUPLED["sbert"]), toy_rows(8)
     expected = gradients(built(config, corpus), corpus, 1)
     method, taken = built(config, corpus), []
 
@@ -338,10 +331,7 @@ def test_chunks_are_recomputed_as_a_gpu_computes_them(monkeypatch: pytest.Monkey
 
 def test_graphs_are_given_up_before_a_batch_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """They hold memory of their own; without them the batch may fit whole."""
-    config, corpus = (
-        trial(UNCOUPLED["sbert"]),
-        toy_rows(8),
-    )
+    config, corpus = trial(UNCOUPLED["sbert"]), toy_rows(8)
     method = built(config, corpus)
     released = []
 
@@ -403,10 +393,7 @@ def test_a_step_that_a_gpu_has_no_memory_for_is_taken_in_parts(
     """CUDA's own error, where the process may have three fifths of what the step takes."""
     monkeypatch.setenv("TUNE_SENTCL_GRAPHS", "0")  # they are given up first
     rows = {"optimizer.batch_size": 512, "encoder.share_duplicates": False}
-    config, corpus = (
-        trial(UNCOUPLED["sbert"], **rows),
-        toy_rows(1024),
-    )
+    config, corpus = trial(UNCOUPLED["sbert"], **rows), toy_rows(1024)
 
     def on_gpu(**options: Any) -> tuple[Tensor, int]:
         method = built(config, corpus)

@@ -103,13 +103,7 @@ def test_a_whole_trial_equals_the_plain_restatement() -> None:
     )
     ours, theirs = undropped(), undropped()
     methods = [built(config, encoder) for encoder in (ours, theirs)]
-    steps = list(
-        train(
-            methods[0],
-            toy_rows(80),
-            config,
-        )
-    )
+    steps = list(train(methods[0], toy_rows(80), config))
     assert [step.number for step in steps] == [1, 2, 3, 4, 5]
     theirs.train()
     restated(theirs, methods[1].heads, config)
@@ -160,13 +154,7 @@ def test_clipping_bounds_the_gradient() -> None:
         before = encoder.state_dict()["transformer.embeddings.LayerNorm.weight"].clone()
         config = trial(**values)
         method = built(config, encoder)
-        list(
-            train(
-                method,
-                toy_rows(16),
-                config,
-            )
-        )
+        list(train(method, toy_rows(16), config))
         after = encoder.state_dict()["transformer.embeddings.LayerNorm.weight"]
         moved.append(float((after - before).abs().max()))
     assert moved[1] < 1e-6 < moved[0]
@@ -190,10 +178,4 @@ def test_a_loss_that_is_no_number_is_named() -> None:
     encoder = undropped()
     method = built(config, encoder)
     with pytest.raises(NonFiniteError, match=r"loss must be finite, but is nan at step"):
-        list(
-            train(
-                method,
-                toy_rows(48),
-                config,
-            )
-        )
+        list(train(method, toy_rows(48), config))

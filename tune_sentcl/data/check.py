@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.root import LAYOUT, existing_root
-from tune_sentcl.data.rows.files import read_table
-from tune_sentcl.data.rows.labeled_pairs import labelled_rows
-from tune_sentcl.data.rows.sources import WHOLE
+from tune_sentcl.data.rows.kinds import labelled_rows
+from tune_sentcl.data.rows.sources import WHOLE, read_table
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, row_count
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS, read_two_files

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DataError, Fault, first_line
@@ -85,16 +86,15 @@ Which = Callable[[str], bool]
 def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | None) -> pa.Table:
     """Read a file by its suffix.
 
-    CSV and TSV have a header and may quote cells with `"`. The separator is the suffix's own, or
-    else the one of comma, semicolon, tab and bar that splits the header. All cells are text.
+    CSV and TSV have a header, may quote cells with `"`, and hold text alone. The separator is the
+    suffix's own, or else the one of comma, semicolon, tab and bar that splits the header.
 
     Args:
-        path: A .parquet, .csv, .tsv or .jsonl file, or a .txt file with one sentence per line,
-            which becomes the column `text`.
-        wanted: The columns that are needed; other columns of Parquet are not read, and those of
-            JSONL are null.
-        text: The columns that hold text, in JSONL also lists of texts; in other columns of CSV
-            an empty cell is null.
+        path: A file with a suffix of `SUFFIXES`; a .txt file has a sentence per line, which
+            becomes the column `text`.
+        wanted: The needed columns; others of Parquet are not read, and those of JSONL are null.
+        text: The columns that hold text or, in JSONL, lists of texts; in others of CSV an empty
+            cell is null.
         key: The setting that names the file, for messages.
         first: Enough rows of a Parquet file; None reads all.
 
@@ -120,15 +120,10 @@ def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | 
 
 def _parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
     try:
-        present = [name for name in pq.read_schema(path).names if wanted(name)]
-        if first is None:
-            table = pq.read_table(path, columns=present)
-        else:
-            with pq.ParquetFile(path) as file:
-                # Pages are read on demand; the rest of a large file is not read.
-                batch = next(file.iter_batches(first, columns=present), None)
-                rows = [] if batch is None else [batch]
-                table = pa.Table.from_batches(rows, file.schema_arrow if batch is None else None)
+        file = pyarrow.dataset.dataset(path)
+        present = [name for name in file.schema.names if wanted(name)]
+        # The rest of a large file is not read.
+        table = file.to_table(present) if first is None else file.head(first, columns=present)
         # Arrow has no kernel that takes rows of string views.
         plain = [
             f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f
@@ -145,61 +140,54 @@ def _parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
 def _json_table(path: Path, wanted: Which, text: Which) -> pa.Table:
     records, columns = list(_objects(path)), {}
     for name in dict.fromkeys(name for _, row in records for name in row):
-        values = [row.get(name) for _, row in records]
-        if not wanted(name):
-            columns[name] = pa.nulls(len(records))
-        elif text(name):
-            where = (f"{path} line {line}" for line, _ in records)
-            columns[name] = _json_texts(values, name, where)
-        else:
-            try:
-                columns[name] = pa.array(values)
-            except (pa.ArrowException, OverflowError):  # of several types
-                texts = [None if value is None else str(value) for value in values]
-                columns[name] = pa.array(texts, pa.string())
+        values = [row.get(name) if wanted(name) else None for _, row in records]
+        try:
+            columns[name] = _json_column(values, text=text(name))
+        except (pa.ArrowException, ValueError):
+            for (line, _), value in zip(records, values, strict=True):
+                try:
+                    _json_column([value], text=True)
+                except (pa.ArrowException, ValueError) as error:
+                    rule = f"must be text or a list of texts ({first_line(error)})"
+                    where, move = f"{path} line {line}", "Write the sentences as strings."
+                    raise DataError(Fault(where, name, json.dumps(value), rule, move)) from None
+            raise
     return pa.table(columns)
 
 
-def _json_texts(values: list[Any], name: str, where: Iterator[str]) -> pa.Array:
-    """Texts, or lists of texts if a row has a list; a text is then a list of one."""
-    kind = pa.string()
-    if any(isinstance(value, list) for value in values):
-        kind = pa.list_(kind)
-        values = [[value] if isinstance(value, str) else value for value in values]
+def _json_column(values: list[Any], *, text: bool) -> pa.Array:
+    """Values of one type; if a row has a list of texts, a text is a list of one."""
+    if text and any(isinstance(value, list) for value in values):
+        lists = [[value] if isinstance(value, str) else value for value in values]
+        return pa.array(lists, pa.list_(pa.string()))
     try:
-        return pa.array(values, kind)
-    except (pa.ArrowException, ValueError):
-        for value, line in zip(values, where, strict=True):
-            try:
-                pa.array([value], kind)
-            except (pa.ArrowException, ValueError) as error:
-                rule = f"must be text or a list of texts ({first_line(error)})"
-                move = "Write the sentences as strings."
-                raise DataError(Fault(line, name, json.dumps(value), rule, move)) from None
-        raise
+        return pa.array(values, pa.string() if text else None)
+    except (pa.ArrowException, OverflowError):  # of several types
+        if text:
+            raise
+        return pa.array([None if v is None else str(v) for v in values], pa.string())
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each object of a JSONL file with its line."""
     for line, text in enumerate(read_lines(path, "utf-8"), 1):
-        if not text.strip():
-            continue
-        try:
-            found = json.loads(text, object_pairs_hook=_distinct)
-        except (ValueError, RecursionError) as error:
-            rule, move = f"the line cannot be read as JSON ({error})", "Write one object a line."
-            raise DataError(Fault(f"{path} line {line}", "", "", rule, move)) from None
-        if not isinstance(found, dict):
-            rule, move = "must be a JSON object", "Write one object a line."
-            raise DataError(Fault(f"{path} line {line}", "", "", rule, move))
-        yield line, found
+        if text.strip():
+            try:
+                found = json.loads(text, object_pairs_hook=_distinct)
+            except (ValueError, RecursionError) as error:
+                found = error
+            if not isinstance(found, dict):
+                rule = "must be a JSON object"
+                rule += f" ({found})" if isinstance(found, Exception) else ""
+                fault = Fault(f"{path} line {line}", "", "", rule, "Write one object a line.")
+                raise DataError(fault)
+            yield line, found
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    if len(dict(pairs)) < len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return dict(pairs)
 
 
 _ROWS = 65_536  # of CSV at a time: lists of cells take several times the memory of arrays
@@ -224,34 +212,31 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Each row of a CSV or TSV file, the header first, with the line on which it begins.
 
     Tab-separated files often do not use quoting, so a quoted cell there must close on its line.
-
-    Raises:
-        DataError: A quote is not closed, or a row has more or fewer cells than the header.
     """
     text = read_text(path)
     separator = _separator(text, "\t" if path.suffix == ".tsv" else ",")
     csv.field_size_limit(max(len(text), csv.field_size_limit()))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    line, count, ended = 1, 0, False
-    while not ended:
-        cells: list[str] = []
-        try:
-            cells = next(reader)
-        except StopIteration:
-            ended = True
-        except csv.Error:
-            raise _open_quote(path, line, text, separator) from None
-        if cells and separator == "\t" and reader.line_num > line:
-            raise _open_quote(path, line, text, separator)
-        if cells and count and len(cells) != count:
-            rule = f"a row must have {count} cells, as the header has"
-            move = f"Quote a cell that holds the separator {separator!r}, or correct the row."
-            where, found = f"{path} line {line}", f"{len(cells)} cells"
-            raise DataError(Fault(where, "", found, rule, move))
-        if cells:
+    line, count = 1, 0
+    try:
+        for cells in reader:
+            if cells and separator == "\t" and reader.line_num > line:
+                raise csv.Error
             count = count or len(cells)
-            yield line, cells
-        line = reader.line_num + 1
+            if cells and len(cells) != count:
+                rule = f"a row must have {count} cells, as the header has"
+                move = f"Quote a cell that holds the separator {separator!r}, or correct the row."
+                where, found = f"{path} line {line}", f"{len(cells)} cells"
+                raise DataError(Fault(where, "", found, rule, move))
+            if cells:
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error:
+        shown = repr(text.split("\n")[line - 1][:40])
+        within = " on the same line" if separator == "\t" else ""
+        rule = f'a cell that begins with " must end with "{within}, with those between doubled'
+        move = 'Write "So" he said as """So"" he said"; JSONL needs no such quoting.'
+        raise DataError(Fault(f"{path} line {line}", "", shown, rule, move)) from None
 
 
 def _separator(text: str, usual: str) -> str:
@@ -259,14 +244,6 @@ def _separator(text: str, usual: str) -> str:
     header = text.lstrip("\r\n").partition("\n")[0].rstrip("\r")
     counts = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in ",;\t|"}
     return usual if counts[usual] > 1 else max((usual, *counts), key=lambda mark: counts[mark])
-
-
-def _open_quote(path: Path, line: int, text: str, separator: str) -> DataError:
-    shown = text.split("\n")[line - 1][:40]
-    within = " on the same line" if separator == "\t" else ""
-    rule = f'a cell that begins with " must end with "{within}, with those between doubled'
-    move = 'Write "So" he said as """So"" he said"; JSONL needs no such quoting.'
-    return DataError(Fault(f"{path} line {line}", "", repr(shown), rule, move))
 
 
 @dataclass(frozen=True)
@@ -298,7 +275,7 @@ class Origin:
     def at(self, rows: Sequence[int]) -> str:
         """Name rows of the table by line number, or by row number if the file has no lines."""
         numbers = [int(row if self.rows is None else self.rows[row]) for row in rows]
-        lines = [] if self.path is None else _first_lines(self.path)
+        lines = _first_lines(self.path) if self.path and self.path.is_file() else ()
         word, shown = "row", [number + 1 for number in numbers[:5]]
         if max(numbers) < len(lines):
             word, shown = "line", [lines[number] for number in numbers[:5]]
@@ -306,15 +283,13 @@ class Origin:
         return f"{self} {word}{'s' if len(rows) > 1 else ''} {', '.join(map(str, shown))}{more}"
 
 
-def _first_lines(path: Path) -> list[int]:
+def _first_lines(path: Path) -> Sequence[int]:
     """The line on which each row of a text file begins; empty for files without lines."""
-    if path.suffix == ".parquet" or not path.is_file():
-        return []
     if path.suffix == ".txt":
-        return list(range(1, len(read_lines(path, "utf-8")) + 1))
+        return range(1, 2**31)
     if path.suffix == ".jsonl":
         return [line for line, _ in _objects(path)]
-    return [line for line, _ in _records(path)][1:]
+    return [line for line, _ in _records(path)][1:] if path.suffix in (".csv", ".tsv") else []
 
 
 def file_columns(path: Path, table: pa.Table) -> tuple[str, ...]:
@@ -330,8 +305,7 @@ def value_kind(column: pa.ChunkedArray) -> pa.DataType:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type is text."""
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(is_kind(kind) for is_kind in kinds)
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:

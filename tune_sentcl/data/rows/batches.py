@@ -14,20 +14,12 @@ _NONE = 0
 """The code of "", which marks a missing negative and may occur often in a batch."""
 
 
-def assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
-    """Assign rows to batches so that no two rows of a batch share a text in any column.
+def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
+    """Assign rows, in their order, so that no two rows of a batch share a text but "".
 
     Each row goes to the first batch with room that follows every batch with one of its texts. All
     batches are full except the last few. If a text has more rows than there would be batches,
     there are additional short ones. Takes about linear time.
-
-    Args:
-        corpus: The rows; the text "" may repeat.
-        rows: The rows to assign, in this order.
-        batch_size: Maximum rows per batch.
-
-    Returns:
-        The row numbers of each batch; each row is in exactly one.
     """
     if not len(rows):
         return []
@@ -72,20 +64,9 @@ def _find(open_batch: list[int], batch: int) -> int:
 Mix = Literal["proportional", "in_turn"]
 
 
-def mixed(
+def _mixed(
     parts: Sequence[Sequence[RowNumbers]], mix: Mix, generator: np.random.Generator | None
 ) -> list[RowNumbers]:
-    """Interleave the batches of several sources; each source's batches stay in order.
-
-    Args:
-        parts: The batches of each source.
-        mix: `proportional` takes all batches; `in_turn` takes one batch of each source in turn,
-            until the smallest source is used up.
-        generator: Draws the order of a proportional mix; None spreads each source evenly.
-
-    Returns:
-        The batches, in the order of training.
-    """
     if mix == "in_turn":
         return [batch for round_ in zip(*parts, strict=False) for batch in round_]
     counts = [len(part) for part in parts]
@@ -123,7 +104,7 @@ def batches(
         batch_size: Maximum rows per batch.
         order: `file` cuts slices in file order. `shuffled` cuts slices from the rows in the
             generator's order. `distinct` assigns shuffled rows so that no two rows of a batch
-            share a text (see `assign_distinct`); the last few batches may be short. For labeled
+            share a text ; the last few batches may be short. For labeled
             pairs, `groups` keeps the rows of a premise together, at the position of the first,
             and closes a batch if the next group would overflow it; `shuffled_groups` does so
             with the groups in the generator's order.
@@ -131,7 +112,9 @@ def batches(
         drop_last: Drop a source's short last batch, unless it is the only one. With `distinct`,
             drop its shortest batches, unless all are short. In both cases, fewer rows than a
             batch are left out.
-        mix: How the batches of several sources are interleaved (see `mixed`).
+        mix: `proportional` takes all batches, in the generator's order, or each source's spread
+            evenly; `in_turn` takes one batch of each source in turn, until the smallest source is
+            used up. Each source's batches stay in order.
 
     Returns:
         The row numbers of each batch, in the order of training.
@@ -151,7 +134,7 @@ def batches(
         own = _without_short(own, batch_size, order) if drop_last else own
         by_source.append([start + rows for rows in own])
         start += len(part)
-    return by_source[0] if len(by_source) == 1 else mixed(by_source, mix, drawing)
+    return by_source[0] if len(by_source) == 1 else _mixed(by_source, mix, drawing)
 
 
 def _without_short(own: list[RowNumbers], batch_size: int, order: Order) -> list[RowNumbers]:
@@ -174,7 +157,7 @@ def _source_batches(
     if generator is not None:
         rows = generator.permutation(rows)
     if order == "distinct":
-        return assign_distinct(corpus, rows, batch_size)
+        return _assign_distinct(corpus, rows, batch_size)
     return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
 
 

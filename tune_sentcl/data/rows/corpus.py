@@ -156,19 +156,18 @@ def join_corpora(parts: Sequence[Corpus]) -> Corpus:
     """
     if len(parts) == 1:
         return parts[0]
-    tables, start = [], 0
-    for part in parts:
-        sizes = np.diff(part._alternatives(), append=len(part))
-        numbers = np.repeat(np.arange(start, start + len(sizes)), sizes)
-        plain = part.table.select([n for n in part.table.column_names if n != "row"])
-        tables.append(plain.append_column("row", pa.array(numbers)))
-        start += len(sizes)
+    names = max((part.text_columns() for part in parts), key=len)
+    names += tuple(name for name in parts[0].table.column_names if name in ("label", "score"))
+    tables = [
+        part.table.select([n for n in names if n in part.table.column_names]) for part in parts
+    ]
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
-    names = [n for n in max((t.column_names for t in tables), key=len) if n != "row"]
     columns = {n: table.column(n) for n in names}
-    columns |= {n: pc.fill_null(table.column(n), "") for n in names if NEGATIVE.fullmatch(n)}
-    if start < len(table):
-        columns["row"] = table.column("row")
+    columns |= {n: pc.fill_null(columns[n], "") for n in names if NEGATIVE.fullmatch(n)}
+    sizes = [np.diff(part._alternatives(), append=len(part)) for part in parts]
+    numbers = np.repeat(np.arange(sum(map(len, sizes))), np.concatenate(sizes))
+    if any("row" in part.table.column_names for part in parts):
+        columns["row"] = pa.chunked_array([numbers])
     digest = hashlib.blake2b(" ".join(p.fingerprint for p in parts).encode(), digest_size=8)
     return Corpus(
         kind=parts[0].kind,
@@ -190,16 +189,5 @@ def _fingerprint(rows: pa.Table) -> str:
         else:
             # The lengths keep different lists of sentences from having the same bytes.
             digest.update(pc.binary_length(column).to_numpy().astype("<i8").tobytes())
-            for chunk in column.chunks:
-                digest.update(_text_bytes(chunk))
+            digest.update("".join(column.to_pylist()).encode())
     return digest.hexdigest()
-
-
-def _text_bytes(chunk: pa.StringArray) -> memoryview:
-    """The UTF-8 bytes of a chunk's sentences, concatenated, without a copy."""
-    _, offset_buffer, data = chunk.buffers()
-    if len(chunk) == 0 or data is None:
-        return memoryview(b"")
-    offsets = np.frombuffer(offset_buffer, dtype=np.int32)
-    first, last = offsets[chunk.offset], offsets[chunk.offset + len(chunk)]
-    return memoryview(data)[int(first) : int(last)]

@@ -15,16 +15,15 @@ import pyarrow.compute as pc
 
 from tune_sentcl.config import DataConfig, Rows, source_names
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
-from tune_sentcl.data.rows.kinds import KINDS, NEGATIVE, columns_read
-from tune_sentcl.data.rows.labeled_pairs import labelled_rows, require_sentences, text_column
-from tune_sentcl.data.rows.sources import (
-    NLI_ENTAILED,
-    WHOLE_NLI,
-    is_named,
-    open_source,
-    require_enough,
-    shown_source,
+from tune_sentcl.data.rows.kinds import (
+    KINDS,
+    NEGATIVE,
+    columns_read,
+    labelled_rows,
+    require_sentences,
+    text_column,
 )
+from tune_sentcl.data.rows.sources import is_named, open_source, require_enough, shown_source
 from tune_sentcl.data.text_files import Origin, blank_sentences
 from tune_sentcl.errors import DataError, Fault
 
@@ -62,8 +61,6 @@ def _load(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
         "label" in table.column_names and kind in ("positive_pairs", "triplets") and not plain
     ):
         rows, where = _from_labels(kind, table, where)
-        if str(where) == WHOLE_NLI and kind == "positive_pairs" and config.limit is None:
-            _require_entailed(len(rows), root)
     elif kind == "sentences":
         rows = _sentences(table, where)
     else:
@@ -99,14 +96,8 @@ def nli_triplets(labeled: pa.Table) -> pa.Table:
     """Make a triplet of each premise with an entailed and a contradicted hypothesis.
 
     This follows SimCSE's supervised set (Gao et al. 2021, section 4), whose script is not
-    published. If a premise has several hypotheses of a label, the first one is used.
-
-    Args:
-        labeled: Columns `premise`, `hypothesis` and `label`, from `labelled_rows`.
-
-    Returns:
-        Columns `anchor`, `positive` (entailed) and `negative_1` (contradicted), in the order in
-        which the premises first occur.
+    published. If a premise has several hypotheses of a label, the first one is used. The premises
+    are in the order in which they first occur.
     """
     # A dictionary encoding numbers the texts in order of first occurrence.
     premises = pc.dictionary_encode(labeled.column("premise").combine_chunks())
@@ -199,10 +190,3 @@ def _head(rows: pa.Table, limit: int | None) -> pa.Table:
 def _require_rows(rows: pa.Table, where: Origin, rule: str) -> None:
     if rows.num_rows == 0:
         raise DataError(Fault(str(where), "", "", rule, "Choose another source."))
-
-
-def _require_entailed(count: int, root: Path | None) -> None:
-    if count != NLI_ENTAILED:
-        rule = f"SNLI and MultiNLI train together have {NLI_ENTAILED:,} entailed rows"
-        fault = Fault(str(root), "nli/", f"{count:,} rows", rule, "Copy the files again.")
-        raise DataError(fault)

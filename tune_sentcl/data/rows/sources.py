@@ -1,22 +1,40 @@
-"""Resolve a `data.source`: a name under the data root, a file, a folder, or a hub data set."""
+"""Read the training rows of a source: a name under the data root, a file, a folder, the hub."""
 
 import difflib
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tune_sentcl.config import DataConfig, Rows, columns_of
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.rows.files import read_dataset, read_table, with_lists_spread
-from tune_sentcl.data.rows.kinds import NUMBERS, columns_read
-from tune_sentcl.data.rows.labeled_pairs import numbered_rows, text_column
+from tune_sentcl.data.rows.kinds import (
+    NEGATIVE,
+    NUMBERS,
+    columns_read,
+    holds_text,
+    numbered_rows,
+    role_of,
+    roles_of,
+    text_column,
+)
 from tune_sentcl.data.tasks.sts_data import read_task
-from tune_sentcl.data.text_files import SUFFIXES, Origin, blank_sentences
+from tune_sentcl.data.text_files import (
+    READ_ERRORS,
+    SUFFIXES,
+    Origin,
+    blank_sentences,
+    file_columns,
+    read_columns,
+)
 from tune_sentcl.data.toy.toy_sets import toy_graded, toy_nli
-from tune_sentcl.errors import DataError, Fault
+from tune_sentcl.errors import DataError, Fault, first_line
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "snli": ("nli/snli_train.parquet", "nli/snli_train_partial.parquet"),
@@ -36,7 +54,6 @@ WHOLE = {"snli": 549_367, "mnli": 392_702, "nli-simcse": 275_601, "wiki": 1_000_
 JOINED = {"nli": ("snli", "mnli"), "nli-partial": ("snli-partial", "mnli-partial")}
 """Names for the concatenated labeled pairs of several sources."""
 
-WHOLE_NLI = "nli/snli_train.parquet + nli/mnli_train.parquet"
 NLI_ENTAILED = 314_315
 """Entailment rows of the whole SNLI and MultiNLI train sets: 183,416 and 130,899."""
 
@@ -82,7 +99,7 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
         table, where = _open_own(config)
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
     names = columns_read(kind, table.column_names, where)
-    table, where = with_lists_spread(table, where)
+    table, where = _with_lists_spread(table, where)
     if config.positives == "rows" and "row" in table.column_names:
         table = table.drop_columns("row")
     return _filled(table, names, where) if config.blanks == "drop" else (table, where)
@@ -91,12 +108,12 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
 def _open_own(config: DataConfig) -> tuple[pa.Table, Origin]:
     path, columns = Path(config.source).expanduser(), columns_of(config.columns)
     if path.is_dir():
-        return read_dataset(str(path), columns)
+        return _read_dataset(str(path), columns)
     if path.exists() or path.suffix in SUFFIXES:
         return read_table(path, None if config.blanks == "drop" else config.limit, columns)
     # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
     if _HUB_NAME.fullmatch(config.source):
-        return read_dataset(config.source, columns)
+        return _read_dataset(config.source, columns)
     names = ["toy", "sts-b", *JOINED, *SOURCES]
     near = difflib.get_close_matches(config.source, names, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
@@ -130,7 +147,7 @@ def _open_named(
         if (folder / name).exists():
             table, where = read_table(folder / name, limit)
             if limit is None and source in WHOLE:
-                _require_whole(table, source, where, asked)
+                _require_whole(table, source, where)
             return table, replace(where, name=name)
     rule = f"the data root must hold {' or '.join(SOURCES[source])}"
     move = "Copy the file there, or give another root: `--data DIR` or TUNE_SENTCL_DATA."
@@ -151,30 +168,145 @@ def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
     return rows
 
 
-def _require_whole(table: pa.Table, source: str, where: Origin, asked: str) -> None:
+def _require_whole(table: pa.Table, source: str, where: Origin) -> None:
     """Refuse a partial set under the name of the whole set, because results name the set."""
-    count, file = len(table), Path(str(where))
+    count = len(table)
     if "label" in table.column_names:
         count = int((numbered_rows(table, where)["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
         move = "Copy the whole file there, or set how many rows are enough: --set data.limit=N."
-        name = _own_name(asked, file)
-        if name is not None:
-            move = f"{move[:-1]}, or name the partial set: --set data.source={name}."
-        raise DataError(Fault(str(file), "data.source", f"{count:,} rows", rule, move))
-
-
-def _own_name(asked: str, file: Path) -> str | None:
-    """The name of the partial set in `file`; None if it has no name."""
-    named = {n: files for n, files in SOURCES.items() if len(files) == 1 and n not in WHOLE}
-    single = {n for n, files in named.items() if file.match(files[0])}
-    if asked not in JOINED:
-        return next(iter(single), str(file))
-    return next((n for n, parts in JOINED.items() if single & set(parts)), None)
+        raise DataError(Fault(str(where), "data.source", f"{count:,} rows", rule, move))
 
 
 def _benchmark(root: Path) -> pa.Table:
     (pairs,) = read_task(root, "STS-B", "train").subsets
     columns = {"sentence1": pairs.sentences1, "sentence2": pairs.sentences2, "score": pairs.gold}
     return pa.table({name: list(values) for name, values in columns.items()})
+
+
+def read_table(
+    path: Path, first: int | None = None, columns: Mapping[str, str] | None = None
+) -> tuple[pa.Table, Origin]:
+    """Read a file of training rows; see `read_columns`.
+
+    Args:
+        path: The file.
+        first: Enough rows of a Parquet file of plain sentences; None reads all.
+        columns: The user's column for each role.
+
+    Returns:
+        Its columns, named by their roles, and its origin.
+
+    Raises:
+        DataError: The file is missing, of another kind, or broken, or lacks a user's column.
+    """
+    columns = columns or {}
+    if path.suffix != ".parquet" or not _is_plain(path, columns):
+        first = None
+    table = read_columns(
+        path,
+        lambda name: bool(role_of(name, columns)[1]),
+        lambda name: holds_text(role_of(name, columns)[1]),
+        "data.source",
+        first,
+    )
+    where = Origin(str(path), path, file_columns(path, table))
+    return _by_role(table, columns, where), where
+
+
+def _is_plain(path: Path, columns: Mapping[str, str]) -> bool:
+    """Whether a Parquet file holds plain sentences; unreadable files are reported later."""
+    try:
+        return any(role_of(name, columns)[1] == "text" for name in pq.read_schema(path).names)
+    except READ_ERRORS:
+        return False
+
+
+def _read_dataset(name: str, columns: Mapping[str, str]) -> tuple[pa.Table, Origin]:
+    """Read a folder written by `save_to_disk`, or a hub data set; of several splits `train`."""
+    import datasets  # slow to import
+    from datasets.exceptions import DatasetsError
+
+    saved = Path(name).is_dir()
+    try:
+        found = (
+            datasets.load_from_disk(name) if saved else datasets.load_dataset(name, split="train")
+        )
+        if isinstance(found, datasets.DatasetDict) and "train" in found:
+            found = found["train"]
+    except (OSError, ValueError, pa.ArrowException, DatasetsError) as error:
+        reason = first_line(error)
+        if saved:
+            rule = f"the folder was not saved by `datasets` ({reason})"
+            move = "Name a folder written by `save_to_disk`, or a file inside this one."
+            raise DataError(Fault(name, "", "", rule, move)) from None
+        rule = f"no such file or folder, and no hub data set was found ({reason})"
+        move = "Check the name and the network, or give a file."
+        raise DataError(Fault("data.source", "", name, rule, move)) from None
+    if not isinstance(found, datasets.Dataset):
+        rule = f"there is no split `train`; the splits are {', '.join(found)}"
+        raise DataError(Fault(name, "", "", rule, "Name the folder of one split."))
+    wanted = [n for n in found.column_names if role_of(n, columns)[1]]
+    chosen = found.select_columns(wanted)  # after any `select` or `shuffle`
+    table = chosen.with_format("arrow")[:].select(wanted)
+    where = Origin(name, columns=tuple(found.column_names))
+    metadata = chosen.features.arrow_schema.metadata
+    return _by_role(table.replace_schema_metadata(metadata), columns, where), where
+
+
+def _by_role(table: pa.Table, columns: Mapping[str, str], where: Origin) -> pa.Table:
+    """The columns that have a role, under its name; numbers of a label become class names.
+
+    `datasets` stores these names in the schema's metadata.
+    """
+    roles = roles_of(columns, where)
+    notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    found = {role: table.column(name) for role, name in roles.items()}
+    feature = notes.get("info", {}).get("features", {}).get(roles.get("label"), {})
+    if feature.get("names") and pa.types.is_integer(found["label"].type):
+        names = pa.array(["-", *feature["names"]])
+        found["label"] = names.take(pc.add(found["label"].cast(pa.int64()), 1).combine_chunks())
+        found["label"] = pa.chunked_array([found["label"]])
+    return pa.table(found)
+
+
+def _with_lists_spread(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
+    """Make a row of each positive in a list, and columns of all negatives.
+
+    If positives are in lists, the column `row` (int64) has the number of the list. An empty list
+    of positives is one null.
+    """
+    if "positive" in table.column_names and _is_list(table.column("positive").type):
+        items = [found or [None] for found in table.column("positive").to_pylist()]
+        rows = np.repeat(np.arange(len(items)), [len(found) for found in items])
+        kind = table.column("positive").type.value_type
+        positives = pa.array([item for found in items for item in found], kind)
+        table = table.drop_columns("positive").take(pa.array(rows))
+        table = table.append_column("positive", positives).append_column("row", pa.array(rows))
+        where = where.take(rows)
+    numbered = sorted(filter(NEGATIVE.fullmatch, table.column_names), key=lambda n: (len(n), n))
+    negatives: list[pa.ChunkedArray | pa.Array] = []
+    for name in ("negative", *numbered, "negatives"):
+        column = table.column(name) if name in table.column_names else pa.nulls(0)
+        if _is_list(column.type):
+            lists = [found or [] for found in column.to_pylist()]
+            for place in range(max(map(len, lists), default=0)):
+                texts = [found[place] if place < len(found) else None for found in lists]
+                negatives.append(pa.array(texts, column.type.value_type))
+        elif name != "negatives" and len(column):
+            negatives.append(column)
+        elif column.null_count < len(column):
+            rule = f"the column must hold lists of sentences, and holds {column.type}"
+            move = "Write lists of strings, or columns negative_1, negative_2 and so on."
+            raise DataError(Fault(str(where), name, "", rule, move))
+    names = [name for name in table.column_names if name not in ("negative", "negatives")]
+    table = table.select([name for name in names if name not in numbered])
+    for place, column in enumerate(negatives, 1):
+        table = table.append_column(f"negative_{place}", column)
+    return table, where
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view)
+    return any(is_kind(kind) for is_kind in kinds)
