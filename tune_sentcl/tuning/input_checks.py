@@ -281,9 +281,10 @@ def _left_out_rows(read: Sequence[GridInputs]) -> Iterator[str]:
     for one in {_kind(one.config): one for one in read}.values():
         corpus = one.resolved.inputs.corpus
         if left := rows_left_out(corpus, one.config):
-            size, rows = one.config.optimizer.batch_size, sum(corpus.epoch_sizes())
-            of = f"{left:,} of the {rows:,} rows of {corpus.source}"
-            yield f"with optimizer.batch_size = {size}, the first epoch leaves out {of}"
+            size, order = one.config.optimizer.batch_size, one.config.data.order
+            of = f"{left:,} of the {sum(corpus.epoch_sizes()):,} rows of {corpus.source}"
+            given = f"data.order = {order} and optimizer.batch_size = {size}"
+            yield f"with {given}, the first epoch leaves out {of}"
 
 
 def _unreached_points(
