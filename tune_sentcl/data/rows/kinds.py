@@ -140,46 +140,36 @@ _SENTENCES = ("premise", "hypothesis")
 _LABEL_RULE = (
     "a label must be 0, 1 or 2 (-1: no label), or entailment, neutral or contradiction (-: none)"
 )
-_OTHER_FILE = "Choose another file or split."
 
 
 def labelled_rows(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
-    """Check and normalize rows; rows without a label are dropped.
-
-    Args:
-        table: Columns `premise` and `hypothesis` (text) and `label` (numbers or names); others
-            are dropped.
-        where: The file or data set, for messages.
-
-    Returns:
-        Columns `premise: string`, `hypothesis: string`, `label: int8`, at least one row, and the
-        origin of these rows.
+    """The rows of `numbered_rows` that have a label, and their origin.
 
     Raises:
-        DataError: A column is missing or of another type, a label is unknown, a sentence is null
-            or blank, or no row has a label.
+        DataError: See `numbered_rows`; or a sentence is null or blank, or no row has a label.
     """
     rows = numbered_rows(table, where)
     kept = np.flatnonzero(pc.not_equal(rows.column("label"), _NO_LABEL))
     rows, where = rows.take(pa.array(kept)), where.take(kept)
     require_sentences(rows, _SENTENCES, where)
     if rows.num_rows == 0:
-        raise DataError(Fault(str(where), "", "", "no row has a label", _OTHER_FILE))
+        raise DataError(Fault(str(where), "", "", "no row has a label", "Choose another file."))
     return rows, where
 
 
 def numbered_rows(table: pa.Table, where: Origin) -> pa.Table:
-    """Normalize labeled rows, including those without a label (-1) or with blank sentences.
+    """The columns `premise: string`, `hypothesis: string`, `label: int8` of labeled rows.
 
-    Returns:
-        Columns `premise: string`, `hypothesis: string`, `label: int8`, at least one row.
+    Rows without a label (-1) or with blank sentences are among them.
 
     Raises:
-        DataError: A column is missing or of another type, or a label is unknown.
+        DataError: A column is missing or of another type, a label is unknown, or no row is there.
     """
     columns_read("labeled_pairs", table.column_names, where)
     if table.num_rows == 0:
-        raise DataError(Fault(str(where), "", "", "there are no rows", _OTHER_FILE))
+        raise DataError(
+            Fault(str(where), "", "", "there are no rows", "Choose another file or split.")
+        )
     columns = {name: text_column(table, name, where) for name in _SENTENCES}
     return pa.table({**columns, "label": _numbered(table.column("label"), where)})
 

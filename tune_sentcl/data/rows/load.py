@@ -152,7 +152,7 @@ def _close(
     if len(scores) and not len(kept):
         rule = f"no pair has a score of data.min_score = {min_score:g} or above"
         rule += f"; the scores are {scores.min():g} to {scores.max():g}"
-        move = "Set data.min_score to one of them, from which on pairs mean the same."
+        move = "Set data.min_score to the least score of pairs that mean the same."
         raise DataError(Fault(str(where), "score", "", rule, move))
     return rows.take(pa.array(kept)), where.take(kept)
 

@@ -66,7 +66,7 @@ def is_named(source: str) -> bool:
 
 
 def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.Table, Origin]:
-    """Read the rows of one source; only their columns are checked.
+    """Read the rows of one source, possibly more than `limit`; only their columns are checked.
 
     Args:
         kind: The kind of rows to make.
@@ -74,9 +74,6 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
             file, a folder saved by `datasets`, or a hub data set as `owner/name` (its `train`
             split). If there is a limit, a partial set may stand for one in `WHOLE`.
         root: The data root; read only for `sts-b` and the names in `SOURCES` and `JOINED`.
-
-    Returns:
-        The rows, possibly more than the limit, and their origin.
 
     Raises:
         DataError: The source does not exist, cannot be read, is not the whole set, or lacks the
@@ -99,7 +96,8 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
         table, where = _open_own(config)
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
     names = columns_read(kind, table.column_names, where)
-    table, where = _with_lists_spread(table, where)
+    table, where = _spread_positives(table, where)
+    table = _number_negatives(table, where) if kind == "triplets" else table
     if config.positives == "rows" and "row" in table.column_names:
         table = table.drop_columns("row")
     return _filled(table, names, where) if config.blanks == "drop" else (table, where)
@@ -188,18 +186,15 @@ def _benchmark(root: Path) -> pa.Table:
 def read_table(
     path: Path, first: int | None = None, columns: Mapping[str, str] | None = None
 ) -> tuple[pa.Table, Origin]:
-    """Read a file of training rows; see `read_columns`.
+    """Read a file of training rows; its columns are named by their roles.
 
     Args:
         path: The file.
         first: Enough rows of a Parquet file of plain sentences; None reads all.
         columns: The user's column for each role.
 
-    Returns:
-        Its columns, named by their roles, and its origin.
-
     Raises:
-        DataError: The file is missing, of another kind, or broken, or lacks a user's column.
+        DataError: See `read_columns`; or the file lacks a user's column.
     """
     columns = columns or {}
     if path.suffix != ".parquet" or not _is_plain(path, columns):
@@ -266,47 +261,51 @@ def _by_role(table: pa.Table, columns: Mapping[str, str], where: Origin) -> pa.T
     feature = notes.get("info", {}).get("features", {}).get(roles.get("label"), {})
     if feature.get("names") and pa.types.is_integer(found["label"].type):
         names = pa.array(["-", *feature["names"]])
-        found["label"] = names.take(pc.add(found["label"].cast(pa.int64()), 1).combine_chunks())
-        found["label"] = pa.chunked_array([found["label"]])
+        numbers = pc.index_in(
+            found["label"].cast(pa.int64()), value_set=pa.array(range(-1, len(feature["names"])))
+        )
+        found["label"] = pc.take(names, numbers)
     return pa.table(found)
 
 
-def _with_lists_spread(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
-    """Make a row of each positive in a list, and columns of all negatives.
+def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
+    """Make a row of each positive in a list, and the column `row` (int64), the list's number.
 
-    If positives are in lists, the column `row` (int64) has the number of the list. An empty list
-    of positives is one null.
+    An empty list is one null.
     """
-    if "positive" in table.column_names and _is_list(table.column("positive").type):
-        items = [found or [None] for found in table.column("positive").to_pylist()]
-        rows = np.repeat(np.arange(len(items)), [len(found) for found in items])
-        kind = table.column("positive").type.value_type
-        positives = pa.array([item for found in items for item in found], kind)
-        table = table.drop_columns("positive").take(pa.array(rows))
-        table = table.append_column("positive", positives).append_column("row", pa.array(rows))
-        where = where.take(rows)
+    if "positive" not in table.column_names or not _is_list(table.column("positive").type):
+        return table, where
+    column = table.column("positive")
+    items = [found or [None] for found in column.to_pylist()]
+    rows = np.repeat(np.arange(len(items)), [len(found) for found in items])
+    positives = pa.array([item for found in items for item in found], column.type.value_type)
+    table = table.drop_columns("positive").take(pa.array(rows))
+    table = table.append_column("positive", positives).append_column("row", pa.array(rows))
+    return table, where.take(rows)
+
+
+def _number_negatives(table: pa.Table, where: Origin) -> pa.Table:
+    """Name all negatives `negative_1` and so on, also the first ones of lists, the second ones."""
     numbered = sorted(filter(NEGATIVE.fullmatch, table.column_names), key=lambda n: (len(n), n))
-    negatives: list[pa.ChunkedArray | pa.Array] = []
-    for name in ("negative", *numbered, "negatives"):
-        column = table.column(name) if name in table.column_names else pa.nulls(0)
+    names = [n for n in ("negative", *numbered, "negatives") if n in table.column_names]
+    found: list[pa.ChunkedArray | pa.Array] = []
+    for name, column in zip(names, map(table.column, names), strict=True):
         if _is_list(column.type):
-            lists = [found or [] for found in column.to_pylist()]
+            lists = [items or [] for items in column.to_pylist()]
             for place in range(max(map(len, lists), default=0)):
-                texts = [found[place] if place < len(found) else None for found in lists]
-                negatives.append(pa.array(texts, column.type.value_type))
-        elif name != "negatives" and len(column):
-            negatives.append(column)
+                texts = [items[place] if place < len(items) else None for items in lists]
+                found.append(pa.array(texts, column.type.value_type))
+        elif name != "negatives":
+            found.append(column)
         elif column.null_count < len(column):
             rule = f"the column must hold lists of sentences, and holds {column.type}"
             move = "Write lists of strings, or columns negative_1, negative_2 and so on."
             raise DataError(Fault(str(where), name, "", rule, move))
-    names = [name for name in table.column_names if name not in ("negative", "negatives")]
-    table = table.select([name for name in names if name not in numbered])
-    for place, column in enumerate(negatives, 1):
-        table = table.append_column(f"negative_{place}", column)
-    return table, where
+    table = table.drop_columns(names)
+    for number, column in enumerate(found, 1):
+        table = table.append_column(f"negative_{number}", column)
+    return table
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view)
-    return any(is_kind(kind) for is_kind in kinds)
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind)
