@@ -104,22 +104,6 @@ def test_drop_last_leaves_out_a_short_last_batch(
     assert cut == (whole[:-1] if short and len(whole) > 1 else whole)
 
 
-def test_orders_of_sentences_need_no_premise() -> None:
-    table = pa.table({"text": [str(row) for row in range(5)]})
-    corpus = make_corpus("sentences", table, "made up")
-    for order in ("file", "shuffled"):
-        dealt = batches(corpus, 2, order, np.random.default_rng(0))
-        assert sorted(flat(rows_of(dealt))) == [0, 1, 2, 3, 4]
-    assert batches(make_corpus("sentences", table.slice(0, 0), ""), 2, "file", None) == []
-
-
-def test_a_million_sentences_are_shuffled() -> None:
-    table = pa.table({"text": pa.nulls(1_000_000, pa.string())})
-    corpus = Corpus("sentences", table, "made up", "0" * 16)
-    dealt = batches(corpus, 64, "shuffled", np.random.default_rng(0), drop_last=True)
-    assert len(dealt) == 15_625  # ConIsI's steps
-
-
 def test_too_large_a_group_is_refused() -> None:
     corpus = corpus_of(["a", "b", "b", "a", "b", "c"])
     message = r"made up: optimizer.batch_size = 2: the 3 rows of the premise 'b' .* to 3 or more"

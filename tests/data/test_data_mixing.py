@@ -120,16 +120,6 @@ def test_a_short_last_batch_is_left_out_of_each_source() -> None:
     assert Counter(owners(corpus, dealt)) == {0: 2, 1: 1, 2: 2}
 
 
-def test_a_single_source_is_as_it_was() -> None:
-    alone = part("a", 20)
-    assert join_corpora([alone]) is alone and alone.by_source() == [alone]
-    for order in ORDERS:
-        plain = [b.tolist() for b in batches(alone, 6, order, np.random.default_rng(0))]
-        for mix in ("proportional", "in_turn"):
-            now = batches(alone, 6, order, np.random.default_rng(0), mix=mix)
-            assert [b.tolist() for b in now] == plain
-
-
 def test_the_parts_of_a_corpus() -> None:
     first, second = part("a", 5), part("b", 3)
     both, turned = join_corpora([first, second]), join_corpora([second, first])

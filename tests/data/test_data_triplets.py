@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from data_samples import (
     REAL_ROOT,
-    load_nli,
     load_positive_pairs,
     load_triplets,
     needs_real_data,
@@ -23,7 +22,6 @@ from hypothesis import strategies as st
 
 from tune_sentcl.config import DataConfig
 from tune_sentcl.data.rows.corpus import Corpus
-from tune_sentcl.data.rows.kinds import LABELS
 from tune_sentcl.data.rows.load import load_rows, nli_triplets
 from tune_sentcl.data.toy.toy_sets import toy_nli
 from tune_sentcl.errors import DataError
@@ -201,18 +199,7 @@ def test_simcses_own_file_counts_only_when_whole(tmp_path: Path) -> None:
     ("source", "count"), [("snli-partial", 15_030), ("mnli-partial", 342), ("nli-partial", 15_372)]
 )
 def test_real_premises_with_both_labels(source: str, count: int) -> None:
-    corpus = load(source, None, REAL_ROOT)
-    assert len(corpus) == count
-    pairs = load_nli(source, None, REAL_ROOT)
-    true: dict[str, str] = {}
-    false: dict[str, str] = {}
-    for premise, hypothesis, label in zip(
-        pairs.texts("premise"), pairs.texts("hypothesis"), pairs.numbers("label"), strict=True
-    ):
-        if LABELS[int(label)] != "neutral":
-            (true if label == 0 else false).setdefault(premise, hypothesis)
-    both = [p for p in dict.fromkeys(pairs.texts("premise")) if p in true and p in false]
-    assert rows_of(corpus) == [(premise, true[premise], false[premise]) for premise in both]
+    assert len(load(source, None, REAL_ROOT)) == count
 
 
 @needs_real_data
