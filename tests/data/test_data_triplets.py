@@ -131,6 +131,7 @@ def test_what_is_no_triplet_is_refused(tmp_path: Path) -> None:
     )
     lists = {"anchor": ["a"], "positive": ["b"], "negatives": ["c"]}
     assert "the column must hold lists of sentences, and holds string" in fault(lists)
+    assert len(load_positive_pairs(str(tmp_path / "a.parquet"))) == 1  # its negatives are not read
     labeled = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": ["entailment", "neutral"]}
     assert "no premise has a row labeled entailment and one labeled contradiction" in fault(
         labeled
