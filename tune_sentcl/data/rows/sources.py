@@ -308,4 +308,5 @@ def _number_negatives(table: pa.Table, where: Origin) -> pa.Table:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind)
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view)
+    return any(is_kind(kind) for is_kind in kinds)
