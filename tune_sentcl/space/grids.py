@@ -169,7 +169,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
                 "that differ, without lists, tables, and auto where a checkpoint sets its value"
             )
             where = f"{source} [search.ranges]"
-            move = "Correct the range, or list such values in the grid of a [[block]]."
+            move = "Correct the range. Lists go into the grid of a [[block]]."
             raise SpaceError(Fault(where, key, shown(table), rule, move))
         if "prior" in table:
             ranges[-1] = _with_prior(ranges[-1], table["prior"], source)
