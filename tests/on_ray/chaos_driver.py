@@ -28,5 +28,5 @@ if __name__ == "__main__":
     loader = functools.partial(faulty_loader.FaultyLoader, {}, tries)
     vars(prepared)["InputLoader"] = lambda root: loader()
     vars(prepared)["first_shares"] = lambda steps: (0.25, 1.0)
-    timing.TrialTimer.trial = no_time  # type: ignore[method-assign]
+    timing.TrialTimer.trial = no_time  # type: ignore[assignment,method-assign]
     cli.main()

@@ -2,8 +2,8 @@
 
 import codecs
 import csv
-import io
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
+import pyarrow.json
 import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DataError, Fault, first_line
@@ -138,6 +139,9 @@ def _parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
 
 
 def _json_table(path: Path, wanted: Which, text: Which) -> pa.Table:
+    found = _arrow_json(path, wanted, text)
+    if found is not None:
+        return found
     records, columns = list(_objects(path)), {}
     for name in dict.fromkeys(name for _, row in records for name in row):
         values = [row.get(name) if wanted(name) else None for _, row in records]
@@ -153,6 +157,27 @@ def _json_table(path: Path, wanted: Which, text: Which) -> pa.Table:
                     raise DataError(Fault(where, name, json.dumps(value), rule, move)) from None
             raise
     return pa.table(columns)
+
+
+def _arrow_json(path: Path, wanted: Which, text: Which) -> pa.Table | None:
+    """A JSONL file by Arrow, in a quarter of the time; None if a row is unlike the first ones.
+
+    Arrow's messages do not name the line, and it takes a column of dates for times.
+    """
+    raw = _read_bytes(path)
+    if _NULL_ROW.search(raw):
+        return None
+    try:
+        table = pa.json.read_json(pa.BufferReader(raw))
+        table.validate(full=True)  # the reader does not check UTF-8
+    except READ_ERRORS:
+        return None
+    texts = (pa.string(), pa.list_(pa.string()))
+    columns = {name: table[name] for name in table.column_names if wanted(name)}
+    if any(columns[name].type not in texts for name in columns if text(name)):
+        return None
+    empty = pa.nulls(table.num_rows)
+    return pa.table({name: columns.get(name, empty) for name in table.column_names})
 
 
 def _json_column(values: list[Any], *, text: bool) -> pa.Array:
@@ -190,6 +215,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+_NULL_ROW = re.compile(rb"^[ \t]*null", re.MULTILINE)  # Arrow takes it for an object
+_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _ROWS = 65_536  # of CSV at a time: lists of cells take several times the memory of arrays
 
 
@@ -216,7 +243,8 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     text = read_text(path)
     separator = _separator(text, "\t" if path.suffix == ".tsv" else ",")
     csv.field_size_limit(max(len(text), csv.field_size_limit()))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    lines = (found.group() for found in _LINE.finditer(text))  # a StringIO takes 4 bytes a letter
+    reader = csv.reader(lines, delimiter=separator, strict=True)
     line, count = 1, 0
     try:
         for cells in reader:
