@@ -11,9 +11,10 @@ import pytest
 from own_samples import write_beir, write_labeled, write_lines, write_pairs
 
 from tune_sentcl.config.data_names import OwnSource
+from tune_sentcl.data.check import check_own
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_own
-from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask, row_count
 from tune_sentcl.errors import DataError
 
 PAIRS = [("a cat", "a dog", 1.5), ("007", "a spy", 4.0), ("red", "blue", -2.0)]
@@ -51,12 +52,6 @@ def test_a_version_is_of_the_content_alone(tmp_path: Path) -> None:
     (moved,) = read_own(OwnSource("other", str(write_pairs(tmp_path / "two.tsv", PAIRS))))
     (changed,) = read(write_pairs(tmp_path / "three.tsv", [*PAIRS[:2], ("red", "blue", -2.5)]))
     assert task.version == moved.version != changed.version
-
-
-def test_a_folder_has_the_splits_of_its_files(tmp_path: Path) -> None:
-    for split in ("train", "dev", "test"):
-        write_pairs(tmp_path / f"{split}.tsv", PAIRS)
-    assert [task.split for task in read(tmp_path)] == ["dev", "test"]
 
 
 def test_labeled_sentences_in_one_file_are_scored_by_folds(tmp_path: Path) -> None:
@@ -129,7 +124,8 @@ BAD: list[tuple[str, str, list[str]]] = [
     ("dev.jsonl", '{"text": "a", "label": "b", "text": "c"}\n', ["dev.jsonl", "twice"]),
     ("dev.jsonl", '{"text": "a \\ud800", "label": "b"}\n', ["dev.jsonl", "surrogate"]),
     ("dev.tsv", "text\tlabel\tfold\nx\t1\t1\ny\t2\t2\n", ["3 folds", "fold"]),
-    ("dev.tsv", "text\tlabel\tsplit\nx\t1\tval\ny\t2\ttrain\n", ["line 2", "'val'"]),
+    ("dev.tsv", "text\tlabel\tsplit\nx\t1\tbest\ny\t2\ttrain\n", ["line 2", "'best'"]),
+    ("dev.tsv", "sentence1\tsentence2\tscore\tsplit\nx\ty\t1\ttrain\n", ["dev rows, test"]),
     ("dev.tsv", "text\tlabel\tsplit\nx\t1\ttrain\ny\t2\ttrain\n", ["dev rows, test rows"]),
     (
         "dev.tsv",
@@ -152,7 +148,8 @@ def test_what_is_wrong_with_a_file_is_said(
 DOCUMENT = '{"_id": "a", "text": "x"}'
 SPOILED: list[tuple[str, list[str], list[str]]] = [
     ("corpus.jsonl", [DOCUMENT, DOCUMENT], ["corpus.jsonl line 2", "twice"]),
-    ("corpus.jsonl", ['{"_id": "a", "text": " "}'], ["line 1", "blank"]),
+    ("corpus.jsonl", ['{"_id": "a", "text": " "}'], ["corpus.jsonl: text: must not be blank"]),
+    ("queries.jsonl", ['{"_id": "q1", "text": " "}'], ["line 1", "blank"]),
     ("corpus.jsonl", [r'{"_id": "a", "title": "b \ud800", "text": "c"}'], ["line 1", "surrogate"]),
     (
         "queries.jsonl",
@@ -160,13 +157,13 @@ SPOILED: list[tuple[str, list[str], list[str]]] = [
         ["queries.jsonl line 1", "surrogate"],
     ),
     ("queries.jsonl", ["{"], ["queries.jsonl line 1", "JSON"]),
-    ("queries.jsonl", ['{"_id": 3, "text": "x"}'], ["`_id`"]),
+    ("queries.jsonl", ['{"_id": 3.5, "text": "x"}'], ["`_id`"]),
+    ("queries.jsonl", ['{"_id": "q1"}'], ["`text`"]),
     ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\thigh"], ["dev.tsv line 2", "whole number"]),
-    ("qrels/dev.tsv", ["q1\ta\t1.0", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
+    ("qrels/dev.tsv", ["q1\ta\t1.5", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
     ("qrels/dev.tsv", ["q1\ta\thigh", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
     ("qrels/dev.tsv", ["q1\ta\t", "q1\tb\t1"], ["dev.tsv line 1", "whole number"]),
     ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\t0"], ["dev.tsv line 2", "twice"]),
-    ("qrels/dev.tsv", ["q1\ta\t1", "q1\ta\t1"], ["dev.tsv line 2", "twice"]),
     ("qrels/dev.tsv", ["q9\ta\t1"], ["q9", "not a query"]),
     ("qrels/dev.tsv", ["q1\ta\t1", "q1\tb\t1"], ["line 2: b: is not a document", "corpus.jsonl"]),
     ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore"], ["no judgments"]),
@@ -182,6 +179,74 @@ def test_what_is_wrong_with_a_folder_is_said(
     with pytest.raises(DataError) as error:
         read(tmp_path)
     assert all(text in str(error.value) for text in said), error.value
+
+
+@pytest.mark.parametrize(
+    ("corpus", "qrels"),
+    [
+        (['{"_id": 1, "text": "x"}', '{"_id": 2.0, "text": 7}', ""], ["3 1 2", "3 2 0", ""]),
+        (
+            ['{"_id": "1", "text": "x"}', '{"_id": "2", "title": 7}'],
+            ["query\t0\tdoc\tgrade", "3\t0\t1\t2.0", "3\tQ0\t2\t0"],
+        ),
+        (
+            ['{"_id": "1", "title": null, "text": "x"}', '{"_id": "2", "title": "", "text": "7"}'],
+            ["3\t1\t2\r", "3\t2\t0\r", "\r"],
+        ),
+    ],
+)
+def test_the_same_folder_as_others_write_it(
+    tmp_path: Path, corpus: list[str], qrels: list[str]
+) -> None:
+    """Numbers as ids and texts, whole floats, TREC's columns, blanks between them, blank lines."""
+    plain = write_beir(
+        tmp_path / "a", {"1": "x", "2": "7"}, {"3": "y"}, {"dev": {"3": {"1": 2, "2": 0}}}
+    )
+    folder = write_beir(tmp_path / "b", {}, {"3": "y"}, {})
+    write_lines(folder / "corpus.jsonl", corpus)
+    write_lines(folder / "qrels/dev.tsv", qrels)
+    assert read(folder) == read(plain)
+
+
+def test_documents_that_are_queries_or_empty_are_told(tmp_path: Path) -> None:
+    documents = {"a": "x", "b": "y", "c": " ", "d": ""}
+    judged = {"a": {"b": 1}, "b": {"b": 1}, "q": {"c": 1}}
+    (task,) = read(
+        write_beir(
+            tmp_path, documents, {**documents, "c": "z", "d": "z", "q": "w"}, {"dev": judged}
+        )
+    )
+    assert isinstance(task, RetrievalTask)
+    assert (task.document_ids, task.documents) == (("b", "a", "d", "c"), ("y", "x"))
+    assert task.left_out == ("a", "b", None)
+    said = check_own(f"mine={tmp_path}")
+    assert said.status == "ok" and said.expected == "dev 3 queries, 4 documents"
+    assert "2 documents without text" in said.problem
+    assert "2 rankings" in said.problem and "(1 of them are judged relevant" in said.problem
+
+
+SPLITS = {"train": [("x", "y", 1), ("p", "q", 2)], "validation": [("y ", "x", 1), ("u", "v", 2)]}
+TEST = [("v", "u", 3), ("c", "d", 1), ("d", "c", 2), ("a", "b", 0)]
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_pairs_that_are_in_two_splits_or_twice_in_one_are_told(
+    tmp_path: Path, single: bool
+) -> None:
+    splits = {**SPLITS, "test": TEST}
+    for split, rows in splits.items():
+        write_pairs(tmp_path / "folder" / f"{split}.tsv", rows)
+    lines = ["sentence1,sentence2,score,split"]
+    lines += [f"{a},{b},{n},{split}" for split, rows in splits.items() for a, b, n in rows]
+    write_lines(tmp_path / "all.csv", lines)
+    path = tmp_path / ("all.csv" if single else "folder")
+    assert [(task.split, row_count(task)) for task in read(path)] == [("dev", 2), ("test", 4)]
+    assert read(path) == read(tmp_path / "folder")
+    assert check_own(f"mine={path}").problem.split("; ") == [
+        "1 pairs occur in dev and test, in either order",
+        "1 pairs occur in train and dev, in either order",
+        "1 pairs occur twice in test, in either order",
+    ]
 
 
 def test_a_folder_without_judgments(tmp_path: Path) -> None:
@@ -208,13 +273,6 @@ def test_a_folder_without_a_yardstick(
         read(tmp_path / "nowhere" if files is None else tmp_path)
 
 
-def test_files_of_two_kinds_are_no_task(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "dev.tsv", PAIRS)
-    write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
-    with pytest.raises(DataError, match="of one kind"):
-        read(tmp_path)
-
-
 def test_the_rows_to_learn_from_beside_pairs_are_left_alone(tmp_path: Path) -> None:
     write_pairs(tmp_path / "dev.tsv", PAIRS)
     alone = read(tmp_path)
@@ -231,25 +289,13 @@ def test_the_rows_to_learn_from_beside_pairs_are_left_alone(tmp_path: Path) -> N
         read(tmp_path)
 
 
-def test_dates_in_json_are_the_texts_that_they_are(tmp_path: Path) -> None:
+def test_dates_and_numbers_of_json_are_the_texts_that_they_are(tmp_path: Path) -> None:
     # As texts 2024-01-01 and 2024-01-01 00:00:00 are two; as times they are one.
     days = ["2024-01-01", "2024-01-01 00:00:00", "2024-01-02T03:04:05Z"]
-    rows = [(f"2024-02-{n + 1:02}", days[n % 2], days[n % 3]) for n in range(24)]
-    (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", rows))
-    keys = ("text", "label", "fold")
-    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in rows]
-    (task,) = read(write_lines(tmp_path / "all.jsonl", lines))
-    assert task == named
-    assert isinstance(task, LabeledTask)
-    assert task.rows.first[0] == "2024-02-01" and task.folds == (0, 1, 2) * 8
-
-
-def test_labels_of_json_may_be_numbers(tmp_path: Path) -> None:
-    rows = [(text, str(number % 2), str(number % 3)) for number, (text, *_) in enumerate(CLASSES)]
-    (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", rows))
-    lines = (
-        json.dumps({"text": text, "label": int(label), "fold": int(fold)})
-        for text, label, fold in rows
-    )
-    (tmp_path / "all.jsonl").write_text("\n".join(lines) + "\n")
-    assert read(tmp_path / "all.jsonl") == (named,)
+    rows = [(f"2024-02-{n + 1:02}", n % 2, days[n % 3]) for n in range(24)]
+    texts = [(text, str(label), day) for text, label, day in rows]
+    (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", texts))
+    lines = [json.dumps({"text": text, "label": n, "fold": day}) for text, n, day in rows]
+    assert read(write_lines(tmp_path / "all.jsonl", lines)) == (named,)
+    assert isinstance(named, LabeledTask)
+    assert named.rows.first[0] == "2024-02-01" and named.folds == (0, 1, 2) * 8

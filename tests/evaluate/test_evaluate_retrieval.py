@@ -39,11 +39,12 @@ def made(
     metrics: tuple[str, ...] = MORE,
 ) -> RetrievalTask:
     """A task of texts whose judgments are by query and document."""
-    ids = tuple(sorted(documents, reverse=True))
+    ids = tuple(sorted(sorted(documents, reverse=True), key=lambda one: not documents[one]))
     texts = tuple(queries[query] for query in judged)
+    own = tuple(query if query in documents else None for query in judged)
+    found = tuple(documents[i] for i in ids if documents[i])
     relevance = tuple(judged.values())
-    found = tuple(documents[i] for i in ids)
-    return RetrievalTask("mine", "dev", ids, found, texts, relevance, metrics=metrics)
+    return RetrievalTask("mine", "dev", ids, found, texts, relevance, own, metrics=metrics)
 
 
 def found(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
@@ -57,12 +58,16 @@ def found(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
 
 
 def told(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
-    """What pytrec_eval says of scikit-learn's cosines."""
+    """What pytrec_eval says of scikit-learn's cosines; documents without text have -2."""
     asked, rows = (encode(list(t)).astype(np.float64) for t in (task.queries, task.documents))
     cosines = cosine_similarity(asked, rows).astype(np.float32).tolist()
+    empty = [-2.0] * (len(task.document_ids) - len(task.documents))
     run = {
-        f"q{n}": dict(zip(task.document_ids, own, strict=True)) for n, own in enumerate(cosines)
+        f"q{n}": dict(zip(task.document_ids, [*own, *empty], strict=True))
+        for n, own in enumerate(cosines)
     }
+    for scores, left_out in zip(run.values(), task.left_out, strict=True):
+        scores.pop(left_out or "", None)
     qrels = {f"q{n}": dict(grades) for n, grades in enumerate(task.relevance)}
     cuts = [(name, int(k)) for name, _, k in (metric.partition("@") for metric in task.metrics)]
     theirs = {"ndcg": "ndcg_cut", "recall": "recall"}
@@ -102,17 +107,25 @@ IDS = st.text(st.sampled_from("aAbB01é~"), min_size=1, max_size=3)
 
 @given(
     ids=st.lists(IDS, min_size=1, max_size=150, unique=True),
+    empty=st.integers(0, 3),
     grades=st.lists(
         st.dictionaries(st.integers(0, 160), st.integers(-1, 3)), min_size=1, max_size=4
     ),
     whole=st.booleans(),
 )
 def test_rankings_are_those_of_trec_eval(
-    ids: list[str], grades: list[dict[int, int]], whole: bool
+    ids: list[str], empty: int, grades: list[dict[int, int]], whole: bool
 ) -> None:
-    documents = {one: f"document {place % 40}" for place, one in enumerate(ids)}
+    """Some documents have no text, and some have the id of a query."""
+    documents = {
+        one: f"document {place % 40}" if place % 4 >= empty else ""
+        for place, one in enumerate([*ids, "end", "the end", "an end"])
+    }
     judged = {
-        f"q{n}": {ids[at % len(ids)]: grade for at, grade in own.items()} or {ids[0]: 1}
+        (f"q{n}" if n % 2 or n >= len(ids) else ids[n]): {
+            ids[at % len(ids)]: grade for at, grade in own.items()
+        }
+        or {ids[0]: 1}
         for n, own in enumerate(grades)
     }
     task = made(documents, {q: f"query {q}" for q in judged}, judged)

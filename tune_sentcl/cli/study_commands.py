@@ -296,6 +296,9 @@ def check(
         print_json(rows)
     else:
         print_table(rows, layout=Layout(constant=("problem", "repair"), of="sets"))
+    for found in sets:
+        if found.status == "ok" and found.problem:
+            say(f"note: {found.name}: {found.problem}")
     wrong = [s for s in sets if s.status == "wrong"]
     for found in wrong:
         say(f"error: {found.name}: {found.problem}. {found.repair}")

@@ -1,5 +1,6 @@
 """Check which sets of a data root are complete, missing or damaged."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +13,9 @@ from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.root import LAYOUT, existing_root
 from tune_sentcl.data.rows.kinds import labelled_rows
 from tune_sentcl.data.rows.sources import WHOLE, read_table
-from tune_sentcl.data.tasks.own import read_own
-from tune_sentcl.data.tasks.own_task import counted, row_count
+from tune_sentcl.data.task import StsTask
+from tune_sentcl.data.tasks.own import read_own, training_pairs
+from tune_sentcl.data.tasks.own_task import counted, remarks_on, row_count
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS, read_two_files
 from tune_sentcl.data.tasks.transfer_data import TASKS
 from tune_sentcl.data.text_files import READ_ERRORS, read_lines
@@ -174,16 +176,40 @@ def check_root(root: Path) -> list[CheckedSet]:
 
 
 def check_own(entry: str) -> CheckedSet:
-    """Count the rows of an own task, given as an entry of `evaluation.own`."""
+    """Count the rows of an own task, given as an entry of `evaluation.own`, and pairs it repeats.
+
+    What the scores' reader should know is its `problem`, and its status is `ok`.
+    """
     source = own_source(entry)
     try:
         tasks = read_own(source)
+        graded = [task for task in tasks if isinstance(task, StsTask)]
+        remarks = [remark for task in tasks for remark in remarks_on(task)]
+        remarks += _repeated(graded, training_pairs(source)) if graded else []
     except DataError as error:
         problem = "; ".join(map(_problem, error.faults))
         repair = " ".join(_distinct(fault.next_move for fault in error.faults))
         return CheckedSet(source.name, (source.path,), None, "", "wrong", problem, repair)
     found = "; ".join(f"{task.split} {counted(task)}" for task in tasks)
-    return CheckedSet(source.name, (source.path,), sum(map(row_count, tasks)), found, "ok", "", "")
+    told, rows = "; ".join(_distinct(remarks)), sum(map(row_count, tasks))
+    return CheckedSet(source.name, (source.path,), rows, found, "ok", told, "")
+
+
+def _repeated(tasks: Iterable[StsTask], training: Iterable[tuple[str, str, float]]) -> list[str]:
+    """How many pairs occur twice in a split, or in two splits, in either order."""
+    splits: dict[frozenset[str], list[str]] = {}
+    for one, other, _ in training:
+        splits.setdefault(frozenset((one.strip(), other.strip())), []).append("train")
+    for task in tasks:
+        for subset in task.subsets:
+            for one, other in zip(subset.sentences1, subset.sentences2, strict=True):
+                splits.setdefault(frozenset((one.strip(), other.strip())), []).append(task.split)
+    found: Counter[str] = Counter()
+    for where in splits.values():
+        found.update(f"twice in {split}" for split, n in Counter(where).items() if n > 1)
+        if len(set(where)) > 1:
+            found.update([f"in {' and '.join(dict.fromkeys(where))}"])
+    return [f"{n:,} pairs occur {where}, in either order" for where, n in sorted(found.items())]
 
 
 def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:

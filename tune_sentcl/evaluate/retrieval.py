@@ -2,9 +2,11 @@
 
 Two rules of `trec_eval` affect a score: it compares documents by float32 numbers, and for equal
 numbers the lexicographically greater id comes first. A query without a relevant document counts
-as 0.
+as 0. Two rules are BEIR's and mteb's: the document with a query's own id is left out of that
+query's ranking, and documents without text rank last.
 
-Source: usnistgov/trec_eval, form_res_rels.c, m_ndcg_cut.c, m_recip_rank.c and m_recall.c.
+Source: usnistgov/trec_eval, form_res_rels.c, m_ndcg_cut.c, m_recip_rank.c and m_recall.c;
+beir-cellar/beir, beir/retrieval/evaluation.py (`ignore_identical_ids`).
 """
 
 from collections.abc import Iterator
@@ -45,13 +47,18 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
     numbers = {one: number for number, one in enumerate(task.document_ids)}
     cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
     deepest = max(cutoff for _, cutoff in cuts)
+    last = np.arange(len(task.documents), len(task.document_ids))[: deepest + 1]
     found = []
     for start in range(0, len(task.queries), _QUERIES):
-        part = task.queries[start : start + _QUERIES]
-        ranked = nearest(sentences, part, task, deepest)
-        for row, grades in zip(ranked, task.relevance[start : start + _QUERIES], strict=True):
+        part = slice(start, start + _QUERIES)
+        ranked = nearest(sentences, task.queries[part], task, deepest + 1)
+        for row, grades, own in zip(
+            ranked, task.relevance[part], task.left_out[part], strict=True
+        ):
             gains = {numbers[one]: grade for one, grade in grades.items()}
-            ranking = np.array([gains.get(number, 0) for number in row.tolist()], np.float64)
+            order = np.concatenate([row, last])
+            order = order[order != numbers.get(own or "", -1)]
+            ranking = np.array([gains.get(number, 0) for number in order.tolist()], np.float64)
             judged = sorted(grades.values(), reverse=True)
             found.append([_score(ranking[:cutoff], judged, name, cutoff) for name, cutoff in cuts])
     columns = zip(*found, strict=True)

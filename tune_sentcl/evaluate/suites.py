@@ -16,6 +16,7 @@ from tune_sentcl.data.tasks.own_task import (
     objectives_of,
     protocol_of,
     queries_of,
+    remarks_on,
     texts_of,
 )
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
@@ -131,8 +132,10 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
                 error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
             scores += [_failed(one, error, task) for one in _of(sets, task, by, seed)]
-    notes = (f"{zeros} sentences have the zero vector as embedding; their cosines count as 0",)
-    return Evaluation(tuple(scores), tuple(errors), notes if zeros else ())
+    notes = [note for task in sets.own for note in remarks_on(task)]
+    if zeros:
+        notes += [f"{zeros} sentences have the zero vector as embedding; their cosines count as 0"]
+    return Evaluation(tuple(scores), tuple(errors), tuple(dict.fromkeys(notes)))
 
 
 def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[Measurement]:

@@ -236,7 +236,7 @@ def _whole_rankings(read: Sequence[GridInputs]) -> Iterator[str]:
     texts: dict[str, None] = {}
     for task in (task for one in read for task in one.resolved.inputs.sets.own):
         if isinstance(task, RetrievalTask):
-            count = len(task.documents)
+            count = len(task.document_ids)
             cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
             whole = [f"recall@{k}" for name, k in cuts if name == "recall" and k >= count]
             if whole:

@@ -26,8 +26,8 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
 
     Args:
         folder: Lines of the two .jsonl files have `_id` and `text`; documents may have a `title`.
-            Lines of `qrels` hold query, document and an integer grade, separated by tabs; the
-            first line may be a header.
+            Lines of `qrels` hold query, document and a whole grade, or TREC's query, iteration,
+            document and grade, separated by tabs or blanks; the first line may be a header.
         name: The task's name.
         data: See `Score`.
 
@@ -43,46 +43,67 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
         raise DataError(Fault(str(folder / "qrels"), "", "", rule, move))
     corpus = _texts(folder / CORPUS, titled=True)
     queries = _texts(folder / "queries.jsonl", titled=False)
-    ids = tuple(sorted(corpus, reverse=True))
-    documents = tuple(corpus[one] for one in ids)
+    ids = tuple(sorted(sorted(corpus, reverse=True), key=lambda one: not corpus[one]))
+    documents = tuple(text for one in ids if (text := corpus[one]))
+    if not documents:
+        raise DataError(Fault(str(folder / CORPUS), "text", "", "must not be blank", _CORRECT))
     tasks = []
     for split, path in there.items():
         judged = _judgments(path, queries, corpus)
         texts, relevance = tuple(queries[one] for one in judged), tuple(judged.values())
-        version = fingerprint_of(_content(ids, documents, texts, judged))
-        tasks.append(RetrievalTask(name, split, ids, documents, texts, relevance, data, version))
+        own = tuple(one if one in corpus else None for one in judged)
+        version = fingerprint_of(_content(corpus, queries, judged))
+        tasks.append(
+            RetrievalTask(name, split, ids, documents, texts, relevance, own, data, version)
+        )
     return tasks
 
 
 def _content(
-    ids: tuple[str, ...], documents: tuple[str, ...], queries: tuple[str, ...], judged: Judgments
+    corpus: dict[str, str], queries: dict[str, str], judged: Judgments
 ) -> Iterator[tuple[str, ...]]:
-    yield ("retrieval", str(len(ids)))
-    yield from zip(ids, documents, strict=True)
-    for query, grades in zip(queries, judged.values(), strict=True):
-        yield (query, *(f"{one} {grade}" for one, grade in sorted(grades.items())))
+    yield ("retrieval", str(len(corpus)))
+    yield from sorted(corpus.items(), reverse=True)
+    for query, grades in judged.items():
+        own = ("own", query) if query in corpus else ()
+        yield (
+            queries[query],
+            *(f"{one} {grade}" for one, grade in sorted(grades.items())),
+            *own,
+        )
 
 
 def _texts(path: Path, *, titled: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in enumerate(read_lines(path, "utf-8"), 1):
+        if not line.strip():
+            continue
         where = f"{path} line {number}"
         row = _object(line, where)
-        key, text = row.get("_id"), row.get("text")
-        title = row.get("title") if titled else None
-        if not isinstance(key, str) or not isinstance(text, str) or not key:
+        key, text = _text(row.get("_id")), _text(row.get("text", "" if titled else None))
+        title = _text(row.get("title") or "") if titled else ""
+        if not key or text is None or title is None:
             rule = "must be a JSON object with the texts `_id` and `text`"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
-        whole = f"{title or ''} {text}".strip()
+        whole = f"{title} {text}".strip()
         if not _is_unicode(key + whole):
             rule = "holds half of a surrogate pair (an escape from \\ud800 to \\udfff by itself)"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
-        if not whole:
+        if not whole and not titled:
             raise DataError(Fault(where, "text", "", "must not be blank", _CORRECT))
         if key in found:
             raise DataError(Fault(where, "_id", key, "occurs twice", "Leave one out."))
         found[key] = whole
     return found
+
+
+def _text(value: object) -> str | None:
+    """A JSON value as text; None unless it is text or a whole number."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # pandas writes whole numbers so if one of their column is missing
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    return value if isinstance(value, str) else None
 
 
 def _is_unicode(text: str) -> bool:
@@ -107,14 +128,17 @@ def _object(line: str, where: str) -> dict[str, Any]:
 def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> Judgments:
     found: Judgments = {}
     for number, line in enumerate(read_lines(path, "utf-8"), 1):
-        fields = line.split("\t")
-        if number == 1 and len(fields) == 3 and _is_header(fields, queries):
+        fields = line.split("\t") if "\t" in line else line.split()
+        whole = len(fields) in (3, 4)
+        grade = _number(fields[-1]) if whole else None
+        header = number == 1 and whole and grade is None and fields[0] not in queries
+        if header or not line.strip():
             continue
         where = f"{path} line {number}"
-        if len(fields) != 3 or not _is_grade(fields[2]):
+        if grade is None or not grade.is_integer():
             rule = "must be query, document and a whole number, separated by tabs"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
-        query, document, grade = fields
+        query, document = fields[0], fields[-2]
         if query not in queries:
             rule = f"is not a query of {path.parents[1] / 'queries.jsonl'}"
             raise DataError(Fault(where, "", query, rule, "Add the query, or drop the line."))
@@ -133,21 +157,11 @@ def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> J
     return found
 
 
-def _is_header(fields: list[str], queries: dict[str, str]) -> bool:
-    """Whether a first line is BEIR's header, rather than a judgment with a malformed grade."""
+def _number(text: str) -> float | None:
     try:
-        float(fields[2])
+        return float(text)
     except ValueError:
-        return fields[0] not in queries
-    return False
-
-
-def _is_grade(text: str) -> bool:
-    try:
-        int(text)
-    except ValueError:
-        return False
-    return True
+        return None
 
 
 def _shown(line: str) -> str:

@@ -6,7 +6,7 @@ The files at a path determine the kind of task.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,8 @@ from tune_sentcl.data.text_files import (
 )
 from tune_sentcl.errors import DataError, Fault
 
-_SPLITS = ("train", "dev", "test")
+_SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+"""The names that a split may have in a file's name or a column."""
 _SCORED_SPLITS: tuple[OwnSplit, ...] = ("dev", "test")
 _PAIRS = ("sentence1", "sentence2", "score")
 _SENTENCES = ("text", "sentence")
@@ -39,9 +40,11 @@ _LAYOUTS = (
     "and score, or text and label; or a folder with corpus.jsonl, queries.jsonl and qrels/."
 )
 
+_R = TypeVar("_R")
 _Kind = Literal["pairs", "labeled"]
 _Read = tuple[pa.Table, str]
 """A file's columns, and its name for messages."""
+_Pair = tuple[str, str, float]
 
 
 def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[OwnTask, ...]:
@@ -67,11 +70,25 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
     where = f"evaluation.own = {source.name}"
     tables = {split: _read(files[split], where) for split in files if split != "train"}
     if _kind_of(tables, path) == "pairs":
-        return tuple(_pair_tasks(source.name, tables, data))
+        return tuple(_pair_tasks(source.name, _pairs(tables), tables, data))
     if "train" in files:
         tables = {"train": _read(files["train"], where), **tables}
         _kind_of(tables, path)
     return tuple(_labeled_tasks(source.name, tables, data))
+
+
+def training_pairs(source: OwnSource) -> Sequence[_Pair]:
+    """The graded pairs beside a task that are not scored; empty if there are none.
+
+    Raises:
+        DataError: As `read_own`.
+    """
+    where = f"evaluation.own = {source.name}"
+    files = _files(Path(source.path).expanduser(), source)
+    tables = {split: _read(file, where) for split, file in files.items()}
+    if any(not set(_PAIRS) <= set(table.column_names) for table, _ in tables.values()):
+        return ()
+    return _pairs(tables).get("train", ())
 
 
 def _read(file: Path, where: str) -> _Read:
@@ -91,7 +108,8 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
         return {"dev": path}
     found: dict[str, Path] = {}
     for split in _SPLITS:
-        there = [path / f"{split}{suffix}" for suffix in SUFFIXES if suffix != ".txt"]
+        suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
+        there = [path / f"{name}{suffix}" for name in _SPLITS[split] for suffix in suffixes]
         files: Sequence[Path] = [file for file in there if file.is_file()]
         if len(files) > 1:
             names = " and ".join(file.name for file in files)
@@ -146,19 +164,41 @@ def _texts(table: pa.Table, name: str, where: str) -> tuple[str, ...]:
     return tuple(texts.to_pylist())
 
 
-def _pair_tasks(
-    name: str, tables: Mapping[str, tuple[pa.Table, str]], data: Literal["toy", "root"]
-) -> Iterator[StsTask]:
-    """Make a task of each split from the columns of `_PAIRS`; `tables` also names the files.
+def _pairs(tables: Mapping[str, _Read]) -> dict[str, list[_Pair]]:
+    """The pairs of each split; in a single file, a column `split` assigns rows to splits.
 
     Raises:
-        DataError: A sentence is blank, a score is not a finite number, or all scores are equal.
+        DataError: A sentence is blank, or a score is not a finite number.
     """
+    found: dict[str, list[_Pair]] = {}
+    for split, (table, where) in tables.items():
+        first, second = (_texts(table, column, where) for column in _PAIRS[:2])
+        found[split] = list(zip(first, second, _scores(table, where), strict=True))
+    return _dealt(tables, found)
+
+
+def _pair_tasks(
+    name: str,
+    pairs: Mapping[str, Sequence[_Pair]],
+    tables: Mapping[str, _Read],
+    data: Literal["toy", "root"],
+) -> Iterator[StsTask]:
+    """Make a task of each split.
+
+    Raises:
+        DataError: No row is dev or test, or all scores of a split are equal.
+    """
+    where = " and ".join(file for _, file in tables.values())
+    if not {*pairs} & {*_SCORED_SPLITS}:
+        rule = "there must be dev rows, test rows or both"
+        raise DataError(Fault(where, "split", "", rule, "Set some apart."))
     for split in _SCORED_SPLITS:
-        if split in tables:
-            table, where = tables[split]
-            first, second = (_texts(table, column, where) for column in _PAIRS[:2])
-            gold = _scores(table, where)
+        if split in pairs:
+            first, second, gold = zip(*pairs[split], strict=True)
+            if len(set(gold)) < 2:
+                rule = "there must be at least two different scores, or no correlation exists"
+                given = f"{len(gold)} rows of {split}"
+                raise DataError(Fault(where, "score", given, rule, "Add rows."))
             rows = zip(first, second, map(float.hex, gold), strict=True)
             version = fingerprint_of([("pairs", str(len(gold))), *rows])
             subset = StsSubset(name, first, second, gold)
@@ -174,15 +214,9 @@ def _scores(table: pa.Table, where: str) -> tuple[float, ...]:
         raise DataError(Fault(where, "score", "", rule, "Write the scores as numbers.")) from None
     bad = pc.index(pc.fill_null(pc.is_finite(numbers), False), False).as_py()
     if bad >= 0:
-        value = str(column[bad].as_py())
-        rule = "must be a finite number"
-        location = Origin(where, Path(where)).at([bad])
-        raise DataError(Fault(location, "score", value, rule, "Correct the row."))
-    found = tuple(numbers.to_pylist())
-    if len(set(found)) < 2:
-        rule = "there must be at least two different scores, or no correlation exists"
-        raise DataError(Fault(where, "score", f"{len(found)} rows", rule, "Add rows."))
-    return found
+        at, value = Origin(where, Path(where)).at([bad]), str(column[bad].as_py())
+        raise DataError(Fault(at, "score", value, "must be a finite number", "Correct the row."))
+    return tuple(numbers.to_pylist())
 
 
 _LEAST = 12
@@ -195,7 +229,7 @@ _Row = tuple[str, str, str]
 
 
 def _labeled_tasks(
-    name: str, tables: Mapping[str, tuple[pa.Table, str]], data: Literal["toy", "root"]
+    name: str, tables: Mapping[str, _Read], data: Literal["toy", "root"]
 ) -> Iterator[LabeledTask]:
     """Make one task of training rows with dev or test rows, else one per split, by folds.
 
@@ -209,10 +243,8 @@ def _labeled_tasks(
         DataError: A text or label is blank, a split has another name, or there are too few rows.
     """
     where = " and ".join(file for _, file in tables.values())
-    parts = {split: _rows(table, file) for split, (table, file) in tables.items()}
-    alone = next(iter(tables.values())) if len(tables) == 1 else None
-    if alone and "split" in alone[0].column_names:
-        parts = _dealt(alone[0], parts.popitem()[1], where)
+    rows = {split: _rows(table, file) for split, (table, file) in tables.items()}
+    parts = _dealt(tables, rows)
     train = parts.get("train")
     if train is None:
         for split in _SCORED_SPLITS:
@@ -259,13 +291,19 @@ def _rows(table: pa.Table, where: str) -> list[_Row]:
     return list(zip(*columns, folds, strict=True))
 
 
-def _dealt(table: pa.Table, rows: Sequence[_Row], where: str) -> dict[str, list[_Row]]:
-    parts: dict[str, list[_Row]] = {}
-    for number, (split, row) in enumerate(zip(_texts(table, "split", where), rows, strict=True)):
-        if split not in ("train", *_SCORED_SPLITS):
+def _dealt(tables: Mapping[str, _Read], rows: dict[str, list[_R]]) -> dict[str, list[_R]]:
+    """The rows by split; those of a single file by its column `split`, if it has one."""
+    (table, where), *others = tables.values()
+    if others or "split" not in table.column_names:
+        return rows
+    (alone,) = rows.values()
+    names = {name: split for split, theirs in _SPLITS.items() for name in theirs}
+    parts: dict[str, list[_R]] = {}
+    for number, (name, row) in enumerate(zip(_texts(table, "split", where), alone, strict=True)):
+        if name not in names:
             at, rule = Origin(where, Path(where)).at([number]), "must be train, dev or test"
-            raise DataError(Fault(at, "split", repr(split), rule, "Rename it."))
-        parts.setdefault(split, []).append(row)
+            raise DataError(Fault(at, "split", repr(name), rule, "Rename it."))
+        parts.setdefault(names[name], []).append(row)
     return parts
 
 

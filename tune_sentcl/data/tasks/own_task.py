@@ -57,10 +57,13 @@ class RetrievalTask:
     Attributes:
         name: The user's name for it.
         split: The split of the judgments.
-        document_ids: In descending order, as `trec_eval` orders documents of equal score.
-        documents: Their texts, in that order.
+        document_ids: In descending order, as `trec_eval` orders documents of equal score; then
+            likewise those of documents without text, which rank last.
+        documents: The texts of the first ones, in that order.
         queries: The texts of the judged queries.
         relevance: For each query, the judged documents' ids and grades; above 0 is relevant.
+        left_out: For each query, the document with the query's own id, or None. BEIR and mteb
+            leave it out of that query's ranking.
         data: See `Score`.
         version: See `Score`.
         metrics: The metrics, such as `recall@5`.
@@ -72,6 +75,7 @@ class RetrievalTask:
     documents: tuple[str, ...]
     queries: tuple[str, ...]
     relevance: tuple[Mapping[str, int], ...]
+    left_out: tuple[str | None, ...]
     data: Literal["toy", "root"] = "root"
     version: str = ""
     metrics: tuple[str, ...] = DEFAULT_CUTOFFS
@@ -202,6 +206,22 @@ def counted(task: OwnTask) -> str:
             rows = " + ".join(f"{len(part):,}" for part in task.parts)
             return f"{rows} sentences in {len(set(task.rows.labels))} classes"
         case RetrievalTask():
-            return f"{len(task.queries):,} queries, {len(task.documents):,} documents"
+            return f"{len(task.queries):,} queries, {len(task.document_ids):,} documents"
         case MtebTask():
             return f"{' and '.join(task.theirs)}, {task.version}"
+
+
+def remarks_on(task: OwnTask) -> Iterator[str]:
+    """What a reader of the task's scores should know: documents that are ranked specially."""
+    if not isinstance(task, RetrievalTask):
+        return
+    if empty := len(task.document_ids) - len(task.documents):
+        yield f"{task.name} has {empty:,} documents without text, which rank last"
+    if own := [one for one in task.left_out if one is not None]:
+        pairs = zip(task.left_out, task.relevance, strict=True)
+        lost = sum(one is not None and grades.get(one, 0) > 0 for one, grades in pairs)
+        judged = f" ({lost:,} of them are judged relevant: rename ids that match by chance)"
+        yield (
+            f"{task.name} {task.split} leaves out of {len(own):,} rankings the document with the "
+            f"query's own id, as BEIR does{judged if lost else ''}"
+        )
