@@ -12,11 +12,10 @@ from tune_sentcl.cli import app
 from tune_sentcl.store.reading.study import Study
 
 PAGE = (Path(__file__).parents[1] / "docs" / "your-own.md").read_text(encoding="utf-8")
-# Fewer trials, and fewer seeds and rows for each.
+# Fewer trials, and fewer seeds for each.
 for long, short in (
     ("--trials 6", "--trials 1"),
     ("--confirm 3", "--confirm 1"),
-    ("Path('.'))", "Path('.'), pairs=200, documents=100, queries=40)"),
 ):
     PAGE = PAGE.replace(long, short)
 

@@ -26,7 +26,7 @@ from disk_samples import write
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.kinds import LABELS
 from tune_sentcl.data.rows.sources import read_table
-from tune_sentcl.data.toy.toy_sets import toy_graded, toy_nli
+from tune_sentcl.data.toy import toy_graded, toy_nli
 from tune_sentcl.errors import DataError
 
 SENTENCES = ["A man “eats”.", "", 'She said: "no, never".', "NULL", "2020-01-01", "A man “eats”."]

@@ -5,19 +5,15 @@ import re
 from collections import Counter
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from data_samples import load_graded_pairs, load_nli
+from toy_generator.scenes import Scene, change_scene, draw_premise, similarity
+from toy_generator.shipped import SHIPPED, shipped_table
+from toy_generator.toy_sets import SPECIAL_TOKENS, toy_graded, toy_nli, toy_sts, toy_vocabulary
+from toy_generator.words import CONCEPTS, IDLE_WORDS, LEAVES, SLOTS
 
 from tune_sentcl.data.tasks.sts_data import load_sts, sts_fingerprint
-from tune_sentcl.data.toy.scenes import Scene, change_scene, draw_premise, similarity
-from tune_sentcl.data.toy.toy_sets import (
-    SPECIAL_TOKENS,
-    toy_graded,
-    toy_nli,
-    toy_sts,
-    toy_vocabulary,
-)
-from tune_sentcl.data.toy.words import CONCEPTS, IDLE_WORDS, LEAVES, SLOTS
 
 SPLITS = [
     *[(f"STS{year}", "test", 70) for year in range(12, 17)],
@@ -93,16 +89,16 @@ def test_groups_are_like_snli() -> None:
     assert len({tuple(row["label"] for row in group) for group in groups if len(group) == 3}) == 6
 
 
+def test_what_is_shipped_is_what_is_generated() -> None:
+    assert pq.read_table(SHIPPED).equals(shipped_table())
+    assert SHIPPED.stat().st_size < 100_000
+
+
 def test_toy_is_the_same_everywhere() -> None:
     corpus = load_nli("toy", None, None)
     assert len(corpus) == 512
     assert corpus.fingerprint == "a525a6ef7f99960d"
     assert sts_fingerprint(load_sts("toy", None)) == "6350417d15733f75"
-
-
-def test_a_longer_corpus_begins_with_the_shorter() -> None:
-    assert toy_nli(600).slice(0, 100).equals(toy_nli(100))
-    assert load_nli("toy", 100, None).table.equals(toy_nli(100))
 
 
 def test_graded_pairs_are_a_training_split_of_their_own() -> None:
@@ -125,6 +121,7 @@ def test_graded_pairs_are_a_training_split_of_their_own() -> None:
 def test_tasks_are_named_like_the_real_ones() -> None:
     tasks = toy_sts()
     assert [(task.name, task.split, len(task)) for task in tasks] == SPLITS
+    assert tasks == load_sts("toy", None)
     for task in tasks:
         low = 1.0 if task.name == "SICK-R" else 0.0
         for subset in task.subsets:

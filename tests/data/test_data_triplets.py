@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tune_sentcl.config import DataConfig
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_rows, nli_triplets
-from tune_sentcl.data.toy.toy_sets import toy_nli
+from tune_sentcl.data.toy import toy_nli
 from tune_sentcl.errors import DataError
 
 Labeled = tuple[str, str, int]

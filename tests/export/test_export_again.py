@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_generator.domain import write_domain
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
-from tune_sentcl.data.toy.domain import write_domain
 from tune_sentcl.errors import StudyError
 from tune_sentcl.export.model_folder import export_trial
 from tune_sentcl.launch import search

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
-from tune_sentcl.data.toy.toy_sets import toy_nli
+from tune_sentcl.data.toy import toy_nli
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
@@ -72,7 +72,7 @@ def corpus_of_pairs(pairs: Sequence[tuple[str, str]]) -> Corpus:
 
 
 def toy_pairs(count: int) -> Corpus:
-    rows = [row for row in toy_nli(512).to_pylist() if row["label"] == 0]
+    rows = [row for row in toy_nli().to_pylist() if row["label"] == 0]
     return corpus_of_pairs([(row["premise"], row["hypothesis"]) for row in rows[:count]])
 
 
@@ -133,7 +133,7 @@ def corpus_of_triplets(rows: Sequence[Sequence[str]]) -> Corpus:
 
 
 def toy_triplets(count: int, negatives: int = 1) -> Corpus:
-    rows = toy_nli(512).to_pylist()
+    rows = toy_nli().to_pylist()
     pairs = [(row["premise"], row["hypothesis"]) for row in rows if row["label"] == 0]
     others = [row["hypothesis"] for row in rows if row["label"] == 2]
     return corpus_of_triplets(

@@ -8,7 +8,7 @@ from method_samples import trial_config as config
 from sklearn.decomposition import PCA
 
 from tune_sentcl.data.rows.corpus import Corpus
-from tune_sentcl.data.toy.toy_sets import toy_nli
+from tune_sentcl.data.toy import toy_nli
 from tune_sentcl.errors import ConfigError, DataError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.methods.none import moments
@@ -16,7 +16,7 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.train import count_steps, train
 
-CORPUS = corpus_of_sentences(sorted({row["premise"] for row in toy_nli(512).to_pylist()}))
+CORPUS = corpus_of_sentences(sorted({row["premise"] for row in toy_nli().to_pylist()}))
 DIRECTIONS = 31  # of 32: a fresh LayerNorm makes the numbers of an embedding sum to 0
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from toy_generator.domain import write_domain
 from trial_samples import LOADER, drained
 
 from tune_sentcl.config import parse_dotted
-from tune_sentcl.data.toy.domain import write_domain
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.trial import InputLoader, run
 from tune_sentcl.trial.inputs import measures_of

@@ -11,7 +11,7 @@ from architecture_samples import save_architecture
 from search_samples import lambda_space, rows
 
 from tune_sentcl.config import Values, trial_id
-from tune_sentcl.data.toy.domain import write_domain
+from tune_sentcl.data.toy import write_domain
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.launch import train_one
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint

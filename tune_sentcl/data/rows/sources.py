@@ -33,7 +33,7 @@ from tune_sentcl.data.text_files import (
     file_columns,
     read_columns,
 )
-from tune_sentcl.data.toy.toy_sets import toy_graded, toy_nli
+from tune_sentcl.data.toy import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault, first_line
 
 SOURCES: dict[str, tuple[str, ...]] = {

@@ -21,7 +21,7 @@ from tune_sentcl.data.tasks.own_task import (
 )
 from tune_sentcl.data.tasks.sts_data import load_sts, read_task
 from tune_sentcl.data.tasks.transfer_data import TASKS, read_transfer, read_truncated
-from tune_sentcl.data.toy.toy_sets import toy_rated, toy_transfer
+from tune_sentcl.data.toy import toy_sts, toy_transfer
 from tune_sentcl.errors import DataError
 from tune_sentcl.objective import DEFAULT, Objective
 
@@ -164,7 +164,7 @@ def load_sets(
 
 def _transfer(data: Literal["toy", "root"], root: Path | None, name: str) -> TransferTask:
     if data == "toy":
-        return next(task for task in toy_transfer() if task.name == name)
+        return toy_transfer(name)
     return read_transfer(existing_root(root, "the transfer tasks"), name)
 
 
@@ -173,8 +173,8 @@ def _truncated(root: Path | None, name: str) -> TransferTask:
 
 
 def _rated(data: Literal["toy", "root"], root: Path | None, name: str) -> RatedTask:
-    if data == "toy":
-        return RatedTask(*toy_rated(name))
-    folder = existing_root(root, "the trained STS evaluation")
     splits: tuple[StsSplit, ...] = ("train", "dev", "test")
+    if data == "toy":
+        return RatedTask(*(toy_sts(name, split) for split in splits))
+    folder = existing_root(root, "the trained STS evaluation")
     return RatedTask(*(read_task(folder, name, split) for split in splits))

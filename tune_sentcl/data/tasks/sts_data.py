@@ -11,7 +11,7 @@ from typing import Literal
 from tune_sentcl.data.root import existing_root
 from tune_sentcl.data.task import StsSplit, StsSubset, StsTask, sts_fingerprint
 from tune_sentcl.data.text_files import read_lines
-from tune_sentcl.data.toy.toy_sets import toy_sts
+from tune_sentcl.data.toy import toy_sts
 from tune_sentcl.errors import DataError, Fault
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
@@ -194,7 +194,7 @@ def load_sts(data: Literal["toy", "root"], root: Path | None) -> tuple[StsTask, 
         DataError: The data root is missing, or files under it are missing or damaged.
     """
     if data == "toy":
-        return toy_sts()
+        return tuple(toy_sts(name, split) for name, split in _evaluated())
     return read_sts(existing_root(root, "the STS evaluation"))
 
 

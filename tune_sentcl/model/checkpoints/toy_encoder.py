@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tune_sentcl.data.toy.toy_sets import toy_vocabulary
+from tune_sentcl.data.toy import toy_vocabulary
 from tune_sentcl.seeding import stream
 
 TOY_MAX_LENGTH, TOY_WIDTH, TOY_LAYERS = 64, 32, 2

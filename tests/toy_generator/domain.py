@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tune_sentcl.data.toy.scenes import (
+from toy_generator.scenes import (
     Scene,
     draw_hypothesis,
     draw_premise,

@@ -12,8 +12,7 @@ from functools import cache, partial
 import numpy as np
 import pyarrow as pa
 
-from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
-from tune_sentcl.data.toy.scenes import (
+from toy_generator.scenes import (
     Scene,
     change_scene,
     draw_hypothesis,
@@ -22,7 +21,8 @@ from tune_sentcl.data.toy.scenes import (
     similarity,
     varied_sentence,
 )
-from tune_sentcl.data.toy.words import LEAVES
+from toy_generator.words import LEAVES
+from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
 from tune_sentcl.seeding import stream
 
 _SEED = 20210608

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tune_sentcl.data.toy.words import (
+from toy_generator.words import (
     CONCEPTS,
     GRAMMAR,
     IDLE_WORDS,
