@@ -42,11 +42,9 @@ def toy_transfer(name: str) -> TransferTask:
     """A small set under the name and with the splits of a transfer task."""
     parts: dict[str, Any] = {}
     for split in ("train", "dev", "test"):
-        _, first, other, label = map(tuple, _rows(name, split).to_pydict().values())
+        _, first, pair, label = map(tuple, _rows(name, split).to_pydict().values())
         if first:
-            parts[split] = ClassifiedRows(
-                first, other if other[0] else None, tuple(map(int, label))
-            )
+            parts[split] = ClassifiedRows(first, pair if pair[0] else None, tuple(map(int, label)))
     return TransferTask(name, **parts, data="toy")
 
 
