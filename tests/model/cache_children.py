@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -29,9 +28,9 @@ def _say(done: object) -> None:
     sys.stdout.flush()
 
 
-def fill(root: str, count: str) -> None:
+def fill(count: str) -> None:
     """Look sentences up as soon as a line comes in."""
-    cache = EmbeddingCache(IDENTITY, Path(root))
+    cache = EmbeddingCache(IDENTITY)
     _say("ready")
     sys.stdin.readline()
     numbers = cache.locate(texts(int(count)), embed)
@@ -39,7 +38,7 @@ def fill(root: str, count: str) -> None:
     _say(cache.encoded)
 
 
-def many_files(root: str, count: str) -> None:
+def many_files(count: str) -> None:
     """Write files of four sentences each, large enough that a kill may hit in the middle."""
     embedding_cache._CHUNK = 4
 
@@ -47,10 +46,10 @@ def many_files(root: str, count: str) -> None:
         _say(len(sentences))
         return embed(sentences, WIDE)
 
-    EmbeddingCache(IDENTITY, Path(root)).locate(texts(int(count)), wide)
+    EmbeddingCache(IDENTITY).locate(texts(int(count)), wide)
 
 
-PARTS: dict[str, Callable[[str, str], None]] = {"fill": fill, "many_files": many_files}
+PARTS: dict[str, Callable[[str], None]] = {"fill": fill, "many_files": many_files}
 
 
 if __name__ == "__main__":

@@ -155,7 +155,6 @@ def test_word_vectors_stand_still_too(tmp_path: Path) -> None:
 
 def test_many_announced_sentences_are_not_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
     # A million of them would take gigabytes of every worker's own memory.
-    from tune_sentcl.model.embedding_cache import EmbeddingCache
 
     taken: list[int] = []
     take = EmbeddingCache.take
@@ -167,15 +166,3 @@ def test_many_announced_sentences_are_not_all_read(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(EmbeddingCache, "take", watched)
     _frozen(resolve_checkpoint("toy"))
     assert sum(taken) <= 1
-
-
-def test_those_who_wait_see_it_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
-    monkeypatch.setattr(
-        EmbeddingCache, "progress", lambda _, done, total: told.append((done, total))
-    )
-    frozen = _frozen(resolve_checkpoint("toy"))
-    frozen.base([f"sentence {row}" for row in range(100)])
-    done = [done for done, total in told if total == 100]
-    assert done == sorted(set(done))
-    assert (done[0], done[-1], len(done) > 2) == (0, 100, True)

@@ -151,16 +151,16 @@ def test_in_what_readers_and_drivers_open(
 
 def embeddings_with(bomb: bytes, folder: Path) -> None:
     """A cache whose files are all damaged encodes its texts again."""
-    cache = EmbeddingCache({"checkpoint": "x"}, folder)
     embed: Callable[[Any], Any] = lambda some: np.ones((len(some), 3), dtype=np.float32)  # noqa: E731
-    cache.locate(["a dog"], embed)
-    for name in [*(file.name for file in cache.folder.glob("*.safetensors")), "x.safetensors"]:
-        (cache.folder / name).write_bytes(bomb)
-    for name in ("x.pt", "x.npy", "x.bin", ".holder"):
-        (cache.folder / name).write_bytes(bomb)
-    again = EmbeddingCache({"checkpoint": "x"}, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TUNE_SENTCL_CACHE", str(folder))
+        EmbeddingCache({"checkpoint": "x"}).locate(["a dog"], embed)
+        again = EmbeddingCache({"checkpoint": "x"})
+    (file,) = folder.glob("*.arrow")
+    for name in (file.name, f"{file.stem}x.arrow", "x.pt", "x.npy", "x.bin", "x.lock"):
+        (folder / name).write_bytes(bomb)
     assert again.take(again.locate(["a dog"], embed)).tolist() == [[1.0, 1.0, 1.0]]
-    assert again.encoded == 1 and len(again.notes) >= 2
+    assert again.encoded == 1 and not file.exists()
     shutil.rmtree(folder)
 
 

@@ -83,7 +83,6 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         encoder: The encoder to train. A method may append layers behind its pooling
             (`encoder.tail`). They are trained, kept at test, and saved with it.
         heads: Layers that are trained with the encoder and dropped at test.
-        notes: Remarks for the user on how the rows were read.
     """
 
     smallest_batch: ClassVar[int] = 1
@@ -94,7 +93,6 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         self.config = config
         self.encoder = encoder
         self.heads: nn.Module = nn.Identity()
-        self.notes: list[str] = []
 
     @property
     def coupling(self) -> str | None:
@@ -118,16 +116,10 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         return
 
     def tokens(self, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
-        """The tokens of a corpus, from `corpus_tokens`.
-
-        Their notes move to this trial, so that no other trial repeats them.
-        """
+        """The tokens of a corpus, from `corpus_tokens`."""
         if isinstance(self.encoder, FrozenEncoder):
             raise TypeError("a frozen encoder reads no tokens")
-        found = corpus_tokens(self.encoder, corpus, special=special)
-        self.notes += found.notes
-        found.notes.clear()
-        return found
+        return corpus_tokens(self.encoder, corpus, special=special)
 
     def fit(self, corpus: Corpus) -> None:
         """Set weights in closed form from the rows before the first step; by default none."""

@@ -113,7 +113,6 @@ class Gist(TripletMethod[GistConfig]):
         pooling, device = self.config.guide_pooling, str(self.device)
         sentences = corpus.sentences()
         self._guide = FrozenEncoder(checkpoint, pooling, self._max_length, device, sentences)
-        self.notes += self._guide.cache.notes
         self._column_numbers = [
             self._guide.locate(corpus.texts(name)) for name in corpus.text_columns()
         ]

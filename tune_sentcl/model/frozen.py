@@ -120,4 +120,4 @@ class FrozenEncoder(nn.Module):
         if self.checkpoint.kind == "words":
             return average_vectors(self.checkpoint.path, sentences)
         encoder = load_encoder(self.checkpoint, self.pooling, self.max_length, self.device)
-        return np.ascontiguousarray(encoder.encode(sentences, progress=self.cache.progress))
+        return np.ascontiguousarray(encoder.encode(sentences))

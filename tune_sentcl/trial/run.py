@@ -143,9 +143,7 @@ def run(
     with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
-        trial = TrialRun(
-            config, inputs, method.encoder, account, early_stopping_objective, notes=method.notes
-        )
+        trial = TrialRun(config, inputs, method.encoder, account, early_stopping_objective)
         splitting = BatchSplitting(accumulate=accumulate)
         if (yield from _train(trial, method, output, splitting)):
             return FinishedTrial(trial.encoder, ())

@@ -184,7 +184,6 @@ class TrialRun:
         if isinstance(self.encoder, FrozenEncoder):
             cache = self.encoder.cache
             found["encoded_sentences"], found["encoding_seconds"] = cache.encoded, cache.seconds
-            notes += cache.notes
         return {**found, "notes": "; ".join(notes) or None}
 
 
