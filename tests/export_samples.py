@@ -14,8 +14,8 @@ from tune_sentcl.config import evaluation_data, parse_dotted
 from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.evaluate.suites import score_by_cosine
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.model.saving import export
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.score import Score
@@ -49,15 +49,16 @@ def toy(pooling: Any = "mean", tail: int = 0) -> Encoder:
         layer = nn.Linear(encoder.dim, tail, bias=False)
         with torch.no_grad():
             layer.weight.copy_(torch.eye(tail, encoder.dim))
-        encoder.tail = Tail(Dense(layer, "none"))
+        encoder.tail = Tail(dense(layer, "Identity"))
     return encoder
 
 
 def changed(encoder: Encoder, factor: float) -> Encoder:
     """A copy whose last layer is multiplied."""
     other = copy.deepcopy(encoder)
+    last: Any = other.tail[-1]
     with torch.no_grad():
-        other.tail.layers[-1].linear.weight.mul_(factor)
+        last.linear.weight.mul_(factor)
     return other
 
 

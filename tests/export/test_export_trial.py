@@ -90,7 +90,7 @@ def test_it_gives_the_embeddings_of_the_trial(name: str, tmp_path: Path) -> None
     assert kinds == {".json", ".md", ".safetensors"}
     checkpoint = resolve_checkpoint(str(found.to))
     assert (checkpoint.pooling, checkpoint.max_length) == (config.encoder.pooling, 48)
-    assert len(checkpoint.dense) == {"clsr": 2, "whitened": 1}.get(name, 0)
+    assert len(checkpoint.shaping) == {"clsr": 2, "whitened": 1}.get(name, 0)
     assert [path.name for path in found.to.parent.iterdir()] == ["model"]
 
     study = Study.read(tmp_path / "study")

@@ -24,6 +24,10 @@ def clsr(**method: Any) -> AnyMethod:
     return built(config(name="clsr", **method), frozen_encoder(PAIRS.sentences()))
 
 
+def activations(method: Any) -> list[str]:
+    return [type(layer.activation_function).__name__ for layer in method.encoder.tail]
+
+
 def base_of(sentences: list[str]) -> Tensor:
     """The frozen embeddings by another way than the cache: the encoder itself."""
     return torch.from_numpy(load_encoder(resolve_checkpoint("toy"), "mean", 64).encode(sentences))
@@ -68,11 +72,17 @@ def test_a_batch_is_its_own_rows() -> None:
 def test_widths_and_activations_are_those_of_the_config() -> None:
     method = clsr(hidden=20, width=24, output_relu=False)
     assert method.encoder.dim == 32 and method.encoder.width == 24
-    assert [layer.activation for layer in method.encoder.tail] == ["relu", "none"]
+    assert [type(layer.activation_function).__name__ for layer in method.encoder.tail] == [
+        "ReLU",
+        "Identity",
+    ]
     projection = method.heads
     assert isinstance(projection, torch.nn.Linear)
     assert projection.weight.shape == (24, 24)
-    assert [layer.activation for layer in clsr().encoder.tail] == ["relu", "relu"]
+    assert [type(layer.activation_function).__name__ for layer in clsr().encoder.tail] == [
+        "ReLU",
+        "ReLU",
+    ]
 
 
 def test_the_tail_stays_at_test_and_the_projection_goes() -> None:

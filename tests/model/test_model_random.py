@@ -11,8 +11,8 @@ from torch import nn
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.loading import load_base
-from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.model.saving import export
 
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_drawn_anew(name: str, tmp_path: Path) -> None:
 
 def test_a_folder_with_layers_behind_its_pooling_cannot_be_drawn_anew(tmp_path: Path) -> None:
     encoder = load_encoder(resolve_checkpoint("toy"), "mean", 12)
-    encoder.tail = Tail(Dense(nn.Linear(32, 4), "none"))
+    encoder.tail = Tail(dense(nn.Linear(32, 4), "Identity"))
     export(encoder, tmp_path / "exported", {})
     with pytest.raises(CheckpointError, match="without layers after its pooling"):
         resolve_checkpoint(f"random:{tmp_path / 'exported'}")

@@ -10,8 +10,8 @@ from torch import nn
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.model.trained import freeze_lowest, restore_trained, trained_state
 
 WORDS = [text for text in SENTENCES if text]
@@ -80,7 +80,7 @@ def test_layers_that_share_their_weights_cannot_be_told_apart() -> None:
 
 def test_a_state_has_what_moves_and_nothing_else(tmp_path: Path) -> None:
     encoder = encoder_of("toy", tmp_path)
-    encoder.tail = Tail(Dense(nn.Linear(32, 4), "none"))
+    encoder.tail = Tail(dense(nn.Linear(32, 4), "Identity"))
     assert trained_state(encoder).keys() == encoder.state_dict().keys()
     freeze_lowest(encoder.transformer, 1)
     kept = {name: value.clone() for name, value in trained_state(encoder).items()}

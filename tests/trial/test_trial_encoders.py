@@ -68,7 +68,7 @@ def test_from_the_first_step_to_the_exported_folder(
     encoder = own_encoder(end)
     assert points[-1].final and len(end.scores) > 0
 
-    start = load_base(LOADER.load(config).checkpoint)[0].state_dict()
+    start = load_base(LOADER.load(config).checkpoint).transformer.state_dict()
     moved = {
         n
         for n, w in encoder.transformer.named_parameters()

@@ -121,7 +121,8 @@ def evaluate(
     data: DataOption = None,
     toy: Annotated[bool, typer.Option("--toy", help="Score on the toy sets instead.")] = False,
     pooling: Annotated[
-        Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"] | None,
+        Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last", "modules"]
+        | None,
         typer.Option(help="Pooling of token states. Default: by the model's files, else mean."),
     ] = None,
     normalize: Annotated[

@@ -12,7 +12,7 @@ from typing import Any
 
 from tune_sentcl.config.catalogue import knobs
 from tune_sentcl.config.idle import acting_alike, is_idle
-from tune_sentcl.config.sections import AUTO_FALLBACKS, completed
+from tune_sentcl.config.sections import completed
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
@@ -30,9 +30,11 @@ _NAMES = (*CHECKPOINTS, *ROWS)
 _AFFECTS_WEIGHTS = ("evaluation.every", "evaluation.select")
 """The evaluation knobs that shape weights; the others only affect measuring."""
 
+_ORIGINAL_AUTO = {"encoder.pooling": "mean_without_cls", "encoder.max_length": 512}
+
 ORIGINAL_DEFAULTS: dict[tuple[str, str], Any] = {
     ("conisi", "method.batch_norm"): "separate",
-    **{("", key): value for key, value in AUTO_FALLBACKS.items()},
+    **{("", key): value for key, value in _ORIGINAL_AUTO.items()},
 }
 """The original values of knobs whose default has changed, by owner and key. Ids leave out these
 values, and a stored config without the key means them."""
@@ -101,7 +103,7 @@ def weight_values(values: Values) -> dict[str, Any]:
 
 def _departures(values: Values) -> dict[str, Any]:
     """Values that differ from the original defaults of identity knobs; `method.name` has none."""
-    values = completed(values)
+    values = completed(values, _ORIGINAL_AUTO)
     defaults = _defaults(values["method.name"], values.get("optimizer.name", ""))
     return {
         key: values[key]

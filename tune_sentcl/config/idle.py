@@ -34,7 +34,7 @@ def _without_adapters(values: Values) -> bool:
 
 
 IDLE: dict[str, Callable[[Values], bool]] = {
-    "method.divisor": lambda v: _of(v, "encoder.pooling") in ("cls", "last"),
+    "method.divisor": lambda v: _of(v, "encoder.pooling") in ("cls", "last", "modules"),
     "method.temperature": lambda v: v["method.name"] == "conisi" and _of(v, "method.lambda") == 1,
     "method.strategy": lambda v: _of(v, "method.lambda") == 0,
     "method.interaction": lambda v: _of(v, "method.lambda") == 0,

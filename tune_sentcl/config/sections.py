@@ -9,12 +9,12 @@ from pydantic_core import PydanticCustomError
 from tune_sentcl.config.data_names import joined_columns, joined_names, own_sources
 from tune_sentcl.config.tables import Frozen, Values
 
-Pooling = Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last"]
+Pooling = Literal[
+    "mean", "mean_without_cls", "cls", "last", "first_last", "static_last", "modules"
+]
 Auto = Literal["auto"]
 
-AUTO_FALLBACKS: Values = MappingProxyType(
-    {"encoder.pooling": "mean_without_cls", "encoder.max_length": 512}
-)
+AUTO_FALLBACKS: Values = MappingProxyType({"encoder.pooling": "mean", "encoder.max_length": 512})
 """The values of `auto` if the checkpoint's files do not state them."""
 
 
@@ -46,8 +46,8 @@ class EncoderConfig(Frozen):
     )
     pooling: Literal[Pooling, Auto] = Field(
         "auto",
-        description="how token states become one sentence embedding; auto: as the checkpoint's "
-        "files state, else mean_without_cls",
+        description="how token states become one sentence embedding; modules: by the modules of "
+        "the checkpoint's folder; auto: as its files state, else mean",
     )
     max_length: Annotated[int | Auto, BeforeValidator(_length_or_auto)] = Field(
         "auto",

@@ -23,9 +23,7 @@ def encoder_of(study: Study, one: Candidate) -> Encoder:
     with study.checkpoint(one.trial_id) as folder:
         checkpoint = resolve_checkpoint(str(folder))
         if checkpoint.pooling is None or checkpoint.max_length is None:
-            rule = (
-                checkpoint.pooling_problem or "does not say how it pools, or how long inputs are"
-            )
+            rule = "does not say how it pools, or how long inputs are"
             where = study.files.display_path(f"checkpoints/{one.trial_id}")
             raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
         encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length)

@@ -8,9 +8,9 @@ from tune_sentcl.config import ClsrConfig
 from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.losses import nt_xent
 from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
-from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.heads import linear
+from tune_sentcl.model.modules import Tail, dense
 
 
 class Clsr(Method[ClsrConfig, FrozenEncoder]):
@@ -27,10 +27,10 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
         super().__init__(config, encoder, inputs)
         draws = inputs.generator
         encoder.tail = Tail(
-            Dense(linear(encoder.dim, config.hidden, draws), "relu"),
-            Dense(
+            dense(linear(encoder.dim, config.hidden, draws), "ReLU"),
+            dense(
                 linear(config.hidden, config.width, draws),
-                "relu" if config.output_relu else "none",
+                "ReLU" if config.output_relu else "Identity",
             ),
         )
         self.heads = linear(config.width, config.width, draws)

@@ -10,9 +10,9 @@ from tune_sentcl.config import MnrConfig
 from tune_sentcl.losses import info_nce
 from tune_sentcl.methods.base import MethodInputs, StepLoss
 from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets
-from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import TanhHead, normal_linear
+from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.shapes import Embeddings
 
 
@@ -29,7 +29,7 @@ class Mnr(TripletMethod[MnrConfig]):
             self.heads = TanhHead(encoder.width, inputs.generator)
         elif config.head == "kept":
             layer = normal_linear(encoder.width, encoder.width, inputs.generator)
-            encoder.tail = Tail(*encoder.tail.layers, Dense(layer, "tanh"))
+            encoder.tail = Tail(*encoder.tail, dense(layer, "Tanh"))
 
     def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
         """The contrastive loss over the batch."""

@@ -12,8 +12,8 @@ from tune_sentcl.config import NoneConfig
 from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import ConfigError, DataError, Fault
 from tune_sentcl.methods.base import Method, StepLoss
-from tune_sentcl.model.dense import Dense, Tail
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _CHUNK = 16_384
@@ -44,7 +44,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         with torch.no_grad():
             layer.weight.copy_(torch.from_numpy(weights))
             layer.bias.copy_(torch.from_numpy(-weights @ mean))
-        self.encoder.tail = Tail(Dense(layer, "none")).to(self.encoder.device)
+        self.encoder.tail = Tail(dense(layer, "Identity")).to(self.encoder.device)
 
     def _kept(self, variances: np.ndarray) -> np.ndarray:
         """The directions to keep, by falling variance; those without variance cannot be scaled."""

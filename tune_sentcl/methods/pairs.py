@@ -78,7 +78,8 @@ class PairMethod(Method[PairConfigT, Encoder]):
     @property
     def coupling(self) -> str | None:
         """A padded divisor couples the rows, because it is the whole batch's."""
-        if self.config.divisor == "padded" and self.encoder.pooling not in ("cls", "last"):
+        # A pooling without a divisor is said to divide by 1.
+        if self.config.divisor == "padded" and padded_count(self.encoder.pooling, 3) > 1:
             return (
                 "pooling divides by the length of the batch's longest sentence, which "
                 "method.divisor=tokens and encoder.pooling=cls or last do not"

@@ -1,9 +1,9 @@
 """A pretrained transformer with its tokenizer and pooling: sentences in, embeddings out."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,11 +17,17 @@ from tune_sentcl.model.checkpoints.adapters import Adapted
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, usable_positions
 from tune_sentcl.model.checkpoints.loading import load_base
-from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores
+from tune_sentcl.model.modules import Modules, Tail
 from tune_sentcl.model.packing import make_packable, packs_on
 from tune_sentcl.model.pooling import pool
-from tune_sentcl.model.token_states import Runner, TransformerInput, packed_states, padded_states
+from tune_sentcl.model.token_states import (
+    Runner,
+    TransformerInput,
+    packed_states,
+    padded_features,
+    padded_states,
+)
 from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
 from tune_sentcl.model.tokens import InputTemplate, Segments, Tokens, batches_by_length
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
@@ -34,6 +40,7 @@ _TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
 _MOST_WAITING = 2**26  # numbers: a quarter of a GiB
 
 
+_Found = TypeVar("_Found")
 Progress = Callable[[int, int], None]
 """Called with the number of distinct sentences that are done, and of all."""
 
@@ -49,15 +56,16 @@ class Encoder(nn.Module):
         train_length: The same for `tokenize` and `contents`, which training uses.
         prefixes: Prefixes of sentences in `tokenize`, `contents` and `encode`.
         adapted: Its adapters and their base checkpoint; None without adapters.
-        tail: Layers after the pooling; often none.
-        normalizes: Whether the checkpoint's own modules scale embeddings to length 1. `export`
-            writes such a module again; here lengths are kept, which no cosine depends on.
+        head: The modules that pool, if the pooling is `modules`.
+        tail: Modules after the pooling; often none.
+        normalize: The checkpoint's module that scales embeddings to length 1, or None. `export`
+            writes it again; here lengths are kept, which no cosine depends on.
+        settings: Prompts, similarity and width that the checkpoint's files state.
         packed: Whether inputs pass the transformer without padding, if it supports that; False
             pads them to the longest.
         arithmetic: Of training. `bf16` runs the transformer under bfloat16 autocast; pooling,
             heads and losses never run so.
         runner: Runs packed inputs of training through the transformer; None: it is called.
-        dim: Width of the pooled states.
     """
 
     def __init__(
@@ -95,11 +103,17 @@ class Encoder(nn.Module):
         self.train_length = min(train_length or self.max_length, self.max_length)
         self.prefixes = Prefixes()
         self.adapted: Adapted | None = None
+        self.head = Modules()
         self.tail = Tail()
-        self.normalizes = False
+        self.normalize: nn.Module | None = None
+        self.settings: Mapping[str, Any] = {}
         self.arithmetic: Arithmetic = "fp32"
         self.runner: Runner | None = None
-        self.dim = int(transformer.config.hidden_size)
+
+    @property
+    def dim(self) -> int:
+        """Width of the pooled states."""
+        return self.head.width(int(self.transformer.config.hidden_size))
 
     @property
     def width(self) -> int:
@@ -109,18 +123,31 @@ class Encoder(nn.Module):
     @property
     def packs(self) -> bool:
         """Whether inputs are packed: it is wanted, and transformer and device support it."""
-        return self.packed and self._packable and packs_on(self.device)
+        able = self._packable and self.pooling != "modules"
+        return self.packed and able and packs_on(self.device)
 
     def tokenize(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
         """Token numbers of sentences, with prefix and special tokens, cut to `train_length`."""
-        read = self.prefixes.put(sentences, query=query)
-        return token_ids(self.tokenizer, self.train_length, read)
+        return token_ids(self.tokenizer, self.train_length, self._read(sentences, query=query))
 
     def contents(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
         """Token numbers of sentences without special tokens, truncated so that `single` fits."""
         num_tokens = self.train_length - self._template.single_length
-        read = self.prefixes.put(sentences, query=query)
+        read = self._read(sentences, query=query)
         return token_ids(self.tokenizer, max(num_tokens, 0), read, special=False)
+
+    def _read(self, sentences: Sequence[str], *, query: bool) -> list[str]:
+        """Sentences with their prefix.
+
+        Raises:
+            CheckpointError: The encoder's own modules leave prefixes out of the pooling.
+        """
+        whole = all(getattr(module, "include_prompt", True) for module in self.head)
+        if not whole and self.prefixes != Prefixes():
+            rule = "the modules leave prompts out of their pooling, which is not done here"
+            move = "Take encoder.pooling=mean, or no prefixes."
+            raise CheckpointError(Fault("encoder.pooling", "", self.pooling, rule, move))
+        return self.prefixes.put(sentences, query=query)
 
     def single(self, content: Sequence[int]) -> list[int]:
         """Add the special tokens of one sentence to its content."""
@@ -184,18 +211,25 @@ class Encoder(nn.Module):
                 puts all tokens in the first.
         """
         tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs, types)
-        # Only a padded batch can hold an input without tokens.
-        states = packed_states if self.packs and tokens.lengths.all() else padded_states
+        if self.pooling == "modules":
+            pooled = self.head.from_features(self._run(padded_features, tokens))
+        else:
+            # Only a padded batch can hold an input without tokens.
+            packed = self.packs and bool(tokens.lengths.all())
+            states = self._run(packed_states if packed else padded_states, tokens)
+            pooled = pool(states[0], states[1], self.pooling, divisor, states[2])
+        embeddings: Embeddings = self.tail(pooled)
+        return embeddings
+
+    def _run(self, states: Callable[[TransformerInput, Tokens], _Found], tokens: Tokens) -> _Found:
+        """Run the transformer in the arithmetic of training or of evaluation."""
         bf16 = self.training and self.arithmetic == "bf16"
         with (
             torch.autocast(self.device.type, torch.bfloat16, enabled=bf16),
             sdpa_kernel([*_ATTENTION]),
             tensor_cores(self.device, allowed=not self.training),
         ):
-            last, mask, first = states(self._transformer_input, tokens)
-        pooled = pool(last, mask, self.pooling, divisor, first)
-        embeddings: Embeddings = self.tail(pooled)
-        return embeddings
+            return states(self._transformer_input, tokens)
 
     def together(
         self, parts: Sequence[Tokens], divisors: Sequence[int | None]
@@ -241,7 +275,7 @@ class Encoder(nn.Module):
             NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
         """
         distinct = tuple(dict.fromkeys(sentences))
-        read = tuple(self.prefixes.put(distinct, query=query))
+        read = tuple(self._read(distinct, query=query))
         tokens = evaluation_tokens(self.tokenizer, self.max_length, read)
         was_training = self.training
         self.eval()
@@ -334,12 +368,21 @@ def load_encoder(
     Raises:
         CheckpointError: It cannot be loaded, or does not support the pooling.
     """
-    transformer, tokenizer, tail = load_base(checkpoint)
+    base = load_base(checkpoint)
     # The tokenizer is shared, because nothing trains it and a copy of its vocabulary takes long.
     pooling, max_length = used(checkpoint, pooling, max_length)
-    encoder = Encoder(copy.deepcopy(transformer), tokenizer, pooling, max_length, train_length)
-    encoder.tail = copy.deepcopy(tail)
-    encoder.normalizes = checkpoint.normalizes
+    transformer = copy.deepcopy(base.transformer)
+    encoder = Encoder(transformer, base.tokenizer, pooling, max_length, train_length)
+    if pooling == "modules" and not len(base.head):
+        rule = "it has no modules of its own"
+        raise CheckpointError(Fault("encoder.pooling", "", pooling, rule, "Take another."))
+    if pooling == "modules":
+        encoder.head = copy.deepcopy(base.head)
+    elif len(base.tail) and base.head.width(encoder.dim) != encoder.dim:
+        rule = f"the modules behind it take {base.head.width(encoder.dim)} numbers"
+        raise CheckpointError(Fault("encoder.pooling", "", pooling, rule, "Take modules."))
+    encoder.tail = copy.deepcopy(base.tail)
+    encoder.normalize, encoder.settings = copy.deepcopy(base.normalize), base.settings
     return encoder.eval().to(device)
 
 

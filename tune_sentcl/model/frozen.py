@@ -13,10 +13,10 @@ from tune_sentcl.config import Auto, Pooling
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.checkpoints.word_vectors import average_vectors
-from tune_sentcl.model.dense import Tail
 from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import Encoder, check_finite, load_encoder
+from tune_sentcl.model.modules import Tail
 from tune_sentcl.shapes import EmbeddingMatrix
 
 
@@ -102,7 +102,7 @@ class FrozenEncoder(nn.Module):
             return None
         encoder = load_encoder(self.checkpoint, self.pooling, self.max_length)
         encoder.prefixes = self.prefixes
-        encoder.tail = Tail(*encoder.tail.layers, *copy.deepcopy(self.tail).cpu().layers)
+        encoder.tail = Tail(*encoder.tail, *copy.deepcopy(self.tail).cpu())
         return encoder
 
     def _identity(self) -> dict[str, str | int]:

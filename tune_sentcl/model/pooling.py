@@ -41,7 +41,7 @@ def pool(
         One vector a sentence, in single precision at least.
 
     Raises:
-        ValueError: `first_last` or `static_last` without `first`.
+        ValueError: `first_last` or `static_last` without `first`, or `modules`.
     """
     match pooling:
         case "cls":
@@ -57,12 +57,14 @@ def pool(
                 raise ValueError(f"{pooling} pooling needs the first layer's states")
             average = (_widened(first) + _widened(states)) / 2
             return _masked_mean(average, mask, pooling, divisor)
+        case "modules":
+            raise ValueError("an encoder's own modules pool by themselves")
 
 
 def padded_count(pooling: Pooling, length: int) -> int:
-    """The number that `pool` divides by for a divisor of `length`; 1 for `cls` and `last`."""
+    """The number that `pool` divides by for a divisor of `length`; 1 if it does not divide."""
     match pooling:
-        case "cls" | "last":
+        case "cls" | "last" | "modules":
             return 1
         case "mean_without_cls":
             return max(length - 1, 1)

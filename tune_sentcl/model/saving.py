@@ -1,41 +1,34 @@
-"""Saving an encoder as a folder that sentence-transformers and this package both load."""
+"""Saving an encoder: for this package to read again, and as sentence-transformers does."""
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import nn
 
 from tune_sentcl.config import Pooling
-from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.adapters import whole_state, write_adapters
-from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE, PROMPTS_FILE
-from tune_sentcl.model.dense import write_dense
+from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE
+from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokenizing import is_lower_case
 
-_MODULES: dict[Pooling, tuple[str, ...]] = {
-    "mean": ("Pooling",),
-    "mean_without_cls": ("WordWeights", "Pooling"),
-    "cls": ("Pooling",),
-    "last": ("Pooling",),
-    "first_last": ("WeightedLayerPooling", "Pooling"),
-    "static_last": ("WeightedLayerPooling", "Pooling"),
-}
-"""The modules of sentence-transformers that pool alike."""
+_MODES: Mapping[Pooling, str] = {"cls": "cls", "last": "lasttoken"}
+"""Modes of sentence-transformers' Pooling; the other poolings end with a mean."""
 _LAYER_START: dict[Pooling, int] = {"first_last": 1, "static_last": 0}
-_TYPES = "sentence_transformers.models."
+_SETTINGS, _TYPES = "sentence_bert_config.json", "sentence_transformers.models."
 
 
-def export(
-    encoder: Encoder, path: Path, metadata: Mapping[str, object], card: str | None = None
-) -> None:
-    """Write an encoder so that `SentenceTransformer(path)` gives the same embeddings.
+def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: str = "") -> None:
+    """Write an encoder by sentence-transformers, which then gives the same embeddings.
 
     `mean_without_cls` becomes a WordWeights module that gives the classification token weight 0,
     at all its occurrences if a text spells it out. `first_last` and `static_last` become a
@@ -47,31 +40,70 @@ def export(
         encoder: Saved in its present precision.
         path: The folder to fill; new or empty.
         metadata: Facts to store with it, such as the trial's id; values that JSON can hold.
-        card: The text of `README.md`; None: a list of the facts.
+        card: The text of `README.md`; empty: there is none.
 
     Raises:
-        CheckpointError: No module of sentence-transformers pools as this encoder does.
         OSError: A file cannot be written.
     """
-    if encoder.pooling not in _MODULES:
-        rule = "no module of sentence-transformers pools like that, so that the folder would not"
-        move = f"Choose a trial with one of {', '.join(_MODULES)}."
-        raise CheckpointError(Fault("encoder.pooling", "", encoder.pooling, rule, move))
-    _write_whole(encoder, path, metadata, card)
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Transformer
 
-
-def _write_whole(
-    encoder: Encoder, path: Path, metadata: Mapping[str, object], card: str | None = None
-) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        _write_transformer(encoder, path)
-        write_modules(encoder, path)
-    except SafetensorError as error:  # safetensors raises it on a full disk
-        raise OSError(str(error)) from error
+    library: Any = Transformer
+    # The library reads what it wraps, and must not write over a file that it has mapped.
+    with TemporaryDirectory() as scratch, quiet(), torch.random.fork_rng(devices=[]):
+        _write_transformer(encoder, Path(scratch))
+        first = library(
+            scratch, model_kwargs={"dtype": encoder.transformer.dtype, "local_files_only": True}
+        )
+        first.processor = _saved_tokenizer(encoder)
+        first.processor.model_max_length = encoder.max_length
+        if getattr(first.model, "pooler", None) is not None:
+            first.model.pooler = None
+        # WeightedLayerPooling gets the layers only if the config asks for them.
+        if encoder.pooling != "modules":
+            first.model.config.output_hidden_states = encoder.pooling in _LAYER_START
+        ends = [encoder.normalize] if encoder.normalize is not None else []
+        whole: Any = SentenceTransformer(
+            modules=[first, *_pooling_modules(encoder), *encoder.tail, *ends],
+            device="cpu",
+            **_settings(encoder),
+        )
+        with _disk_errors():
+            whole.save_pretrained(str(path), create_model_card=False)
+    stated = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
+    # The library rebuilds most tokenizers, and the result lacks the lower-casing step.
+    write_json(path / _SETTINGS, {**stated, "do_lower_case": is_lower_case(encoder.tokenizer)})
     write_json(path / OWN_FILE, own_metadata(encoder, metadata))
-    text = _card(encoder, metadata) if card is None else card
-    (path / "README.md").write_text(text, encoding="utf-8")
+    if card:
+        (path / "README.md").write_text(card, encoding="utf-8")
+
+
+def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
+    """Write an encoder so that `resolve_checkpoint` can read it.
+
+    Of an encoder with adapters only these and its modules are written, about a thousandth of its
+    size. The file names their base checkpoint and its fingerprint; the base must exist under this
+    name when the folder is read.
+
+    Args:
+        encoder: The trained encoder.
+        path: The folder to fill; new or empty.
+        metadata: As for `export`.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    own = own_metadata(encoder, metadata)
+    with _disk_errors():
+        _write_modules(encoder, path)
+        if encoder.adapted is None:
+            _write_transformer(encoder, path)
+        else:
+            write_adapters(encoder.transformer, encoder.adapted.lora, path)
+            base, print_ = encoder.adapted.base, encoder.adapted.fingerprint
+            own["base"] = {"checkpoint": base, "fingerprint": print_}
+    write_json(path / OWN_FILE, own)
 
 
 def own_metadata(encoder: Encoder, metadata: Mapping[str, object]) -> dict[str, object]:
@@ -85,10 +117,22 @@ def own_metadata(encoder: Encoder, metadata: Mapping[str, object]) -> dict[str, 
     }
 
 
+def write_json(path: Path, values: object) -> None:
+    """Write values as indented JSON."""
+    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except SafetensorError as error:  # safetensors raises it on a full disk
+        raise OSError(str(error)) from error
+
+
 def _write_transformer(encoder: Encoder, folder: Path) -> None:
     config = copy.deepcopy(encoder.transformer.config)
-    # WeightedLayerPooling gets the layers only if the config asks for them.
-    config.output_hidden_states = encoder.pooling in _LAYER_START
     config.architectures = [type(encoder.transformer).__name__]
     config.save_pretrained(folder)
     lora = None if encoder.adapted is None else encoder.adapted.lora
@@ -97,85 +141,74 @@ def _write_transformer(encoder: Encoder, folder: Path) -> None:
         for name, weight in whole_state(encoder.transformer, lora).items()
     }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    _saved_tokenizer(encoder).save_pretrained(folder)
+
+
+def _saved_tokenizer(encoder: Encoder) -> Any:
     tokenizer = copy.deepcopy(encoder.tokenizer)
     if getattr(tokenizer, "is_fast", False):
         # Else truncation and padding of the last call would be saved, and change the fingerprint.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
-    tokenizer.save_pretrained(folder)
+    return tokenizer
 
 
-def write_modules(encoder: Encoder, folder: Path) -> None:
-    """Write the modules after the transformer, as sentence-transformers does.
+def _write_modules(encoder: Encoder, folder: Path) -> None:
+    """Write the modules after the transformer.
 
-    Of a pooling that it does not have, `OWN_FILE` alone says the name.
+    `tune_sentcl.json` says the pooling, so that the library is not needed to write one.
     """
-    names = ["Transformer", *_MODULES.get(encoder.pooling, ())]
-    layers = list(encoder.tail.layers)
-    names += ["Dense"] * len(layers)
-    names += ["Normalize"] * encoder.normalizes
-    modules = []
-    for number, name in enumerate(names):
-        # The number keeps programs that look for 1_Pooling alone from finding a later pooling.
-        path = f"{number}_{name}" if number else ""
-        modules.append(
-            {"idx": number, "name": str(number), "path": path, "type": f"{_TYPES}{name}"}
+    rows = [{"idx": 0, "name": "0", "path": "", "type": f"{_TYPES}Transformer"}]
+    ends = [encoder.normalize] if encoder.normalize is not None else []
+    for number, module in enumerate([*(encoder.head or [None]), *encoder.tail, *ends], 1):
+        kind = "Pooling" if module is None else type(module).__name__
+        place = folder / f"{number}_{kind}"
+        place.mkdir()
+        if module is None:
+            mode = _MODES.get(encoder.pooling, "mean")
+            stated = {"embedding_dimension": encoder.dim, "pooling_mode": mode}
+            write_json(place / "config.json", stated)
+        else:
+            module.save(str(place))
+        rows.append(
+            {"idx": number, "name": str(number), "path": place.name, "type": f"{_TYPES}{kind}"}
         )
-        if path and name != "Normalize":  # it has no files
-            (folder / path).mkdir()
-            if name == "Dense":
-                write_dense(layers.pop(0), folder / path)
-                continue
-            write_json(folder / path / "config.json", _module_config(name, encoder))
-        if name == "WeightedLayerPooling":
-            weights = torch.zeros(_layers(encoder) + 1 - _LAYER_START[encoder.pooling])
-            weights[0] = weights[-1] = 1.0
-            save_file({"layer_weights": weights}, folder / path / "model.safetensors")
-    write_json(folder / "modules.json", modules)
-    write_json(
-        folder / "sentence_bert_config.json",
-        {
-            "max_seq_length": encoder.max_length,
-            # The library rebuilds most tokenizers, and the result lacks our lower-casing step.
-            "do_lower_case": is_lower_case(encoder.tokenizer),
-        },
-    )
+    write_json(folder / "modules.json", rows)
+    lower = is_lower_case(encoder.tokenizer)
+    stated = {"max_seq_length": encoder.max_length, "do_lower_case": lower}
+    write_json(folder / _SETTINGS, stated)
+
+
+def _settings(encoder: Encoder) -> dict[str, Any]:
+    """The base's settings with the prefixes as prompts; its other prompts stay."""
     query, text = encoder.prefixes.query, encoder.prefixes.text
-    if query or text:
-        # `encode` uses the default prompt for sentences whose kind is not given.
-        default = "document" if text else None
-        prompts = {"query": query, "document": text}
-        write_json(folder / PROMPTS_FILE, {"prompts": prompts, "default_prompt_name": default})
+    prompts = {**encoder.settings.get("prompts", {}), "query": query, "document": text}
+    # `encode` uses the default prompt for sentences whose kind is not given.
+    default = "document" if text else None
+    return {**encoder.settings, "prompts": prompts, "default_prompt_name": default}
 
 
-def _module_config(name: str, encoder: Encoder) -> dict[str, Any]:
-    # The keys of sentence-transformers 5; later releases read them too.
-    if name == "WordWeights":
+def _pooling_modules(encoder: Encoder) -> list[nn.Module]:
+    """The modules of sentence-transformers that pool alike."""
+    from sentence_transformers.sentence_transformer import modules
+
+    library: Any = modules
+    if encoder.pooling == "modules":
+        return list(encoder.head)
+    before = []
+    if encoder.pooling == "mean_without_cls":
         cls = encoder.tokenizer.cls_token
-        vocabulary = _vocabulary(encoder.tokenizer)
+        words = _vocabulary(encoder.tokenizer)
         # The library also looks up a word's weight in lower case, so list words that differ from
         # the classification token in case alone.
-        alike = {word: 1.0 for word in vocabulary if word.lower() == cls and word != cls}
-        weights = {**alike, cls: 0.0}
-        return {"vocab": vocabulary, "word_weights": weights, "unknown_word_weight": 1.0}
-    if name == "WeightedLayerPooling":
-        return {
-            "word_embedding_dimension": encoder.dim,
-            "layer_start": _LAYER_START[encoder.pooling],
-            "num_hidden_layers": _layers(encoder),
-        }
-    return {
-        "word_embedding_dimension": encoder.dim,
-        "pooling_mode_cls_token": encoder.pooling == "cls",
-        "pooling_mode_mean_tokens": encoder.pooling not in ("cls", "last"),
-        "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False,
-        "pooling_mode_lasttoken": encoder.pooling == "last",
-    }
-
-
-def _layers(encoder: Encoder) -> int:
-    return int(encoder.transformer.config.num_hidden_layers)
+        alike = {word: 1.0 for word in words if word.lower() == cls and word != cls}
+        before = [library.WordWeights(words, {**alike, cls: 0.0}, 1.0)]
+    if encoder.pooling in _LAYER_START:
+        start, layers = _LAYER_START[encoder.pooling], encoder.transformer.config.num_hidden_layers
+        weights = torch.zeros(layers + 1 - start)
+        weights[0] = weights[-1] = 1.0
+        before = [library.WeightedLayerPooling(encoder.dim, layers, start, nn.Parameter(weights))]
+    return [*before, library.Pooling(encoder.dim, _MODES.get(encoder.pooling, "mean"))]
 
 
 def _vocabulary(tokenizer: Any) -> list[str]:
@@ -184,61 +217,3 @@ def _vocabulary(tokenizer: Any) -> list[str]:
     for word, number in numbers.items():
         words[number] = word
     return words
-
-
-def _card(encoder: Encoder, metadata: Mapping[str, object]) -> str:
-    lines = [
-        "---",
-        "library_name: sentence-transformers",
-        "pipeline_tag: sentence-similarity",
-        "---",
-        "# Sentence encoder",
-        "",
-        f"Trained with tune_sentcl. Embeddings have {encoder.width} dimensions; pooling is "
-        f"{encoder.pooling}; inputs are truncated to {encoder.max_length} tokens.",
-        "",
-        *[f"- {name}: {value}" for name, value in metadata.items()],
-        "",
-        "```python",
-        "from sentence_transformers import SentenceTransformer",
-        "",
-        'embeddings = SentenceTransformer("path/of/this/folder").encode(["A sentence."])',
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def write_json(path: Path, values: object) -> None:
-    """Write values as indented JSON."""
-    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
-
-
-def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
-    """Write an encoder so that `resolve_checkpoint` can read it.
-
-    Of an encoder with adapters only these and the layers after the pooling are written, about a
-    thousandth of its size. The file names their base checkpoint and its fingerprint; the base must
-    exist under this name when the folder is read.
-
-    Args:
-        encoder: The trained encoder.
-        path: The folder to fill; new or empty.
-        metadata: As for `export`.
-
-    Raises:
-        OSError: A file cannot be written.
-    """
-    if encoder.adapted is None:
-        _write_whole(encoder, path, metadata)
-        return
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        write_adapters(encoder.transformer, encoder.adapted.lora, path)
-        if len(encoder.tail):
-            write_modules(encoder, path)
-    except SafetensorError as error:  # safetensors raises it on a full disk
-        raise OSError(str(error)) from error
-    base = {"checkpoint": encoder.adapted.base, "fingerprint": encoder.adapted.fingerprint}
-    write_json(path / OWN_FILE, {**own_metadata(encoder, metadata), "base": base})

@@ -48,6 +48,26 @@ def packed_states(transformer_input: TransformerInput, tokens: Tokens) -> States
 
 def padded_states(transformer_input: TransformerInput, tokens: Tokens) -> States:
     """Encode inputs as a batch that is padded to the longest."""
+    given = _padded(transformer_input, tokens)
+    last, other = run_transformer(transformer_input, given)
+    return last, given["attention_mask"], other
+
+
+def padded_features(transformer_input: TransformerInput, tokens: Tokens) -> dict[str, Any]:
+    """Encode a padded batch, and name the results as sentence-transformers does."""
+    given = _padded(transformer_input, tokens)
+    taken = dict(given)
+    if not transformer_input.segments:
+        del taken["token_type_ids"]
+    found = transformer_input.transformer(**taken, return_dict=True)
+    # The modules do not run in bfloat16.
+    features: dict[str, Any] = {**given, "token_embeddings": found.last_hidden_state.float()}
+    if found.get("hidden_states") is not None:
+        features["all_layer_embeddings"] = [layer.float() for layer in found.hidden_states]
+    return features
+
+
+def _padded(transformer_input: TransformerInput, tokens: Tokens) -> dict[str, Tensor]:
     lengths = tokens.lengths
     # At least one position: without special tokens, a sentence without words has no token.
     is_token = np.arange(max(lengths.max(), 1)) < lengths[:, None]
@@ -59,9 +79,7 @@ def padded_states(transformer_input: TransformerInput, tokens: Tokens) -> States
     sent = to_device(
         np.stack([ids, is_token.astype(np.int64), kinds]), transformer_input.transformer.device
     )
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    last, other = run_transformer(transformer_input, dict(zip(names, sent, strict=True)))
-    return last, sent[1], other
+    return dict(zip(("input_ids", "attention_mask", "token_type_ids"), sent, strict=True))
 
 
 def run_transformer(

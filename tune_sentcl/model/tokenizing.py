@@ -40,24 +40,6 @@ def evaluation_tokens(tokenizer: Any, max_length: int, sentences: tuple[str, ...
     return Tokens.of(token_ids(tokenizer, max_length, sentences))
 
 
-def lower_case(tokenizer: Any) -> None:
-    """Make a tokenizer lower-case texts first, as sentence-transformers does.
-
-    The tokenizer finds spelled-out special tokens before that, so they stay.
-
-    Raises:
-        ValueError: The tokenizer has no normalizer that can be changed.
-    """
-    from tokenizers import normalizers
-
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ValueError("its do_lower_case asks for a tokenizer of the tokenizers library")
-    if not is_lower_case(tokenizer):
-        own = [] if backend.normalizer is None else [backend.normalizer]
-        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
-
-
 def is_lower_case(tokenizer: Any) -> bool:
     """Whether a step of a tokenizer's normalizer lower-cases texts."""
     from tokenizers import normalizers

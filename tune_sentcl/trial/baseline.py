@@ -1,18 +1,19 @@
 """Scores of an encoder without training."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from tune_sentcl.config import Auto, Pooling
+from tune_sentcl.config import Pooling
 from tune_sentcl.data.root import data_root
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.evaluate.suites import Evaluation, Measures, score_sets
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -64,10 +65,8 @@ def score_encoder(
     source: Literal["toy", "root"] = "toy" if data == "toy" else "root"
     root = None if data == "toy" else data_root(data)
     sets = load_sets(source, root, measures.suites, measures.protocols, measures.own)
-    stated = checkpoint.pooling or checkpoint.pooling_problem
-    default: Pooling | Auto = "auto" if stated else "mean"
     encoder = load_encoder(
-        checkpoint, options.pooling or default, options.max_length or "auto", measures.device
+        checkpoint, options.pooling or "auto", options.max_length or "auto", measures.device
     )
     encoder.prefixes = checkpoint.prefixes
 
@@ -75,7 +74,8 @@ def score_encoder(
         embeddings = encoder.encode(sentences, progress=progress, query=query)
         return of_length_1(embeddings) if options.normalize else embeddings
 
-    return score_sets(encode, sets, measures)
+    found = score_sets(encode, sets, measures)
+    return replace(found, notes=(*notes_of(checkpoint, encoder.pooling), *found.notes))
 
 
 def of_length_1(embeddings: EmbeddingMatrix) -> EmbeddingMatrix:

@@ -107,13 +107,12 @@ class InputLoader:
         Raises:
             DataError: A file is missing or damaged.
             CheckpointError: The encoder or its adapters' library is missing, the embeddings are
-                narrower than the method asks, all layers are frozen, or the pooling is not known.
+                narrower than the method asks, or all layers are frozen.
         """
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
         sets = self.sets(config)
         checkpoint = self.checkpoint(config.encoder.checkpoint)
-        used(checkpoint, config.encoder.pooling, config.encoder.max_length)
         if isinstance(config.method, EmbeddingLossConfig) and checkpoint.width is not None:
             require_widths(config.method, checkpoint.width)
         if not config.method.freezes_encoder:
@@ -187,13 +186,9 @@ class InputLoader:
 
 
 def auto_values_of(checkpoint: Checkpoint) -> Values:
-    """The values that a checkpoint's files give to options set to `auto`.
-
-    `auto` stays if the files name a pooling that this package does not have; `load` refuses it.
-    """
-    pooling, length = used(replace(checkpoint, pooling_problem=""), "auto", "auto")
-    kept = "auto" if checkpoint.pooling_problem else pooling
-    return {"encoder.pooling": kept, "encoder.max_length": length}
+    """The values that a checkpoint's files give to options set to `auto`."""
+    pooling, length = used(checkpoint, "auto", "auto")
+    return {"encoder.pooling": pooling, "encoder.max_length": length}
 
 
 def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:

@@ -26,6 +26,7 @@ from tune_sentcl.errors import (
     TuneSentclError,
 )
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.objective import Objective, default_among, metric_cutoff
 from tune_sentcl.space import Space
 from tune_sentcl.train import check_batches, rows_left_out
@@ -172,6 +173,9 @@ def warnings(
         sampled: Whether configurations are sampled from the ranges too.
     """
     yield from _unread_tasks(read)
+    encoders = ((one.resolved.inputs.checkpoint, one.config.encoder.pooling) for one in read)
+    for checkpoint, pooling in dict.fromkeys(encoders):
+        yield from notes_of(checkpoint, pooling)
     yield from _unused_prefixes(read)
     yield from _other_than_stated(read)
     yield from _whole_rankings(read)

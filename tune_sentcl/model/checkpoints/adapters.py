@@ -163,6 +163,23 @@ def add_into(transformer: Any, folder: Path) -> None:
             state[name].copy_(weight)
 
 
+def merge(transformer: Any) -> None:
+    """Add adapters that peft has put into a transformer into its weights, in place."""
+    if not getattr(transformer, "_hf_peft_config_loaded", False):
+        return
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    library: Any = BaseTunerLayer
+    for name, part in list(transformer.named_modules()):
+        if isinstance(part, library):
+            part.merge()
+            parent, _, last = name.rpartition(".")
+            setattr(transformer.get_submodule(parent), last, part.get_base_layer())
+    transformer._hf_peft_config_loaded = False
+    del transformer.peft_config
+    transformer.requires_grad_(True)
+
+
 def _matrices(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The matrices of adapters under peft's names in a file, which omit the adapter's name."""
     ends = (f"{_A}.{_NAME}{_END}", f"{_B}.{_NAME}{_END}")

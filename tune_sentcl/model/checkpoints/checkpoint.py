@@ -38,7 +38,8 @@ _VOCABULARIES = tuple(
     for name in TOKENIZER_FILES
     if name not in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 )
-_INDEX = "model.safetensors.index.json"
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+"""The files of weights, the first that exists; an index of shards has `.index.json` behind it."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +51,20 @@ class Checkpoint:
         path: A local folder or a hub name; empty for `toy`, which has no files.
         fingerprint: 16 hexadecimal digits: a hash of the folder's content or of the toy encoder's
             settings, or the start of the hub's commit.
-        pooling: The pooling that its files state; None if they state none or an unsupported one.
+        pooling: The pooling that its files state; None if they state none.
         max_length: Longest input in tokens by its files, or None.
-        pooling_problem: Why the stated pooling is not supported; else empty. The caller must then
-            ask the user for a pooling.
         revision: The hub's full commit hash; empty for folders.
-        dense: Sub-folders of the layers after the pooling, in their order.
-        normalizes: Whether its modules scale embeddings to length 1.
         kind: `model`; `random`, the model's architecture with new random weights; or `words`, a
             text file of word vectors.
         prefixes: The prefixes that its files state.
         base: The base checkpoint of a folder that holds adapters alone; else None.
         width: Width of an embedding by its files, or None.
         layers: Number of transformer layers by its files, or None.
-        lower_case: Whether its files ask for texts in lower case.
         positions: Longest input that the positions allow, in tokens; None: no limit.
+        notes: What a search says of it once.
+        place: The folder of the transformer, below the checkpoint's.
+        shaping: The folders of the modules that shape embeddings, besides a transformer, a pooling
+            that the configuration names, and a Normalize at the end.
     """
 
     name: str
@@ -72,17 +72,16 @@ class Checkpoint:
     fingerprint: str
     pooling: Pooling | None
     max_length: int | None
-    pooling_problem: str = ""
     revision: str = ""
-    dense: tuple[str, ...] = ()
-    normalizes: bool = False
     kind: Literal["model", "random", "words"] = "model"
     prefixes: Prefixes = field(default_factory=Prefixes)
     base: "Checkpoint | None" = None
     width: int | None = None
     layers: int | None = None
-    lower_case: bool = False
     positions: int | None = None
+    notes: tuple[str, ...] = ()
+    place: str = ""
+    shaping: tuple[str, ...] = ()
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
@@ -123,19 +122,12 @@ def resolve_checkpoint(name: str) -> Checkpoint:
 def used(
     checkpoint: Checkpoint, pooling: Pooling | Auto, max_length: int | Auto
 ) -> tuple[Pooling, int]:
-    """The pooling and the longest input to use; `auto` is replaced by the files' values.
-
-    Raises:
-        CheckpointError: The pooling is `auto`, and the files state an unsupported one.
-    """
+    """The pooling and the longest input to use; `auto` is replaced by the files' values."""
     if max_length == "auto":
         max_length = checkpoint.max_length or AUTO_FALLBACKS["encoder.max_length"]
-    if pooling != "auto":
-        return pooling, max_length
-    if checkpoint.pooling_problem:
-        where, move = checkpoint.name, "Choose one with --set encoder.pooling=, or --pooling."
-        raise CheckpointError(Fault(where, "", "", checkpoint.pooling_problem, move))
-    return checkpoint.pooling or AUTO_FALLBACKS["encoder.pooling"], max_length
+    if pooling == "auto":
+        pooling = checkpoint.pooling or AUTO_FALLBACKS["encoder.pooling"]
+    return pooling, max_length
 
 
 def fingerprint_now(checkpoint: Checkpoint) -> str:
@@ -150,7 +142,7 @@ def fingerprint_now(checkpoint: Checkpoint) -> str:
 
 
 def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
-    plain = checkpoint.kind == "model" and not checkpoint.dense and checkpoint.base is None
+    plain = checkpoint.kind == "model" and checkpoint.base is None and not checkpoint.shaping
     if not plain or checkpoint.name == "toy":
         rule = "only a plain transformer can get new random weights"
         raise _fault(name, rule, "Name a folder or hub model without layers after its pooling.")
@@ -178,13 +170,11 @@ def _embedded_minilm() -> Path:
 
 
 def _from_folder(name: str, folder: Path) -> Checkpoint:
-    stated = read_base(folder)
+    found, stated = read_description(name, folder), read_base(folder)
     if stated is not None:
-        return _from_adapters(name, folder, *stated)
-    _check_files(name, folder)
-    return _described(
-        name, str(folder), folder_fingerprint(name, folder), read_description(folder)
-    )
+        return _from_adapters(name, folder, found, *stated)
+    _check_files(name, folder / found.place)
+    return _described(name, str(folder), folder_fingerprint(name, folder), found)
 
 
 def _described(name: str, path: str, fingerprint: str, found: Description) -> Checkpoint:
@@ -194,40 +184,38 @@ def _described(name: str, path: str, fingerprint: str, found: Description) -> Ch
         fingerprint,
         found.pooling,
         found.max_length,
-        found.problem,
-        dense=found.dense,
-        normalizes=found.normalizes,
         prefixes=found.prefixes,
         width=found.width,
         layers=found.layers,
-        lower_case=found.lower_case,
         positions=found.positions,
+        notes=found.notes,
+        place=found.place,
+        shaping=found.shaping,
     )
 
 
-def _from_adapters(name: str, folder: Path, base: str, fingerprint: str) -> Checkpoint:
+def _from_adapters(
+    name: str, folder: Path, found: Description, stated: str, fingerprint: str
+) -> Checkpoint:
     """A folder of adapters, with the checkpoint that they were trained on."""
-    found = resolve_checkpoint(base)
-    if found.fingerprint != fingerprint:
-        rule = f"its adapters were trained on {base} ({fingerprint}), whose files have changed"
+    base = resolve_checkpoint(stated)
+    if fingerprint and base.fingerprint != fingerprint:
+        rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
         raise _fault(name, rule, "Restore them.")
-    description = read_description(folder)
-    whole = hashlib.sha256(found.fingerprint.encode())
-    try:
-        for file in (*ADAPTER_FILES, *_layer_files(description.dense)):
-            status = (folder / file).stat()
-            digest = _file_digest(str(folder / file), status.st_size, status.st_mtime_ns)
-            whole.update(f"{file}\0{digest}\n".encode())
-    except OSError as error:
-        raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
+    files = (*ADAPTER_FILES, *_module_files(folder, found.shaping))
+    if not fingerprint:
+        files += tuple(file for file in TOKENIZER_FILES if (folder / file).is_file())
+    whole = hashlib.sha256(base.fingerprint.encode())
+    for file in files:
+        whole.update(_hashed(name, folder, file))
+    merged = f"its adapters are added into the weights of {stated}"
     return replace(
-        _described(name, str(folder), whole.hexdigest()[:16], description),
-        pooling_problem="",
-        normalizes=found.normalizes,
-        width=description.width or found.width,
-        layers=found.layers,
-        positions=found.positions,
-        base=found,
+        _described(name, str(folder), whole.hexdigest()[:16], found),
+        width=found.width if found.shaping else base.width,
+        layers=base.layers,
+        positions=base.positions,
+        notes=found.notes if fingerprint else (*found.notes, merged),
+        base=base,
     )
 
 
@@ -236,7 +224,7 @@ def _from_hub(name: str) -> Checkpoint:
 
     try:
         revision = find_revision(name)
-        description = read_description(small_files(name, revision))
+        description = read_description(name, small_files(name, revision))
     except HubError as error:
         near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]}?" if near else "Check the spelling and the network."
@@ -247,17 +235,10 @@ def _from_hub(name: str) -> Checkpoint:
 
 
 def _check_files(name: str, folder: Path) -> None:
-    present = {path.name for path in folder.iterdir()}
+    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if "config.json" not in present:
         raise _fault(name, "the folder holds no config.json", "Save it with save_pretrained.")
-    if not present & {"model.safetensors", _INDEX}:
-        if any(file.endswith(".bin") for file in present):
-            raise _fault(
-                name,
-                "its weights are a pickle (*.bin), which can run code when read",
-                "Convert them to safetensors: load once where you trust it, then "
-                "save_pretrained(folder, safe_serialization=True).",
-            )
+    if not any(file in present or f"{file}.index.json" in present for file in _WEIGHTS):
         raise _fault(name, "the folder holds no model.safetensors", "Save the weights beside it.")
     if not present & set(_VOCABULARIES):
         raise _fault(
@@ -265,18 +246,20 @@ def _check_files(name: str, folder: Path) -> None:
         )
 
 
-def _layer_files(dense: Sequence[str]) -> Iterator[str]:
-    """The files of layers after the pooling."""
-    for folder in dense:
-        yield from (f"{folder}/config.json", f"{folder}/model.safetensors")
+def _module_files(folder: Path, places: Sequence[str]) -> Iterator[str]:
+    """The files of modules, from the folder that holds them all."""
+    for place in places:
+        yield from (
+            f"{place}/{file.name}" for file in sorted((folder / place).glob("*")) if file.is_file()
+        )
 
 
 def folder_fingerprint(name: str, folder: Path) -> str:
-    """Hash the content of a folder's config, weights and tokenizer, but not the folder's name.
+    """Hash the content of a folder's config, weights, tokenizer and modules, but not its name.
 
     Args:
         name: The checkpoint's name, for the messages.
-        folder: Holds `config.json` and safetensors weights.
+        folder: Holds `config.json` and weights, or a folder that `modules.json` names does.
 
     Returns:
         16 hexadecimal digits.
@@ -284,36 +267,49 @@ def folder_fingerprint(name: str, folder: Path) -> str:
     Raises:
         CheckpointError: A file of its index is missing, or cannot be read.
     """
-    found = read_description(folder)
-    dense = found.dense
-    weights = _weight_files(name, folder)
-    files = ["config.json", *weights, *TOKENIZER_FILES, *_layer_files(dense)]
-    whole = hashlib.sha256("\n".join(dense).encode())  # includes their order
+    found = read_description(name, folder)
+    inner = folder / found.place
+    others = (file for file in (*TOKENIZER_FILES, *ADAPTER_FILES) if (inner / file).is_file())
+    files = dict.fromkeys(("config.json", *_weight_files(name, inner), *others), inner)
+    files |= dict.fromkeys(_module_files(folder, found.shaping), folder)
+    whole = hashlib.sha256("\n".join(found.shaping).encode())  # includes their order
     if found.lower_case:
         whole.update(b"do_lower_case\n")
-    try:
-        for file in sorted(set(files)):
-            if (folder / file).is_file() or file not in TOKENIZER_FILES:
-                status = (folder / file).stat()
-                digest = _file_digest(str(folder / file), status.st_size, status.st_mtime_ns)
-                whole.update(f"{file}\0{digest}\n".encode())
-    except OSError as error:
-        raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
+    for file in sorted(files):
+        whole.update(_hashed(name, files[file], file))
     return whole.hexdigest()[:16]
 
 
 def _weight_files(name: str, folder: Path) -> list[str]:
-    if (folder / "model.safetensors").is_file():
-        return ["model.safetensors"]
+    for file in _WEIGHTS:
+        if (folder / file).is_file():
+            return [file]
+        index = f"{file}.index.json"
+        if (folder / index).is_file():
+            return [index, *_shards(name, folder, index)]
+    return []
+
+
+def _shards(name: str, folder: Path, index: str) -> list[str]:
     try:
-        shards = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()
+        shards = json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"].values()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise _fault(name, f"{_INDEX} is damaged", "Save the weights anew.") from None
+        raise _fault(name, f"{index} is damaged", "Save the weights anew.") from None
     outside = [shard for shard in map(str, shards) if Path(shard).name != shard]
     if outside:
-        rule = f"{_INDEX} names {outside[0]}, which is not beside it"
+        rule = f"{index} names {outside[0]}, which is not beside it"
         raise _fault(name, rule, "Save the weights anew.")
-    return [_INDEX, *sorted({str(shard) for shard in shards})]
+    return sorted({str(shard) for shard in shards})
+
+
+def _hashed(name: str, folder: Path, file: str) -> bytes:
+    """A line of a file's name and content."""
+    try:
+        status = (folder / file).stat()
+        digest = _file_digest(str(folder / file), status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
+    return f"{file}\0{digest}\n".encode()
 
 
 # The key has size and time instead of the content, because hashing a large model takes seconds.

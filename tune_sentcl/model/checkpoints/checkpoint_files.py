@@ -1,13 +1,14 @@
-"""The settings in a checkpoint's files: pooling, longest input, prefixes and positions."""
+"""What a checkpoint's small files state, read without loading the model."""
 
 import json
 import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tune_sentcl.config import EncoderConfig, Pooling
+from tune_sentcl.errors import CheckpointError, Fault
 
 _QUERY_COLUMNS = frozenset({"anchor"})
 
@@ -83,7 +84,6 @@ PROMPTS_FILE = "config_sentence_transformers.json"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 """peft's file names for the settings and the weights of low-rank adapters."""
 
-_POOLINGS: tuple[Pooling, ...] = typing.get_args(Pooling)
 _TEXT_PROMPTS = ("document", "passage", "corpus")  # in the order of `encode_document`
 _OLD_KEY = "pooling_mode_"
 _MODES: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
@@ -97,81 +97,115 @@ _NO_LENGTH = 100_000  # transformers writes 1e30 for a tokenizer without a longe
 
 @dataclass(frozen=True)
 class Description:
-    """The settings in a folder's files; the attributes are those of `Checkpoint`.
+    """What a folder states; attributes that `Checkpoint` has too are described there.
 
     Attributes:
-        problem: Why a stated pooling is not supported; else empty.
+        lower_case: Whether texts are put in lower case first.
     """
 
     pooling: Pooling | None
     max_length: int | None
-    problem: str = ""
-    dense: tuple[str, ...] = ()
-    normalizes: bool = False
     prefixes: Prefixes = field(default_factory=Prefixes)
     width: int | None = None
     layers: int | None = None
-    lower_case: bool = False
     positions: int | None = None
+    notes: tuple[str, ...] = ()
+    place: str = ""
+    shaping: tuple[str, ...] = ()
+    lower_case: bool = False
 
 
-def read_description(folder: Path) -> Description:
-    """Read `tune_sentcl.json`, else `modules.json` and its modules.
+def read_description(name: str, folder: Path) -> Description:
+    """Read `tune_sentcl.json`, `modules.json` and the small files of its modules.
 
-    Missing and damaged files count as empty.
+    Missing and damaged files count as empty; loading the model reports them.
+
+    Raises:
+        CheckpointError: A module lies outside the folder, or none of them is a transformer.
     """
-    found = _described(folder)
-    return replace(
-        found,
-        positions=stated_positions(_table(folder / "config.json")),
-        normalizes="Normalize" in map(_kind, _modules(folder)),
-    )
-
-
-def _described(folder: Path) -> Description:
-    own = _table(folder / OWN_FILE)
-    pools_here = own.get("pooling") in _POOLINGS  # perhaps as no module of theirs does
-    dense, misplaced = _stated_layers(folder, pools_here=pools_here)
-    settings = _settings(folder)
-    max_length, lower = _stated_length(folder, settings), settings.get("do_lower_case") is True
-    if misplaced:
-        return Description(None, max_length, misplaced, lower_case=lower)
-    config = _table(folder / "config.json")
-    layers = _count(config.get("num_hidden_layers", config.get("num_layers")))
-    width = _width(folder, dense)
-    if pools_here:
+    modules = _modules(name, folder)
+    place = modules[0][1] if modules else ""
+    config, own = _table(folder / place / "config.json"), _table(folder / OWN_FILE)
+    settings = _settings(folder / place) if modules else {}
+    pooling = _stated_pooling(folder, modules, config)
+    max_length, prefixes = _stated_length(folder / place, settings, config), _prompts(folder)
+    if own.get("pooling") in typing.get_args(Pooling):
+        pooling, max_length = own["pooling"], _count(own.get("max_length"))
         prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
-        length = _count(own.get("max_length"))
-        return Description(
-            own["pooling"],
-            length,
-            dense=dense,
-            prefixes=prefixes,
-            width=width,
-            layers=layers,
-            lower_case=lower,
-        )
-    pooling, problem = _stated_pooling(folder)
-    prefixes = _stated_prefixes(folder)
+    while modules and modules[-1][0] == "Normalize":
+        modules.pop()
+    known = ("Transformer",) if pooling == "modules" else ("Transformer", "Pooling")
+    shaping = tuple(place for kind, place in modules if kind not in known)
     return Description(
         pooling,
         max_length,
-        problem,
-        dense=dense,
-        prefixes=prefixes,
-        width=width,
-        layers=layers,
-        lower_case=lower,
+        prefixes,
+        _width(folder, [place for kind, place in modules if kind == "Dense"], config),
+        _count(config.get("num_hidden_layers", config.get("num_layers"))),
+        stated_positions(config),
+        tuple(_notes(folder)),
+        place,
+        shaping,
+        settings.get("do_lower_case") is True,
     )
 
 
+def read_base(folder: Path) -> tuple[str, str] | None:
+    """The name and fingerprint of the base of a folder's adapters; None: it has no adapters.
+
+    The fingerprint is empty if peft wrote the folder, which knows no fingerprint. Beside a whole
+    model, its adapters are the model's.
+    """
+    base = _table(folder / OWN_FILE).get("base")
+    if isinstance(base, dict):
+        return str(base.get("checkpoint", "")), str(base.get("fingerprint", ""))
+    stated = _table(folder / ADAPTER_FILES[0]).get("base_model_name_or_path")
+    alone = isinstance(stated, str) and not (folder / "config.json").is_file()
+    return (str(stated), "") if alone else None
+
+
+def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
+    """The kind and the place of each module."""
+    found = _json(folder / "modules.json")
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    modules = [
+        (str(row.get("type", "")).rpartition(".")[2], str(row.get("path", ""))) for row in rows
+    ]
+    for _, place in modules:
+        path = PurePosixPath(place)
+        if path.is_absolute() or ".." in path.parts:
+            rule = f"its modules.json names {place}, which is not below it"
+            raise CheckpointError(
+                Fault("encoder.checkpoint", "", repr(name), rule, "Correct the file.")
+            )
+    if modules and modules[0][0] != "Transformer":
+        rule = f"it begins with a module {modules[0][0]}, and only a Transformer can be trained"
+        move = "Take another encoder."
+        raise CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, move))
+    return modules
+
+
+def _notes(folder: Path) -> Iterator[str]:
+    """What the files ask for that scores here do not follow."""
+    stated = _table(folder / PROMPTS_FILE)
+    similarity, width = stated.get("similarity_fn_name"), stated.get("truncate_dim")
+    ends = _json(folder / "modules.json") or [{}]
+    if similarity in ("dot", "euclidean", "manhattan") and not (
+        similarity == "dot" and str(ends[-1].get("type", "")).endswith(".Normalize")
+    ):
+        yield f"its files compare embeddings by {similarity}; scores here are of cosines"
+    if width:
+        yield f"its files cut embeddings to {width} numbers; here they are whole"
+
+
 def _settings(folder: Path) -> Mapping[str, Any]:
-    """The settings of sentence-transformers' module Transformer, if there is a modules.json."""
-    found = (_table(folder / name) for name in _SETTINGS if _modules(folder))
-    return next(filter(None, found), {})
+    """The settings of sentence-transformers' module Transformer."""
+    return next(filter(None, (_table(folder / name) for name in _SETTINGS)), {})
 
 
-def _stated_length(folder: Path, settings: Mapping[str, Any]) -> int | None:
+def _stated_length(
+    folder: Path, settings: Mapping[str, Any], config: Mapping[str, Any]
+) -> int | None:
     """The longest input of the module Transformer, else of the tokenizer, within positions."""
     stated = settings.get("max_seq_length")
     if stated is None:
@@ -179,76 +213,40 @@ def _stated_length(folder: Path, settings: Mapping[str, Any]) -> int | None:
     length = _count(stated)
     if length is None or length >= _NO_LENGTH:
         return None
-    return min(length, stated_positions(_table(folder / "config.json")) or length)
+    return min(length, stated_positions(config) or length)
 
 
-def _width(folder: Path, dense: Sequence[str]) -> int | None:
+def _width(folder: Path, dense: Sequence[str], config: Mapping[str, Any]) -> int | None:
     if dense:
         return _count(_table(folder / dense[-1] / "config.json").get("out_features"))
-    config = _table(folder / "config.json")
     return _count(config.get("hidden_size", config.get("d_model")))
 
 
-def _stated_prefixes(folder: Path) -> Prefixes:
+def _prompts(folder: Path) -> Prefixes:
     """The prompts of sentence-transformers for queries and for other sentences."""
     config = _table(folder / PROMPTS_FILE)
     stated = config.get("prompts")
     prompts = stated if isinstance(stated, dict) else {}
     names = [config.get("default_prompt_name"), *_TEXT_PROMPTS]
     text = next((prompts[name] for name in names if name in prompts), "")
-    return Prefixes(str(prompts.get("query", "")), str(text))
+    return Prefixes(str(prompts.get("query") or ""), str(text or ""))
 
 
-def read_base(folder: Path) -> tuple[str, str] | None:
-    """The name and fingerprint of the base of a folder's adapters; None: it has no adapters."""
-    base = _table(folder / OWN_FILE).get("base")
-    if not isinstance(base, dict):
-        return None
-    return str(base.get("checkpoint", "")), str(base.get("fingerprint", ""))
-
-
-def _stated_layers(folder: Path, *, pools_here: bool) -> tuple[tuple[str, ...], str]:
-    """The folders of the layers after the pooling, or why they are not supported."""
-    outside = [path for path in map(_path, _modules(folder)) if not _is_below(path)]
-    if outside:
-        return (), f"its modules.json names {outside[0]}, which is not below it"
-    kinds = [_kind(module) for module in _modules(folder)]
-    dense = [number for number, kind in enumerate(kinds) if kind == "Dense"]
-    if dense and not pools_here and "Pooling" not in kinds[: dense[0]]:
-        return (), "it has a module Dense before its pooling"
-    if dense and "Normalize" in kinds[: dense[-1]]:
-        return (), "it has a module Dense after a Normalize"
-    return tuple(_path(_modules(folder)[number]) for number in dense), ""
-
-
-def _stated_pooling(folder: Path) -> tuple[Pooling | None, str]:
-    pooling: Pooling | None = None
-    for module in _modules(folder):
-        kind = _kind(module)
-        if kind == "Pooling":
-            config = _table(folder / _path(module) / "config.json")
-            mode = _mode(config)
-            if mode not in _MODES:
-                return None, f"its pooling is {mode}, which is not among {', '.join(_POOLINGS)}"
-            pooling = _MODES[mode]
-            if config.get("include_prompt") is False and _stated_prefixes(folder) != Prefixes():
-                return None, "its pooling leaves prompts out"
-        elif kind not in ("Transformer", "Normalize", "Dense"):
-            return None, f"it has a module {kind} beside its pooling"
-    return pooling, ""
-
-
-def _kind(module: Mapping[str, Any]) -> str:
-    return str(module.get("type", "")).rpartition(".")[2]
-
-
-def _path(module: Mapping[str, Any]) -> str:
-    return str(module.get("path", ""))
-
-
-def _is_below(text: str) -> bool:
-    path = PurePosixPath(text)
-    return not path.is_absolute() and ".." not in path.parts
+def _stated_pooling(
+    folder: Path, modules: Sequence[tuple[str, str]], config: Mapping[str, Any]
+) -> Pooling | None:
+    """The pooling that modules amount to; `modules` if the configuration has no name for it."""
+    if not modules:  # as sentence-transformers, which takes the token that has seen all others
+        heads = config.get("architectures") or [""]
+        causal = str(heads[0]).endswith("ForCausalLM") and config.get("is_causal", True)
+        return "last" if causal else None
+    kinds = [kind for kind, _ in modules]
+    behind = len(kinds) - kinds[::-1].index("Pooling") if "Pooling" in kinds else len(kinds)
+    if kinds[1:behind] != ["Pooling"]:
+        return "modules"
+    pooling = _table(folder / modules[1][1] / "config.json")
+    leaves_out = pooling.get("include_prompt") is False and _prompts(folder) != Prefixes()
+    return "modules" if leaves_out else _MODES.get(_mode(pooling), "modules")
 
 
 def _mode(config: Mapping[str, Any]) -> str:
@@ -262,11 +260,6 @@ def _mode(config: Mapping[str, Any]) -> str:
         stated = chosen or ["mean"]
     modes = [stated] if isinstance(stated, str) else [str(mode) for mode in stated]
     return " + ".join(modes)
-
-
-def _modules(folder: Path) -> list[Mapping[str, Any]]:
-    modules = _json(folder / "modules.json")
-    return [m for m in modules if isinstance(m, dict)] if isinstance(modules, list) else []
 
 
 def _table(path: Path) -> Mapping[str, Any]:

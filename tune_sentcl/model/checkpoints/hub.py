@@ -8,8 +8,9 @@ from typing import Any
 from tune_sentcl.errors import first_line
 
 _SMALL = ("*.json",)
-_NEEDED = ("*.json", "*.safetensors", "*.txt", "*.model")
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_NEEDED = ("*.json", "*.txt", "*.model")
+_WEIGHTS = ("*.safetensors", "*pytorch_model*.bin")
+"""Patterns of weights; files of the first one that a repository has are fetched."""
 
 
 class HubError(Exception):
@@ -20,11 +21,10 @@ def find_revision(name: str) -> str:
     """The full commit hash of `owner/model`: the cached one, else the hub's newest.
 
     A cached model keeps its commit, so that a repeated command needs no network and gives the same
-    trial. A repository without safetensors is read at the commit of the hub's own conversion bot,
-    if it has one. Other proposed changes are never used.
+    trial.
 
     Raises:
-        HubError: No such repository, no network and no cache, or no safetensors weights.
+        HubError: No such repository, or no network and no cache.
     """
     return _cached_revision(name) or _newest_revision(name)
 
@@ -40,7 +40,10 @@ def small_files(name: str, revision: str) -> Path:
 
 def whole_model(name: str, revision: str) -> Path:
     """Fetch config, weights and tokenizer of a commit; errors as for `small_files`."""
-    return _snapshot(name, revision, _NEEDED)
+    folder = _snapshot(name, revision, (*_NEEDED, _WEIGHTS[0]))
+    if not any(folder.rglob(_WEIGHTS[0])):
+        folder = _snapshot(name, revision, (*_NEEDED, _WEIGHTS[1]))
+    return folder
 
 
 def _cached_revision(name: str) -> str | None:
@@ -50,6 +53,7 @@ def _cached_revision(name: str) -> str | None:
 
     try:
         main = try_to_load_from_cache(name, "config.json")
+        main = main or try_to_load_from_cache(name, "modules.json")
     except HFValidationError:
         raise HubError("not of the form owner/model") from None
     if isinstance(main, str) and _complete(Path(main).parent):
@@ -61,31 +65,17 @@ def _cached_revision(name: str) -> str | None:
 
 
 def _complete(folder: Path) -> bool:
-    return (folder / "config.json").exists() and any((folder / file).exists() for file in _WEIGHTS)
+    named = any((folder / file).exists() for file in ("config.json", "modules.json"))
+    return named and any(True for weights in _WEIGHTS for _ in folder.rglob(weights))
 
 
 def _newest_revision(name: str) -> str:
     from huggingface_hub import HfApi
 
-    api = HfApi()
     try:
-        info = api.model_info(name, timeout=10)
-        if _has_weights(info):
-            return str(info.sha)
-        for change in api.get_repo_discussions(
-            name, author="SFconvertbot", discussion_type="pull_request"
-        ):
-            info = api.model_info(name, revision=change.git_reference, timeout=10)
-            if _has_weights(info):
-                return str(info.sha)
+        return str(HfApi().model_info(name, timeout=10).sha)
     except _failures() as error:
         raise HubError(first_line(error)) from None
-    raise HubError("the repository holds no safetensors weights")
-
-
-def _has_weights(info: object) -> bool:
-    siblings = getattr(info, "siblings", None) or []
-    return any(file.rfilename in _WEIGHTS for file in siblings)
 
 
 def _snapshot(name: str, revision: str, patterns: tuple[str, ...]) -> Path:

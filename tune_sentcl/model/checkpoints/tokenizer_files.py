@@ -1,0 +1,139 @@
+"""Whether `tokenizer.json` and the class that is loaded for it read texts alike."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tune_sentcl.config import AUTO_FALLBACKS
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
+from tune_sentcl.model.checkpoints.hub import HubError, small_files
+from tune_sentcl.model.tokenizing import is_lower_case
+
+_PROBE = "Hello World, the 12 dogs' naïve café: 東京 is far-away!"
+_ADDED = {"add_bos_token": (0, "bos_token_id"), "add_eos_token": (-2, "eos_token_id")}
+"""Where the token of a setting stands, counted with one more entry behind, and its name."""
+
+
+def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, tuple[str, ...]]:
+    """The tokenizer to use, and what is told of it.
+
+    The file rules where the two differ. Only special tokens that `tokenizer_config.json` asks for
+    by name are those of the class, which reads that file.
+
+    Args:
+        folder: Of the tokenizer's files.
+        tokenizer: As `AutoTokenizer` loads it.
+        lower: Whether texts are put in lower case first.
+    """
+    notes: list[str] = []
+    if (folder / "tokenizer.json").is_file():
+        stated = _stated(folder / "tokenizer_config.json")
+        by_file = _ids_of_file(folder / "tokenizer.json", _PROBE.lower() if lower else _PROBE)
+        by_class = [tokenizer(_PROBE, add_special_tokens=s)["input_ids"] for s in (False, True)]
+        if by_file[0] != by_class[0] or (by_file[1] != by_class[1] and not stated):
+            rule = f"is read otherwise by {type(tokenizer).__name__}, its class; the file is used"
+            notes.append(f"tokenizer.json {rule}")
+            tokenizer, by_class = _of_file(folder, lower=lower), by_file
+        for key, wanted in stated.items():
+            place, number = _ADDED[key][0], getattr(tokenizer, _ADDED[key][1])
+            written, here = ([*ids[1], None][place] == number for ids in (by_file, by_class))
+            if written != wanted and number is not None:
+                used = "is added here" if here else "is not added here"
+                said = f"tokenizer_config.json says {key} = {str(wanted).lower()}"
+                notes.append(f"{said}, against tokenizer.json; the token {used}")
+    if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
+        tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks the padding
+    # An exported encoder must pad as in training, where positions count from the first token.
+    tokenizer.padding_side = "right"
+    return tokenizer, tuple(notes)
+
+
+def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
+    """What a user is told of an encoder once.
+
+    Args:
+        checkpoint: The encoder.
+        pooling: How it pools; said if that is the default, because its files state nothing.
+    """
+    for text in (*checkpoint.notes, *_tokenizer_notes(checkpoint)):
+        yield f"{checkpoint.name}: {text}"
+    default = AUTO_FALLBACKS["encoder.pooling"]
+    if checkpoint.path and checkpoint.pooling is None and pooling == default:
+        yield f"{checkpoint.name}: its files state no pooling; here encoder.pooling = {default}"
+
+
+def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What is told of a checkpoint's tokenizer; nothing if it cannot be loaded."""
+    if checkpoint.base is not None and not (Path(checkpoint.path) / "tokenizer.json").is_file():
+        return _tokenizer_notes(checkpoint.base)
+    if not checkpoint.path or checkpoint.kind == "words":
+        return ()
+    import transformers
+
+    library: Any = transformers
+    try:
+        folder = Path(checkpoint.path)
+        if checkpoint.revision:
+            folder = small_files(checkpoint.path, checkpoint.revision)
+        with quiet():
+            loaded = library.AutoTokenizer.from_pretrained(
+                folder / checkpoint.place, trust_remote_code=False, local_files_only=True
+            )
+        return checked(folder / checkpoint.place, loaded)[1]
+    except (OSError, ValueError, KeyError, TypeError, HubError):
+        return ()  # loading the model reports it
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the reports and bars of transformers from the terminal."""
+    from transformers.utils import logging
+
+    library: Any = logging
+    level, bars = library.get_verbosity(), library.is_progress_bar_enabled()
+    library.set_verbosity_error()
+    library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        library.set_verbosity(level)
+        if bars:
+            library.enable_progress_bar()
+
+
+def _ids_of_file(file: Path, text: str) -> list[list[int]]:
+    """The tokens of a text by the file alone, without and with special tokens."""
+    from tokenizers import Tokenizer
+
+    # For its error class: the tokenizers library raises a bare Exception on damaged JSON.
+    json.loads(file.read_text(encoding="utf-8"))
+    library: Any = Tokenizer
+    plain = library.from_file(str(file))
+    plain.no_truncation()
+    plain.no_padding()
+    return [plain.encode(text, add_special_tokens=special).ids for special in (False, True)]
+
+
+def _of_file(folder: Path, *, lower: bool) -> Any:
+    """The tokenizer that the file describes."""
+    import transformers
+    from tokenizers import normalizers
+
+    library: Any = transformers
+    tokenizer = library.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    backend = tokenizer.backend_tokenizer
+    if lower and not is_lower_case(tokenizer):
+        own = [] if backend.normalizer is None else [backend.normalizer]
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+    return tokenizer
+
+
+def _stated(file: Path) -> dict[str, bool]:
+    """What a tokenizer's configuration says of special tokens."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {key: found[key] for key in _ADDED if isinstance(found.get(key), bool)}
