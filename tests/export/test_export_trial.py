@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from export_samples import Planted, plant, shaken, toy
+from huggingface_hub import ModelCard
 from model_samples import sentence_transformer
 
 from tune_sentcl.cli.options import parse_settings
@@ -103,7 +104,7 @@ def test_it_gives_the_embeddings_of_the_trial(name: str, tmp_path: Path) -> None
     assert record["trial"]["config"] == json.loads(row["config"])
     text = (found.to / "README.md").read_text()
     assert config_of(text) == config
-    for word in ("library_name: sentence-transformers", "`cosine`", "## Licence", "seed 0"):
+    for word in ("library_name: sentence-transformers", "| cosine |", "## Licence", "seed 0"):
         assert word in text
     assert "\nlicense:" not in text and "base_model" not in text
     assert row["version_torch"] in text
@@ -155,11 +156,11 @@ def test_the_card_has_the_score_of_the_untrained_encoder_beside_each(tmp_path: P
     }
     export_trial(tmp_path / "study", tmp_path / "model", trial="tuned")
     text = (tmp_path / "model" / "README.md").read_text()
-    assert "| rows | untrained | value |" in text
+    assert "| n | untrained | value |" in text
     assert f"| {dev['start']:.2f} | {dev['tuned']:.2f} |" in text
     export_trial(tmp_path / "study", tmp_path / "plain", trial="start")
     text = (tmp_path / "plain" / "README.md").read_text()
-    assert "(space `smoke`, untrained)" in text and "| rows | value |" in text
+    assert "`smoke`, untrained, seed" in text.replace("\n", " ") and "| n | value |" in text
 
 
 def test_which_trial_is_exported(tmp_path: Path) -> None:
@@ -255,3 +256,14 @@ def test_a_named_trial_on_toy_sets_says_so_beside_real_ones(tmp_path: Path) -> N
     for name, data in (("real", "root"), ("toy", "toy")):
         record = export_trial(tmp_path / "study", tmp_path / name, trial=name).record
         assert (record["data"], {score["data"] for score in record["scores"]}) == (data, {data})
+
+
+@pytest.mark.parametrize("name", ['o\'wner: "x"', "a\nb: c", "owner/model", "#x | `y`", "- a"])
+def test_the_head_of_a_card_is_yaml_whatever_names_are(name: str, tmp_path: Path) -> None:
+    settings = {"encoder.checkpoint": name, "data.source": name, "evaluation.data": "toy"}
+    plant(tmp_path / "study", {"t": Planted(toy(), settings=settings)})
+    found = export_trial(tmp_path / "study", tmp_path / "model")
+    read = ModelCard.load(found.to / "README.md")
+    assert read.data.library_name == "sentence-transformers"
+    assert read.data.base_model == (name if name == "owner/model" else None)
+    assert "## Scores" in read.text and read.text.count("```") == 6

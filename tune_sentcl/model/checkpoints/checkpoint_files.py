@@ -134,8 +134,7 @@ def read_description(name: str, folder: Path) -> Description:
         prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
     while modules and modules[-1][0] == "Normalize":
         modules.pop()
-    known = ("Transformer",) if pooling == "modules" else ("Transformer", "Pooling")
-    shaping = tuple(place for kind, place in modules if kind not in known)
+    shaping = modules[1 if pooling == "modules" else _pooled(modules) :]
     return Description(
         pooling,
         max_length,
@@ -145,7 +144,7 @@ def read_description(name: str, folder: Path) -> Description:
         stated_positions(config),
         tuple(_notes(folder)),
         place,
-        shaping,
+        tuple(place for _, place in shaping),
         settings.get("do_lower_case") is True,
     )
 
@@ -241,12 +240,17 @@ def _stated_pooling(
         causal = str(heads[0]).endswith("ForCausalLM") and config.get("is_causal", True)
         return "last" if causal else None
     kinds = [kind for kind, _ in modules]
-    behind = len(kinds) - kinds[::-1].index("Pooling") if "Pooling" in kinds else len(kinds)
-    if kinds[1:behind] != ["Pooling"]:
+    if kinds[1 : _pooled(modules)] != ["Pooling"]:
         return "modules"
     pooling = _table(folder / modules[1][1] / "config.json")
     leaves_out = pooling.get("include_prompt") is False and _prompts(folder) != Prefixes()
     return "modules" if leaves_out else _MODES.get(_mode(pooling), "modules")
+
+
+def _pooled(modules: Sequence[tuple[str, str]]) -> int:
+    """The number of modules up to the last pooling; all of them if none pools."""
+    kinds = [kind for kind, _ in modules]
+    return len(kinds) - kinds[::-1].index("Pooling") if "Pooling" in kinds else len(kinds)
 
 
 def _mode(config: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -63,12 +64,7 @@ def load_base(checkpoint: Checkpoint) -> Base:
     if checkpoint.kind == "words":
         rule = "word vectors have no transformer to train"
         raise load_fault(checkpoint, rule, "Take the method none or clsr, or another encoder.")
-    folder = Path(checkpoint.path)
-    if checkpoint.revision:
-        try:
-            folder = whole_model(checkpoint.path, checkpoint.revision)
-        except HubError as error:
-            raise load_fault(checkpoint, str(error), "Check the network.") from None
+    folder = _files(checkpoint)
     try:
         # transformers draws missing weights at random, which must not change the global stream.
         with quiet(), torch.random.fork_rng(devices=[]):
@@ -77,9 +73,23 @@ def load_base(checkpoint: Checkpoint) -> Base:
             return _read(checkpoint, folder)
     except CheckpointError:
         raise
+    except UnpicklingError:
+        rule = "its weights are a pickle of more than tensors, which can run code when read"
+        raise load_fault(
+            checkpoint, rule, "Save them as safetensors where you trust them."
+        ) from None
     except _FAILURES as error:
         rule = f"cannot be loaded ({first_line(error)})"
         raise load_fault(checkpoint, rule, "Repair the files.") from error
+
+
+def _files(checkpoint: Checkpoint) -> Path:
+    if not checkpoint.revision:
+        return Path(checkpoint.path)
+    try:
+        return whole_model(checkpoint.path, checkpoint.revision)
+    except HubError as error:
+        raise load_fault(checkpoint, str(error), "Check the network.") from None
 
 
 def load_fault(checkpoint: Checkpoint, rule: str, next_move: str) -> CheckpointError:
