@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from method_samples import toy_encoder
 
 from tune_sentcl.methods.conisi import other_rows, replace_subwords
+from tune_sentcl.model.tokenizing import plain_vocabulary
 
 VOCABULARY = np.arange(100, 150)
 
@@ -80,7 +81,7 @@ def test_every_place_and_every_subword_is_as_likely_as_any() -> None:
 
 def test_the_vocabulary_to_draw_from_is_all_but_the_special_tokens() -> None:
     encoder = toy_encoder()
-    plain = encoder.plain_vocabulary().tolist()
+    plain = plain_vocabulary(encoder.tokenizer).tolist()
     pieces = encoder.tokenizer.convert_ids_to_tokens(plain)
     assert not {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"} & set(pieces)
     assert len(plain) == len(set(plain)) == len(encoder.tokenizer) - 5

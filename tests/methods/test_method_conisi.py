@@ -26,6 +26,7 @@ from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.conisi import other_rows, replace_subwords
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.tokenizing import plain_vocabulary
 from tune_sentcl.model.tokens import Tokens
 
 Ids = list[list[int]]
@@ -265,7 +266,7 @@ def test_o1_composes_a_sentence_with_itself_under_replaced_subwords(
             1 <= sum(a != b for a, b in zip(x, c, strict=True)) <= max(1, round(expected * len(x)))
         )
         assert not special & set(c)
-        assert c == replace_subwords(x, expected, model.plain_vocabulary(), generator)
+        assert c == replace_subwords(x, expected, plain_vocabulary(model.tokenizer), generator)
         assert types == [0] * (len(x) + 2) + [1] * (len(c) + 1)
 
 

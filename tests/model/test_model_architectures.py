@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 from architecture_samples import DECODERS, END, KINDS, save_architecture
-from model_samples import SENTENCES, sentence_transformer
+from model_samples import SENTENCES
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.saving import export
 
 LONG = 64
 WORDS = [text for text in SENTENCES if text]
@@ -70,25 +69,6 @@ def test_a_sentence_without_a_token_is_the_zero_vector(
         assert not encoder.encode([""]).any()
         found = encoder.encode(SENTENCES)
         assert [bool(row.any()) for row in found] == [bool(text) for text in SENTENCES]
-
-
-@pytest.mark.parametrize(
-    ("name", "pooling"),
-    [("ModernBert", "first_last"), ("Llama", "last"), ("Qwen2", "mean"), ("Qwen3", "last")],
-)
-def test_exported_it_loads_here_and_in_sentence_transformers(
-    name: str, pooling: Pooling, folders: dict[str, Path], tmp_path: Path
-) -> None:
-    encoder = encoder_of(folders[name], pooling)
-    expected = encoder.encode(WORDS)
-    export(encoder, tmp_path / "exported", {})
-    checkpoint = resolve_checkpoint(str(tmp_path / "exported"))
-    again = load_encoder(checkpoint, pooling, LONG)
-    assert np.array_equal(again.encode(WORDS), expected)
-    assert checkpoint.fingerprint == resolve_checkpoint(str(tmp_path / "exported")).fingerprint
-    theirs = sentence_transformer(tmp_path / "exported")
-    found = theirs.encode(WORDS, show_progress_bar=False)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["ModernBert", "Qwen2"])

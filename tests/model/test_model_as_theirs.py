@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.saving import export
 
 TEXTS = [
     "A Dog RUNS .",
@@ -108,36 +107,6 @@ def test_texts_are_put_in_lower_case_where_the_files_ask_for_it(tmp_path: Path) 
     assert before.tokenize(TEXTS[:1]) != before.tokenize(TEXTS[1:2])
     drawn = load_encoder(resolve_checkpoint(f"random:{folder}"), "mean", 40)
     assert drawn.tokenize(TEXTS[:1]) == encoder.tokenize(TEXTS[:1])
-
-
-def test_lower_case_survives_an_export(tmp_path: Path) -> None:
-    folder, exported = saved(tmp_path), tmp_path / "exported"
-    write(folder / "sentence_bert_config.json", max_seq_length=40, do_lower_case=True)
-    encoder = ours(folder)
-    expected = encoder.encode(TEXTS)
-    export(encoder, exported, {})
-    assert np.array_equal(ours(exported).encode(TEXTS), expected)
-    np.testing.assert_allclose(theirs(exported), expected, atol=1e-5)
-
-
-def test_a_t5_with_a_layer_behind_its_pooling(tmp_path: Path) -> None:
-    from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-    from torch.nn import Identity
-
-    more = Dense(16, 8, bias=False, activation_function=Identity()), Normalize()
-    plain = save_t5(tmp_path / "plain", "T5EncoderModel")
-    folder = put_together(plain, tmp_path / "saved", 30, "mean", *more)
-    checkpoint = resolve_checkpoint(str(folder))
-    assert (checkpoint.pooling, checkpoint.max_length) == ("mean", 30)
-    assert (checkpoint.width, checkpoint.layers) == (8, 3)
-    encoder = ours(folder)
-    assert not encoder.packs and (encoder.dim, encoder.width) == (16, 8)
-    found = encoder.encode(TEXTS)
-    found /= np.linalg.norm(found, axis=1, keepdims=True)
-    np.testing.assert_allclose(found, theirs(folder), atol=1e-5)
-    export(encoder, tmp_path / "exported", {})
-    exported = sentence_transformer(tmp_path / "exported").encode(TEXTS)
-    np.testing.assert_allclose(exported, found, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["T5ForConditionalGeneration", "MT5Model", "UMT5Model"])

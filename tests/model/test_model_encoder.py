@@ -14,7 +14,7 @@ from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpo
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy, toy_fingerprint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 
-POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)[:-1]  # without `modules`
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "dog", "runs", "sees"),
     *"abcdefghijklmnopqrstuvwxyz.",

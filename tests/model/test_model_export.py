@@ -10,16 +10,18 @@ from model_samples import SENTENCES, sentence_transformer
 from torch import nn
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.errors import CheckpointError
+from tune_sentcl.model import saving
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.model.saving import export
 
-POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)[:-1]  # without `modules`
 
 
 @pytest.mark.parametrize(
-    ("name", "pooling"), [*(("toy", pooling) for pooling in POOLINGS[:-1]), ("minilm", "mean")]
+    ("name", "pooling"), [*(("toy", pooling) for pooling in POOLINGS), ("minilm", "mean")]
 )
 def test_round_trip(name: str, pooling: Pooling, tmp_path: Path) -> None:
     if name == "minilm":
@@ -43,6 +45,22 @@ def test_round_trip(name: str, pooling: Pooling, tmp_path: Path) -> None:
     assert name == "toy" or np.allclose(np.linalg.norm(found, axis=1), 1)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert theirs.max_seq_length == 12
+
+
+def test_a_pooling_that_they_lack_is_kept_and_not_exported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a pooling of one's own; it was exported as the mean."""
+    encoder = load_encoder(resolve_checkpoint("toy"), "cls", 12)
+    encoder.tail = Tail(dense(nn.Linear(encoder.dim, 4), "Identity"))  # as of clsr
+    monkeypatch.setattr(saving, "_MODES", {"mean": "mean"})
+    with pytest.raises(CheckpointError, match=r"encoder\.pooling: cls: no module of sentence-tr"):
+        saving.export(encoder, tmp_path / "exported", {})
+    assert not (tmp_path / "exported").exists()
+    saving.keep(encoder, tmp_path / "kept", {})
+    checkpoint = resolve_checkpoint(str(tmp_path / "kept"))
+    again = load_encoder(checkpoint, "auto", "auto")
+    assert np.array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
 def test_folder_holds_what_it_should(tmp_path: Path) -> None:

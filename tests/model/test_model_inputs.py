@@ -15,6 +15,7 @@ from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.tokenizing import plain_vocabulary
 from tune_sentcl.model.tokens import InputTemplate
 
 TEXTS = [
@@ -178,7 +179,7 @@ def test_types_matter_to_bert() -> None:
 
 def test_plain_vocabulary_has_no_special_token() -> None:
     encoder = Encoder(*build_toy(), "cls", 64)
-    numbers = encoder.plain_vocabulary()
+    numbers = plain_vocabulary(encoder.tokenizer)
     assert len(numbers) == len(encoder.tokenizer) - 5
     assert numbers.tolist() == sorted(set(numbers.tolist()))
     assert not set(encoder.tokenizer.all_special_ids) & set(numbers.tolist())

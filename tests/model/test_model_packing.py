@@ -20,7 +20,7 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Packing, attend_by_bounds, attend_in_groups, packs_on
 from tune_sentcl.model.tokens import Tokens
 
-POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)[:-1]  # without `modules`
 CPU = torch.device("cpu")
 LENGTHS = (3, 9, 17, 9, 2, 12, 16, 8)  # several groups, some of which are padded
 EQUAL = (7,) * 6

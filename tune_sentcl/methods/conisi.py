@@ -17,6 +17,7 @@ from tune_sentcl.losses import info_nce, interactive
 from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import InteractionHead
+from tune_sentcl.model.tokenizing import plain_vocabulary
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings, Scalar
 
@@ -170,7 +171,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
 
     @cached_property
     def _vocabulary(self) -> Int[np.ndarray, " tokens"]:
-        return self.encoder.plain_vocabulary()
+        return plain_vocabulary(self.encoder.tokenizer)
 
 
 METHOD = Conisi

@@ -12,37 +12,27 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tune_sentcl.config import Auto, Pooling
-from tune_sentcl.errors import CheckpointError, Fault, NonFiniteError
+from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.model import token_states
 from tune_sentcl.model.checkpoints.adapters import Adapted
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, usable_positions
 from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores
+from tune_sentcl.model.encoding import Progress, by_batches, check_finite
 from tune_sentcl.model.modules import Modules, Tail
 from tune_sentcl.model.packing import make_packable, packs_on
 from tune_sentcl.model.pooling import pool
-from tune_sentcl.model.token_states import (
-    Runner,
-    TransformerInput,
-    packed_states,
-    padded_features,
-    padded_states,
-)
+from tune_sentcl.model.token_states import Runner, TransformerInput
 from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
-from tune_sentcl.model.tokens import InputTemplate, Segments, Tokens, batches_by_length
+from tune_sentcl.model.tokens import InputTemplate, Segments, Tokens
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
 
 # Without cuDNN's, which plans anew for each shape: on an H200 a step of MiniLM's in bf16 takes 267
 # ms with it and 24 without.
 _ATTENTION = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
-# A CPU is fastest with states that fit its caches; a GPU is fastest with large batches.
-_TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
-_MOST_WAITING = 2**26  # numbers: a quarter of a GiB
-
 
 _Found = TypeVar("_Found")
-Progress = Callable[[int, int], None]
-"""Called with the number of distinct sentences that are done, and of all."""
 
 
 class Encoder(nn.Module):
@@ -90,14 +80,14 @@ class Encoder(nn.Module):
         """
         super().__init__()
         if pooling in ("cls", "mean_without_cls") and not adds_cls(tokenizer):
-            rule = "the tokenizer puts no classification token first"
-            raise CheckpointError(
-                Fault("encoder.pooling", "", pooling, rule, "Take mean or last.")
+            raise _refused(
+                pooling, "the tokenizer puts no classification token first", "Take mean."
             )
         self.transformer = transformer
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
-        self.packed, self._packable = True, make_packable(transformer)
+        self.packed = True
+        self._packable = make_packable(transformer) and pooling != "modules"
         self._positions = usable_positions(transformer)
         self.max_length = min(max_length, self._positions or max_length)
         self.train_length = min(train_length or self.max_length, self.max_length)
@@ -123,8 +113,7 @@ class Encoder(nn.Module):
     @property
     def packs(self) -> bool:
         """Whether inputs are packed: it is wanted, and transformer and device support it."""
-        able = self._packable and self.pooling != "modules"
-        return self.packed and able and packs_on(self.device)
+        return self.packed and self._packable and packs_on(self.device)
 
     def tokenize(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
         """Token numbers of sentences, with prefix and special tokens, cut to `train_length`."""
@@ -145,8 +134,7 @@ class Encoder(nn.Module):
         whole = all(getattr(module, "include_prompt", True) for module in self.head)
         if not whole and self.prefixes != Prefixes():
             rule = "the modules leave prompts out of their pooling, which is not done here"
-            move = "Take encoder.pooling=mean, or no prefixes."
-            raise CheckpointError(Fault("encoder.pooling", "", self.pooling, rule, move))
+            raise _refused(self.pooling, rule, "Take mean, or no prefixes.")
         return self.prefixes.put(sentences, query=query)
 
     def single(self, content: Sequence[int]) -> list[int]:
@@ -176,20 +164,15 @@ class Encoder(nn.Module):
             value = str(self.train_length)
             raise CheckpointError(Fault("encoder.train_length", "", value, rule, move))
 
-    def plain_vocabulary(self) -> Int[np.ndarray, " tokens"]:
-        """The numbers of all tokens that are not special."""
-        special = set(self.tokenizer.all_special_ids)
-        numbers = set(self.tokenizer.get_vocab().values()) - special
-        return np.array(sorted(numbers), dtype=np.int64)
-
     @property
     def _transformer_input(self) -> TransformerInput:
         segments = "token_type_ids" in self.tokenizer.model_input_names
-        pad = self.tokenizer.pad_token_id or 0
         # hidden_states[0] is the input of the first layer, [1] is its output.
         layer = {"static_last": 0, "first_last": 1}.get(self.pooling)
         runner = self.runner if self.training else None
-        return TransformerInput(self.transformer, pad, segments, layer, runner)
+        return TransformerInput(
+            self.transformer, self.tokenizer.pad_token_id or 0, segments, layer, runner
+        )
 
     @cached_property
     def _template(self) -> InputTemplate:
@@ -212,12 +195,13 @@ class Encoder(nn.Module):
         """
         tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs, types)
         if self.pooling == "modules":
-            pooled = self.head.from_features(self._run(padded_features, tokens))
+            pooled = self.head.from_features(self._run(token_states.padded_features, tokens))
         else:
             # Only a padded batch can hold an input without tokens.
             packed = self.packs and bool(tokens.lengths.all())
-            states = self._run(packed_states if packed else padded_states, tokens)
-            pooled = pool(states[0], states[1], self.pooling, divisor, states[2])
+            states = token_states.packed_states if packed else token_states.padded_states
+            last, mask, first = self._run(states, tokens)
+            pooled = pool(last, mask, self.pooling, divisor, first)
         embeddings: Embeddings = self.tail(pooled)
         return embeddings
 
@@ -281,7 +265,9 @@ class Encoder(nn.Module):
         self.eval()
         try:
             with torch.inference_mode():
-                matrix = self._encoded(tokens, batch_size, progress)
+                matrix = by_batches(
+                    self._encoded_batch, tokens, self.width, self.device, batch_size, progress
+                )
         finally:
             self.train(was_training)
         check_finite(matrix, distinct)
@@ -289,31 +275,6 @@ class Encoder(nn.Module):
             return matrix
         numbers = {sentence: row for row, sentence in enumerate(distinct)}
         return matrix[[numbers[sentence] for sentence in sentences]]
-
-    def _encoded(
-        self, tokens: Tokens, batch_size: int | None, progress: Progress | None
-    ) -> EmbeddingMatrix:
-        matrix = np.empty((len(tokens), self.width), dtype=np.float32)
-        device = self.device
-        budget = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ON_GPU
-        # Copying to the host waits for the device, so one copy takes many batches.
-        waiting: list[Tensor] = []
-        copied = done = 0
-        order = np.argsort(-tokens.lengths, kind="stable")
-        if batch_size is None:
-            batches = list(batches_by_length(tokens.lengths[order], budget))
-        else:
-            starts = range(0, len(order), batch_size)
-            batches = [slice(start, min(start + batch_size, len(order))) for start in starts]
-        for rows in batches:
-            waiting.append(self._encoded_batch(tokens.take(order[rows])))
-            done = rows.stop
-            if done == len(order) or (done - copied) * self.width > _MOST_WAITING:
-                matrix[order[copied:done]] = torch.cat(waiting).cpu().numpy()
-                waiting, copied = [], done
-            if progress is not None:
-                progress(done, len(order))
-        return matrix
 
     def give_up_runner(self) -> bool:
         """Call the transformer from now on, if a runner did; it holds memory of its own."""
@@ -374,23 +335,16 @@ def load_encoder(
     transformer = copy.deepcopy(base.transformer)
     encoder = Encoder(transformer, base.tokenizer, pooling, max_length, train_length)
     if pooling == "modules" and not len(base.head):
-        rule = "it has no modules of its own"
-        raise CheckpointError(Fault("encoder.pooling", "", pooling, rule, "Take another."))
+        raise _refused(pooling, "it has no modules of its own", "Take another.")
     if pooling == "modules":
         encoder.head = copy.deepcopy(base.head)
     elif len(base.tail) and base.head.width(encoder.dim) != encoder.dim:
         rule = f"the modules behind it take {base.head.width(encoder.dim)} numbers"
-        raise CheckpointError(Fault("encoder.pooling", "", pooling, rule, "Take modules."))
+        raise _refused(pooling, rule, "Take modules.")
     encoder.tail = copy.deepcopy(base.tail)
     encoder.normalize, encoder.settings = copy.deepcopy(base.normalize), base.settings
     return encoder.eval().to(device)
 
 
-def check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
-    """Raise a NonFiniteError that names the first sentence whose embedding is not finite."""
-    bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
-    if bad.size:
-        raise NonFiniteError(
-            f"the embedding of {sentences[bad[0]]!r} is not finite, nor those of "
-            f"{bad.size - 1} other sentences. The weights have diverged: lower optimizer.lr."
-        )
+def _refused(pooling: str, rule: str, next_move: str) -> CheckpointError:
+    return CheckpointError(Fault("encoder.pooling", "", pooling, rule, next_move))

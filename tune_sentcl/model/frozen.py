@@ -15,7 +15,8 @@ from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.checkpoints.word_vectors import average_vectors
 from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.embedding_cache import EmbeddingCache
-from tune_sentcl.model.encoder import Encoder, check_finite, load_encoder
+from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.encoding import check_finite
 from tune_sentcl.model.modules import Tail
 from tune_sentcl.shapes import EmbeddingMatrix
 

@@ -15,14 +15,19 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.adapters import whole_state, write_adapters
 from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE
 from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokenizing import is_lower_case
 
-_MODES: Mapping[Pooling, str] = {"cls": "cls", "last": "lasttoken"}
-"""Modes of sentence-transformers' Pooling; the other poolings end with a mean."""
+_MODES: Mapping[Pooling, str] = {
+    "cls": "cls",
+    "last": "lasttoken",
+    **dict.fromkeys(("mean", "mean_without_cls", "first_last", "static_last"), "mean"),
+}
+"""The modes of sentence-transformers' Pooling with which each pooling ends."""
 _LAYER_START: dict[Pooling, int] = {"first_last": 1, "static_last": 0}
 _SETTINGS, _TYPES = "sentence_bert_config.json", "sentence_transformers.models."
 
@@ -43,8 +48,13 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         card: The text of `README.md`; empty: there is none.
 
     Raises:
+        CheckpointError: No module of sentence-transformers pools as this encoder does.
         OSError: A file cannot be written.
     """
+    if encoder.pooling not in (*_MODES, "modules"):
+        rule = "no module of sentence-transformers pools like that, so that the folder would not"
+        move = f"Choose a trial with one of {', '.join(_MODES)}."
+        raise CheckpointError(Fault("encoder.pooling", "", encoder.pooling, rule, move))
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Transformer
 
@@ -208,7 +218,7 @@ def _pooling_modules(encoder: Encoder) -> list[nn.Module]:
         weights = torch.zeros(layers + 1 - start)
         weights[0] = weights[-1] = 1.0
         before = [library.WeightedLayerPooling(encoder.dim, layers, start, nn.Parameter(weights))]
-    return [*before, library.Pooling(encoder.dim, _MODES.get(encoder.pooling, "mean"))]
+    return [*before, library.Pooling(encoder.dim, _MODES[encoder.pooling])]
 
 
 def _vocabulary(tokenizer: Any) -> list[str]:

@@ -8,6 +8,9 @@ from importlib.metadata import version
 from threading import Lock
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
+
 from tune_sentcl.model.tokens import Tokens
 
 _TOKENIZING = Lock()
@@ -69,3 +72,9 @@ def tokenizer_identity(tokenizer: Any) -> str | None:
     settings += [getattr(tokenizer, "split_special_tokens", None)]
     settings += [version("tokenizers"), version("transformers"), state]
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def plain_vocabulary(tokenizer: Any) -> Int[np.ndarray, " tokens"]:
+    """The numbers of all tokens that are not special."""
+    numbers = set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids)
+    return np.array(sorted(numbers), dtype=np.int64)

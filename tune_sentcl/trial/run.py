@@ -78,6 +78,7 @@ def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:
     """Add adapters to an encoder, and freeze the rest of it."""
     seed = stream_seed(config.seed, "adapters")
     lora = add_adapters(encoder.cpu().transformer, Lora.of(config.encoder), seed)
+    encoder.head.requires_grad_(False)
     encoder.tail.requires_grad_(False)
     encoder.eval()
     encoder.adapted = Adapted(lora, base.name, base.fingerprint)

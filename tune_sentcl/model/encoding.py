@@ -1,0 +1,71 @@
+"""Evaluation of many sentences in batches of similar length."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.model.tokens import Tokens, batches_by_length
+from tune_sentcl.shapes import EmbeddingMatrix
+
+# A CPU is fastest with states that fit its caches; a GPU is fastest with large batches.
+_TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
+_MOST_WAITING = 2**26  # numbers: a quarter of a GiB
+
+Progress = Callable[[int, int], None]
+"""Called with the number of distinct sentences that are done, and of all."""
+
+
+def by_batches(
+    encode: Callable[[Tokens], Tensor],
+    tokens: Tokens,
+    width: int,
+    device: torch.device,
+    batch_size: int | None,
+    progress: Progress | None,
+) -> EmbeddingMatrix:
+    """Encode inputs, the longest first.
+
+    Args:
+        encode: Gives a batch's embeddings, on the device.
+        tokens: The inputs.
+        width: The width of an embedding.
+        device: The device.
+        batch_size: Inputs a batch; None: as many as have the number of tokens that suits it.
+        progress: Called after each batch.
+
+    Returns:
+        One row an input, in their order.
+    """
+    matrix = np.empty((len(tokens), width), dtype=np.float32)
+    budget = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ON_GPU
+    # Copying to the host waits for the device, so one copy takes many batches.
+    waiting: list[Tensor] = []
+    copied = done = 0
+    order = np.argsort(-tokens.lengths, kind="stable")
+    if batch_size is None:
+        batches = list(batches_by_length(tokens.lengths[order], budget))
+    else:
+        starts = range(0, len(order), batch_size)
+        batches = [slice(start, min(start + batch_size, len(order))) for start in starts]
+    for rows in batches:
+        waiting.append(encode(tokens.take(order[rows])))
+        done = rows.stop
+        if done == len(order) or (done - copied) * width > _MOST_WAITING:
+            matrix[order[copied:done]] = torch.cat(waiting).cpu().numpy()
+            waiting, copied = [], done
+        if progress is not None:
+            progress(done, len(order))
+    return matrix
+
+
+def check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
+    """Raise a NonFiniteError that names the first sentence whose embedding is not finite."""
+    bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    if bad.size:
+        raise NonFiniteError(
+            f"the embedding of {sentences[bad[0]]!r} is not finite, nor those of "
+            f"{bad.size - 1} other sentences. The weights have diverged: lower optimizer.lr."
+        )
