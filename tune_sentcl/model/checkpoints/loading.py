@@ -123,7 +123,7 @@ def _read(checkpoint: Checkpoint, folder: Path) -> Base:
         device="cpu",
         local_files_only=True,
         trust_remote_code=False,
-        model_kwargs={"dtype": torch.float32},
+        model_kwargs={"dtype": torch.float32, "weights_only": True},
     )
     first, *rest = whole.eval()
     transformer = _plain(checkpoint, first)

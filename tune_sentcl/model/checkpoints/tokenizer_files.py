@@ -122,7 +122,9 @@ def _of_file(folder: Path, *, lower: bool) -> Any:
     from tokenizers import normalizers
 
     library: Any = transformers
-    tokenizer = library.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    tokenizer = library.PreTrainedTokenizerFast.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
     backend = tokenizer.backend_tokenizer
     if lower and not is_lower_case(tokenizer):
         own = [] if backend.normalizer is None else [backend.normalizer]
