@@ -60,7 +60,9 @@ def test_the_wheel_carries_spaces_numbers_types_and_licence(tmp_path: Path) -> N
         f"tune_sentcl/{p.relative_to(ROOT)}" for p in (ROOT / "search_spaces").rglob("*.toml")
     }
     assert spaces and spaces <= names
-    assert {"tune_sentcl/py.typed", "tune_sentcl/data/toy.parquet"} <= names
+    assert {
+        f"tune_sentcl/{name}" for name in ("py.typed", "data/toy.parquet", "export/card.md.jinja")
+    } <= names
     numbers = {"paper_results.csv", "errata.csv"}
     assert {f"tune_sentcl/analysis/reported/{name}" for name in numbers} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
