@@ -115,7 +115,7 @@ def test_a_disk_that_fills_up(place: Path) -> None:
         assert full.code == 2, full.err
         assert "Traceback" not in full.out + full.err
         errors = [line for line in full.err.splitlines() if line.startswith("error: ")]
-        refused(Done(2, full.out, "\n".join(errors)), str(disk / "study"), "free space", "repeat")
+        refused(Done(2, full.out, "\n".join(errors)), str(disk / "study"), "some space", "repeat")
         assert 0 < len(trials(disk / "study")) < 14
         subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
         again = search(disk / "study", *options)

@@ -37,6 +37,9 @@ def texts(corpus: Corpus) -> list[tuple[str, ...]]:
         ("a.tsv", PLAIN.replace(",", "|"), ROWS),
         ("a.csv", '"anchor";"positive"\n"wo ist Straße";"dort"\n"how";"so"\n', ROWS),
         ("a.csv", "anchor;positive\na, b;c, d\n", [("a, b", "c, d")]),
+        ("a.csv", "anchor;positive;notes, if any\nhow;so;x\n", ROWS[1:]),
+        ("a.csv", '"anchor";"positive";"x,y"\n"how";"so";"z"\n', ROWS[1:]),
+        ("a.csv", PLAIN.replace("\n", "\r"), ROWS),
         ("a.csv", PLAIN.encode("utf-16"), ROWS),
         ("a.tsv", b"\xfe\xff" + PLAIN.replace(",", "\t").encode("utf-16-be"), ROWS),
         ("a.csv", PLAIN.replace("\n", "\r\n").encode("utf-8-sig"), ROWS),
@@ -71,6 +74,7 @@ def test_capitals_in_the_columns_of_other_forms(tmp_path: Path) -> None:
     [
         ("Anchor,ANCHOR,positive\na,b,c\n", "anchor: two columns have this role: 'ANCHOR' and"),
         (PLAIN.encode("cp1252"), "line 2: byte 0xdf .* the file must be utf-8 text"),
+        (PLAIN.encode("utf-32"), "the file is UTF-32 text"),
         (PLAIN.encode("utf-16-le"), "UTF-16 must begin with a byte order mark"),
         (PLAIN.encode("utf-16")[:-1], "line 3: .* must be utf-16 text"),
         ("anchor;positive\na;b\na;b;c\n", "line 3: 3 cells: a row must have 2 cells"),

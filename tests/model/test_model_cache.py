@@ -39,7 +39,7 @@ def look_up(cache: EmbeddingCache, sentences: list[str], encode: Counted) -> Emb
 
 
 def files(root: Path) -> list[Path]:
-    return sorted(root.glob("*.arrow"))
+    return sorted(root.glob("[!.]*.arrow"))
 
 
 def left(root: Path) -> list[Path]:

@@ -50,7 +50,7 @@ def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:
     assert trial["version_ray"] is None
     said = json.loads(trial["config"])
     assert (said["encoder"].pop("pooling"), said["encoder"].pop("max_length")) == (
-        "mean_without_cls",  # a row states a value where a config leaves it to the checkpoint
+        "mean",  # a row states a value where a config leaves it to the checkpoint
         512,
     )
     assert parse_config(said, "test") == scl(7, **{"lambda": 0.9})

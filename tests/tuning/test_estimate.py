@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from search_samples import LAMBDA, lambda_space, rows, run_here, statuses
+from search_samples import LAMBDA, NoInputs, lambda_space, rows, run_here, statuses, tiny_space
 
 from tune_sentcl.config import Fingerprints, TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
@@ -22,6 +22,7 @@ from tune_sentcl.tuning.plan import Estimate, estimate, make_plan, makespan, wit
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.timing import Kind, TrialTimer, finished_seconds, kind_of
+from tune_sentcl.tuning.training_length import fewest_steps, trainings
 from tune_sentcl.tuning.worker import worker_settings
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
@@ -247,3 +248,12 @@ def test_a_trial_that_cannot_be_timed_ends_no_search(
     assert "the time cannot be estimated" in told and "train_length" in told
     assert statuses(study) == ["failed"]
     assert Study.read(study).manifest.plan is None
+
+
+def test_a_grid_without_trainings_leaves_the_stages_of_what_is_sampled(tmp_path: Path) -> None:
+    ranges = (
+        'method.name = { choices = ["none", "scl"] }\noptimizer.epochs = { low = 8, high = 99 }'
+    )
+    space = tiny_space(tmp_path, 'grid."method.name" = ["none"]', ranges=ranges)
+    assert fewest_steps(space, NoInputs()) == 8 * 2
+    assert [one.method.name for one in trainings(space)] == ["scl", "scl"]

@@ -119,6 +119,30 @@ def test_what_takes_no_step_runs_once_and_competes_with_all_seeds(tmp_path: Path
     assert runs.count(("scl", 2)) >= 2, "the grid's, and that of the best sampled configuration"
 
 
+def test_what_takes_no_step_takes_no_place_behind_the_first_stage(tmp_path: Path) -> None:
+    """Finds its whole score beside scores of a sixteenth of a training."""
+    ranges = 'method.name = { choices = ["none", "scl"] }\n' + LAMBDA
+    space = tiny_space(tmp_path, 'grid."method.name" = ["scl"]', ranges=ranges)
+    study = Trained(space)
+    made = study.search(budget=9, seeds=(0, 1))
+    assert made.stages is not None and made.finished
+    methods = {a.trial_id: a.config.method.name for a in made.assignments()}
+    counts = Counter(until for trial, until in study.given if methods[trial] == "scl")
+    first, second, *_ = made.stages.sizes
+    assert counts[1 / 16] == first - list(methods.values()).count("none") == first - 1
+    assert counts[1 / 4] == second
+
+
+def test_a_command_without_halving_runs_nothing_of_what_an_earlier_one_stopped(
+    tmp_path: Path,
+) -> None:
+    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+    study.search(budget=9)
+    before = len(study.given)
+    made = study.search(sampled=1, scheduler="none", shares=(1.0,))
+    assert len(study.given) == before and made.finished
+
+
 @pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
 @pytest.mark.parametrize("grid", [(0.3,), (0.3, 0.7)])
 def test_a_grown_budget_ends_with_all_that_it_gives_from_the_beginning(

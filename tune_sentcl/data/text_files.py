@@ -37,6 +37,9 @@ def read_text(path: Path, encoding: Encoding = "utf-8") -> str:
     if encoding == "utf-8" and b"\0" in raw[:2]:
         rule, move = "UTF-16 must begin with a byte order mark", "Convert the file to UTF-8."
         raise DataError(Fault(str(path), "", repr(raw[:4]), rule, move))
+    if raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        rule, move = "the file is UTF-32 text", "Convert the file to UTF-8."
+        raise DataError(Fault(str(path), "", repr(raw[:4]), rule, move))
     marked = encoding == "utf-8" and raw.startswith(_UTF_16)
     name = "utf-16" if marked else encoding
     try:
@@ -268,10 +271,10 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _separator(text: str, usual: str) -> str:
-    """The usual separator if it splits the header, else the one that splits it most."""
-    header = text.lstrip("\r\n").partition("\n")[0].rstrip("\r")
+    """The separator that splits the header most; the usual one of equals."""
+    header = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     counts = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in ",;\t|"}
-    return usual if counts[usual] > 1 else max((usual, *counts), key=lambda mark: counts[mark])
+    return max((usual, *counts), key=lambda mark: counts[mark])
 
 
 @dataclass(frozen=True)

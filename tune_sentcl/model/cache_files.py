@@ -84,7 +84,7 @@ class CacheFiles:
     def _delete_oldest(self) -> None:
         limit = 1e9 * float(os.environ.get("TUNE_SENTCL_CACHE_GB") or 50)
         with suppress(OSError):  # another process deletes too
-            found = [(path.stat(), path) for path in self._root.glob("*.arrow")]
+            found = [(path.stat(), path) for path in self._root.glob("[!.]*.arrow")]
             size = sum(stat.st_size for stat, _ in found)
             for stat, path in sorted(found, key=lambda one: one[0].st_mtime):
                 if size > limit and not path.name.startswith(self._stem):

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tune_sentcl.config import Values, short_name, stated, varied
+from tune_sentcl.config import TrialConfig, Values, short_name, stated, varied
 from tune_sentcl.data.tasks.own_task import LabeledTask
 from tune_sentcl.errors import (
     BadInputError,
@@ -22,7 +23,7 @@ from tune_sentcl.errors import (
     ResourceError,
     TuneSentclError,
 )
-from tune_sentcl.history import CONFIRM_ORIGIN, Assignment
+from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.space import Space
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.provenance import mask_text
@@ -34,7 +35,7 @@ from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.timing import Kind, TrialSeconds, finished_seconds, kind_of
-from tune_sentcl.tuning.training_length import whole_training
+from tune_sentcl.tuning.training_length import trainings, whole_training
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.clock import clock
 
@@ -153,27 +154,27 @@ def estimate(
     queued, shares = proposals.queued(), proposals.expected()
     if not queued and not shares:
         return None
-    known = [t for t in queued if t.action != "measure"] or list(proposals.assignments())
-    known = [trial for trial in known if trial.config.method.takes_steps] or known
+    known = [t for t in queued if t.action != "measure"] or proposals.assignments()
+    trained = [t.config for t in known if t.config.method.takes_steps]
+    trained = trained or list(islice(trainings(prepared.space), 1)) or [t.config for t in known]
     finished = finished_seconds(study, timer.device, options.cpus_per_trial) if study else {}
     by_ray = options.launcher == "ray"
     timed: dict[Kind, TrialSeconds] = {}
 
-    def seconds(trial: Assignment) -> float:
-        inputs, is_measured = prepared.loader.load(trial.config), trial.action == "measure"
-        kind = kind_of(trial.config.dotted(), inputs.fingerprints)
+    def seconds(config: TrialConfig, *, is_measured: bool = False) -> float:
+        kind = kind_of(config.dotted(), prepared.loader.load(config).fingerprints)
         if kind in finished and not is_measured:
             return finished[kind] + by_ray * _HAND_OVER_S
         if not may_time:
             rule = "a search on a GPU estimates its time from finished trials, and a kind has none"
             raise ResourceError(Fault("estimate", "", "", rule, "The command plan times them."))
         if kind not in timed:
-            timed[kind] = timer.trial(trial.config)
+            timed[kind] = timer.trial(config)
         parts = timed[kind]
         return (parts.end if is_measured else parts.whole) + by_ray * _HAND_OVER_S
 
-    trials = list(map(seconds, queued))
-    mean = statistics.fmean(map(seconds, known)) if shares else 0.0
+    trials = [seconds(t.config, is_measured=t.action == "measure") for t in queued]
+    mean = statistics.fmean(map(seconds, trained)) if shares else 0.0
     total = makespan([*trials, *(share * mean for share in shares)], timer.slots)
     once, each = sum(timer.passes.values()), [round(one) for one in trials or [mean]]
     low, high = min(each), max(each)
@@ -232,7 +233,7 @@ def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterat
     proposals, stages = prepared.proposals, prepared.proposals.stages
     if stages is None:
         return
-    trained = (one for one in prepared.space.configurations if one.method.takes_steps)
+    trained = trainings(prepared.space)
     rows = next((whole_training(one, prepared.loader)[0] for one in trained), 0)
     lines = [("sampled", "train to", "rows", "trainings", "time")]
     for stage, (size, each) in enumerate(zip(stages.sizes, stages.costs, strict=True)):
@@ -251,10 +252,12 @@ def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterat
         cells = [text.rjust(width) for text, width in zip(line, widths, strict=True)]
         cells[1] = line[1].ljust(widths[1])
         yield "  ".join(cells if seconds_each is not None else cells[:-1]).rstrip()
-    if count := len(proposals.configurations.grid):
-        seeds = len(proposals.seeds)
-        with_seeds = "" if seeds == 1 else f", each with {seeds} seeds"
-        yield f"beside them {count} of the grid run whole{with_seeds}"
+    found = proposals.configurations
+    if count := len(found.grid):
+        trials = sum(len(found.seeds_of(found[name])) for name in found.grid)
+        yield f"beside them {count} of the grid run whole" + f", {trials} trials" * (
+            trials > count
+        )
 
 
 def with_estimate(

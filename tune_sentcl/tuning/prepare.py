@@ -45,7 +45,7 @@ from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.timing import TrialTimer
-from tune_sentcl.tuning.training_length import fewest_steps
+from tune_sentcl.tuning.training_length import fewest_steps, trainings
 from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.terminal import RichWatcher
@@ -163,8 +163,7 @@ class PreparedSearch:
         is_fixed = recorded is not None and recorded.first_seed is not None
         may_time = self.options.is_here and self.timer.device == "cpu"
         if len(shares) > 1 and may_time and not is_fixed:
-            one = next(c for c in self.space.configurations if c.method.takes_steps)
-            seconds = self.timer.trial(one)
+            seconds = self.timer.trial(next(trainings(self.space)))
             left = [s for s in shares if s * seconds.training >= seconds.beside or s == 1]
             found = replace(self, shares=tuple(left))
             if found.shares != shares:

@@ -108,8 +108,9 @@ class Proposals:
         self._staging = Staging(self._sized(shares), found, self._again)
         own = (found.params_of(trial, config) for trial, config in interrupted.items())
         self._given.extend([*filter(None, own), *given])
-        for one in sampled:
-            if self._takes_part(one, shares[0]):
+        sampled = [one for one in sampled if self._takes_part(one, shares[0])]
+        for one in sorted(sampled, key=self._staging.has_begun_with, reverse=True):
+            if self._staging.has_begun_with(one) or self._needs_sampling():
                 self._staging.add(one.name)
         for name in found.grid:
             self._staging.note(found[name])

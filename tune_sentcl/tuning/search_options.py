@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from tune_sentcl.errors import ConfigError, Fault
 
@@ -244,10 +244,24 @@ class SearchOptions:
         """
         from tune_sentcl.objective import parse_objectives  # not for the command line's --help
 
+        faults = list(self._type_faults())
+        if faults:
+            raise ConfigError(faults)
         parse_objectives(self.objectives, allow_test=self.allow_test_objective)
         faults = [*self._number_faults(), *self._space_faults(space)]
         if faults:
             raise ConfigError(faults)
+
+    def _type_faults(self) -> Iterator[Fault]:
+        from pydantic import TypeAdapter, ValidationError  # nor these
+
+        for name, kind in get_type_hints(SearchOptions).items():
+            try:
+                TypeAdapter(kind).validate_python(getattr(self, name), strict=True)
+            except ValidationError as error:
+                rule = error.errors()[0]["msg"].replace("Input should", "must")
+                value = repr(getattr(self, name))
+                yield Fault(flag(name), "", value, rule, "Correct it.")
 
     def _number_faults(self) -> Iterator[Fault]:
         for name, one in declarations().items():

@@ -89,7 +89,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
         session.study.record()
     needs_retraining = tuple(proposals.needs_retraining)
     failed = {name for name in session.history.with_status("failed") if proposals.runs_again(name)}
-    failed |= session.study.failed_again
+    failed = (failed & {*proposals.trials()}) | session.study.failed_again
     to_run = proposals.total - proposals.done + len(failed - proposals.waiting())
     if session.stop_reason:
         failing = f", {len(failed)} of which have failed" if failed else ""

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
+from tune_sentcl.config import draws
 from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
 from tune_sentcl.history import Configuration
 from tune_sentcl.tuning.halving import FAILED, Stages
@@ -36,6 +38,7 @@ class Staging:
         self.stages, self._configurations, self._again = stages, configurations, again
         self.sampled: dict[str, None] = {}
         self.is_exhausted = False
+        self._joining = 0  # sampled ones that compete as the grid does
         self._seeds = configurations.seeds
         self._ends: list[dict[str, float | None]] = [{} for _ in stages.sizes]
         self._grid_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
@@ -51,6 +54,7 @@ class Staging:
     def add(self, name: str) -> None:
         """Add a sampled configuration to the first stage."""
         self.sampled[name] = None
+        self._joining += self._joins_later(self._configurations[name])
         self.note(self._configurations[name])
 
     def close(self) -> None:
@@ -60,13 +64,27 @@ class Staging:
     def note(self, one: Configuration) -> None:
         """Note how a configuration has ended its stages so far."""
         self._members = None
-        if one.origin == "grid":
+        joins = self._joins_later(one)
+        if joins:
             for count, ends in enumerate(self._grid_ends, 1):
                 ends.update((one.name, end) for end in self._end(one, self._seeds[:count], 1.0))
         for stage, ends in enumerate(self._ends if one.name in self.sampled else ()):
             seeds = self._seeds[: self.stages.seeds(stage)]
-            share = self.stages.share(stage)
-            ends.update((one.name, end) for end in self._end(one, seeds, share))
+            found = self._end(one, seeds, self.stages.share(stage))
+            ends.update((one.name, None if joins else end) for end in found)
+
+    def _joins_later(self, one: Configuration) -> bool:
+        """Whether a configuration has no place among the sampled ones behind the first stage.
+
+        The grid has none, nor what takes no steps, because its score is that of a whole training.
+        Both compete at the stages of seeds.
+        """
+        return one.origin == "grid" or not (self.stages.keeps_all or draws(one.values))
+
+    def has_begun_with(self, one: Configuration) -> bool:
+        """Whether a stored one has ended the first stage; without halving, all stages."""
+        seeds = self._seeds if self.stages.keeps_all else self._seeds[:1]
+        return any(True for _ in self._end(one, seeds, self.stages.shares[0]))
 
     def score_to_tell(self, one: Configuration) -> float | None:
         """The score that the sampler is told of a configuration; None before its first stage ends.
@@ -74,9 +92,10 @@ class Staging:
         Without halving that is the mean over all seeds. The grid has no score of a stage of rows.
         """
         last = len(self._seeds) if self.stages.keeps_all else 1
-        if one.origin == "grid" and self.stages.shares[0] < 1:
+        joins = self._joins_later(one)
+        if joins and self.stages.shares[0] < 1:
             return None
-        found = self._grid_ends if one.origin == "grid" else self._ends
+        found = self._grid_ends if joins else self._ends
         ends = [of_stage.get(one.name) for of_stage in found[:last]]
         return FAILED if FAILED in ends else ends[-1]  # what fails gets no further seeds
 
@@ -84,7 +103,8 @@ class Staging:
         """The configurations that certainly run each stage."""
         if self._members is None:
             count = None if self.needs_sampling else len(self.sampled)
-            further = self.stages.going_on(self._ends, self._grid_ends, proposed=count)
+            stages = replace(self.stages, grid=self.stages.grid + self._joining)
+            further = stages.going_on(self._ends, self._grid_ends, proposed=count)
             self._members = [list(self.sampled), *further]
             self._runs = list(self._all_runs(self._members))
             self._open = {t: share for t, share, ended in reversed(self._runs) if not ended}

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 
-from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import Space
 from tune_sentcl.trial import InputLoader
@@ -29,20 +29,24 @@ def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
 def fewest_steps(space: Space, loader: InputLoader) -> int:
     """The steps of the training of grid and ranges that makes the fewest; 0 if none makes any."""
     found = []
-    for config in _variants(space):
-        if config.method.takes_steps:
-            with suppress(BadInputError):  # inputs that cannot be read do not run
-                found.append(whole_training(config, loader)[1])
+    for config in trainings(space):
+        with suppress(BadInputError):  # inputs that cannot be read do not run
+            found.append(whole_training(config, loader)[1])
     return min(found, default=0)
 
 
+def trainings(space: Space) -> Iterator[TrialConfig]:
+    """The grid's trainings, and one for each method of the ranges and each end of `_LENGTHS`."""
+    return (config for config in _variants(space) if config.method.takes_steps)
+
+
 def _variants(space: Space) -> Iterator[TrialConfig]:
-    """The grid, and each of its configurations with the range ends of `_LENGTHS`."""
-    drawn = [item for item in space.ranges if item.key in _LENGTHS]
-    for config in space.configurations:
-        yield config
-        ends = ([int(e) if item.kind == "int" else e for e in item.ends()] for item in drawn)
-        for values in itertools.product(*ends):
-            changes = dict(zip((item.key for item in drawn), values, strict=True))
+    yield from space.configurations
+    for branch in space.branches() if space.ranges else ():
+        drawn = [item for item in space.active_ranges(branch) if item.key not in branch]
+        ends = [[int(end) if item.kind == "int" else end for end in item.ends()] for item in drawn]
+        used = (e if i.key in _LENGTHS else e[:1] for i, e in zip(drawn, ends, strict=True))
+        for values in itertools.product(*used):
+            found = dict(zip((item.key for item in drawn), values, strict=True))
             with suppress(BadInputError):  # nor do invalid values
-                yield parse_dotted({**config.dotted(), **changes}, "a range")
+                yield space.sampled({**branch, **found})

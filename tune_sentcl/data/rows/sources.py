@@ -308,5 +308,8 @@ def _number_negatives(table: pa.Table, where: Origin) -> pa.Table:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view)
+    kinds = (
+        *(pa.types.is_list, pa.types.is_large_list),
+        *(pa.types.is_list_view, pa.types.is_fixed_size_list),
+    )
     return any(is_kind(kind) for is_kind in kinds)

@@ -80,7 +80,8 @@ def _texts(path: Path, *, titled: bool) -> dict[str, str]:
             continue
         where = f"{path} line {number}"
         row = _object(line, where)
-        key, text = _text(row.get("_id")), _text(row.get("text", "" if titled else None))
+        key, text = _text(row.get("_id")), row.get("text")
+        text = "" if titled and text is None else _text(text)
         title = _text(row.get("title") or "") if titled else ""
         if not key or text is None or title is None:
             rule = "must be a JSON object with the texts `_id` and `text`"

@@ -6,6 +6,7 @@ in peft's files. Loading adds them into W, which does not need peft.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ _NAME = "default"
 _PEFT = "base_model.model."  # peft's prefix of every name
 _A, _B, _END = ".lora_A", ".lora_B", ".weight"
 _SHOWN = 8
+_NOT_MERGED = re.compile("modules_to_save|token_adapter|trainable_tokens")
 _CONFIG, _WEIGHTS = ADAPTER_FILES
 
 
@@ -175,6 +177,11 @@ def merge(transformer: Any) -> None:
             part.merge()
             parent, _, last = name.rpartition(".")
             setattr(transformer.get_submodule(parent), last, part.get_base_layer())
+    kept = [name for name in transformer.state_dict() if _NOT_MERGED.search(name)]
+    if kept:
+        rule = f"its adapters hold weights that are no sum: {kept[0]}"
+        move = "Merge them by peft's merge_and_unload, and save the whole model."
+        raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
     transformer._hf_peft_config_loaded = False
     del transformer.peft_config
     transformer.requires_grad_(True)

@@ -121,12 +121,17 @@ def read_description(name: str, folder: Path) -> Description:
     Missing and damaged files count as empty; loading the model reports them.
 
     Raises:
-        CheckpointError: A module lies outside the folder, or none of them is a transformer.
+        CheckpointError: A module lies outside the folder, none of them is a transformer, or it
+            asks for what is not done here.
     """
     modules = _modules(name, folder)
     place = modules[0][1] if modules else ""
     config, own = _table(folder / place / "config.json"), _table(folder / OWN_FILE)
     settings = _settings(folder / place) if modules else {}
+    if settings.get("processing_kwargs"):
+        rule = f"it asks for processing_kwargs = {settings['processing_kwargs']}"
+        move = "Take it out of the settings of its module Transformer, and tune without it."
+        raise CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, move))
     pooling = _stated_pooling(folder, modules, config)
     max_length, prefixes = _stated_length(folder / place, settings, config), _prompts(folder)
     if own.get("pooling") in typing.get_args(Pooling):
@@ -177,6 +182,10 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
             raise CheckpointError(
                 Fault("encoder.checkpoint", "", repr(name), rule, "Correct the file.")
             )
+    if any(kind == "Router" for kind, _ in modules[1:]):
+        rule = "it takes queries and other texts by different modules (Router)"
+        fault = Fault("encoder.checkpoint", "", repr(name), rule, "Take another encoder.")
+        raise CheckpointError(fault)
     if modules and modules[0][0] != "Transformer":
         rule = f"it begins with a module {modules[0][0]}, and only a Transformer can be trained"
         move = "Take another encoder."

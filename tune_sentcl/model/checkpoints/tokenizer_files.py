@@ -11,7 +11,13 @@ from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.model.checkpoints.hub import HubError, small_files
 from tune_sentcl.model.tokenizing import is_lower_case
 
-_PROBE = "Hello World, the 12 dogs' naïve café: 東京 is far-away!"
+_PROBE = (
+    "Hello World, the 12 dogs' naïve café: 東京 is far-away!  Two blanks\nand a line, a_name, "
+    "https://example.org/a?b=1 ﬁne ½ \uff57ide e\u0301tude \u200bzero extraordinarily "
+    "antidisestablishmentarianism \x07 🙂 " + 120 * "long"
+)
+"""What normalizers and models differ in: case, accents, forms of one letter, blanks, controls,
+marks, links, pieces of words, and words without an end."""
 _ADDED = {"add_bos_token": (0, "bos_token_id"), "add_eos_token": (-2, "eos_token_id")}
 """Where the token of a setting stands, counted with one more entry behind, and its name."""
 
@@ -62,6 +68,11 @@ def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
     default = AUTO_FALLBACKS["encoder.pooling"]
     if checkpoint.path and checkpoint.pooling is None and pooling == default:
         yield f"{checkpoint.name}: its files state no pooling; here encoder.pooling = {default}"
+    length = AUTO_FALLBACKS["encoder.max_length"]
+    allows_more = checkpoint.positions is None or checkpoint.positions > length
+    is_read = checkpoint.kind == "model" and checkpoint.path
+    if is_read and checkpoint.max_length is None and allows_more:
+        yield f"{checkpoint.name}: its files state no longest input; auto takes {length}"
 
 
 def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
