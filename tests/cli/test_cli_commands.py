@@ -112,7 +112,7 @@ def test_plan_lists_what_would_run(place: Path) -> None:
         2,
         1,
     ]
-    assert "beside them 2 of the grid run whole, each with 2 seeds" in done.err
+    assert "beside them 2 of the grid run whole, 4 trials" in done.err
     shown = invoke("plan", "smoke", "--seeds", "3,5")
     assert (shown.code, shown.err) == (0, "")
     assert all(str(row["trial_id"])[:8] in shown.out for row in found)
