@@ -17,7 +17,7 @@ SEARCH := docs/examples/support.toml --objective support:ndcg@10:dev --study $(D
 .PHONY: demo test test-all test-gpu check format bench bench-all clean
 
 demo: $(VENV)/.core
-	$(BIN)/python -c "from pathlib import Path; from tune_sentcl.data.toy.domain import write_domain; \
+	$(BIN)/python -c "from pathlib import Path; from tune_sentcl.data.toy import write_domain; \
 	write_domain(Path('$(DEMO)-data'))"
 	$(BIN)/tune-sentcl search $(SEARCH)
 
