@@ -50,6 +50,14 @@ def test_commands_and_options_exist(page: Path) -> None:
         assert f"\n{target}:" in makefile
 
 
+@pytest.mark.parametrize("name", ["Makefile", "docs/examples/make.sh", "cluster/local-cluster.sh"])
+def test_what_scripts_import_exists(name: str) -> None:
+    found = re.findall(r"from (tune_sentcl[\w.]*) import (\w+)", read(ROOT / name))
+    assert found
+    for module, imported in found:
+        assert hasattr(importlib.import_module(module), imported)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_settings_name_knobs_that_exist(page: Path) -> None:
     keys = set(re.findall(r"--set '?([a-z_.]+)=", read(page)))
