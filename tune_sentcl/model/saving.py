@@ -45,7 +45,7 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         encoder: Saved in its present precision.
         path: The folder to fill; new or empty.
         metadata: Facts to store with it, such as the trial's id; values that JSON can hold.
-        card: The text of `README.md`; empty: there is none.
+        card: The text of `README.md`; empty: no card.
 
     Raises:
         CheckpointError: No module of sentence-transformers pools as this encoder does.

@@ -85,7 +85,7 @@ def usable_cores() -> int:
 
 
 def this_machine() -> Node:
-    """What trials of this process may use of its machine; a local Ray gets the same."""
+    """The resources of this machine that trials may use; a local Ray gets the same."""
     import torch  # here, so that options can be read without torch
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -212,7 +212,7 @@ def counted(task: OwnTask) -> str:
 
 
 def remarks_on(task: OwnTask) -> Iterator[str]:
-    """What a reader of the task's scores should know: documents that are ranked specially."""
+    """Notes for a reader of the task's scores: documents that are ranked specially."""
     if not isinstance(task, RetrievalTask):
         return
     if empty := len(task.document_ids) - len(task.documents):

@@ -1,4 +1,4 @@
-"""What a checkpoint's small files state, read without loading the model."""
+"""Reads the small files of a checkpoint without loading the model."""
 
 import json
 import typing
@@ -97,7 +97,7 @@ _NO_LENGTH = 100_000  # transformers writes 1e30 for a tokenizer without a longe
 
 @dataclass(frozen=True)
 class Description:
-    """What a folder states; attributes that `Checkpoint` has too are described there.
+    """The statements of a folder's files; `Checkpoint` describes attributes that it has too.
 
     Attributes:
         lower_case: Whether texts are put in lower case first.
@@ -194,7 +194,7 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
 
 
 def _notes(folder: Path) -> Iterator[str]:
-    """What the files ask for that scores here do not follow."""
+    """Settings of the files that scores here do not follow."""
     stated = _table(folder / PROMPTS_FILE)
     similarity, width = stated.get("similarity_fn_name"), stated.get("truncate_dim")
     ends = _json(folder / "modules.json") or [{}]

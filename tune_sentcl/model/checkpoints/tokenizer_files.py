@@ -16,8 +16,8 @@ _PROBE = (
     "https://example.org/a?b=1 ﬁne ½ \uff57ide e\u0301tude \u200bzero extraordinarily "
     "antidisestablishmentarianism \x07 🙂 " + 120 * "long"
 )
-"""What normalizers and models differ in: case, accents, forms of one letter, blanks, controls,
-marks, links, pieces of words, and words without an end."""
+"""Tokenizers differ in case, accents, forms of one letter, blanks, control characters, marks,
+links, pieces of words, and words without an end."""
 _ADDED = {"add_bos_token": (0, "bos_token_id"), "add_eos_token": (-2, "eos_token_id")}
 """Where the token of a setting stands, counted with one more entry behind, and its name."""
 
@@ -57,7 +57,7 @@ def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, 
 
 
 def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
-    """What a user is told of an encoder once.
+    """Messages about an encoder, which a search prints once.
 
     Args:
         checkpoint: The encoder.
@@ -76,7 +76,7 @@ def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
 
 
 def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What is told of a checkpoint's tokenizer; nothing if it cannot be loaded."""
+    """Messages about a checkpoint's tokenizer; empty if it cannot be loaded."""
     if checkpoint.base is not None and not (Path(checkpoint.path) / "tokenizer.json").is_file():
         return _tokenizer_notes(checkpoint.base)
     if not checkpoint.path or checkpoint.kind == "words":
@@ -144,7 +144,7 @@ def _of_file(folder: Path, *, lower: bool) -> Any:
 
 
 def _stated(file: Path) -> dict[str, bool]:
-    """What a tokenizer's configuration says of special tokens."""
+    """The settings of special tokens in a tokenizer's configuration."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
