@@ -193,6 +193,10 @@ def test_what_is_wrong_with_a_folder_is_said(
             ['{"_id": "1", "title": null, "text": "x"}', '{"_id": "2", "title": "", "text": "7"}'],
             ["3\t1\t2\r", "3\t2\t0\r", "\r"],
         ),
+        (
+            ['{"_id": "1", "text": "x"}', '{"_id": "2", "text": "7", "title": null}'],
+            ["", "query-id\tcorpus-id\tscore", '"3"\t"1"\t2', "3.0\t2.0\t0.0"],
+        ),
     ],
 )
 def test_the_same_folder_as_others_write_it(

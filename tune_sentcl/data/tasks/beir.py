@@ -3,6 +3,7 @@
 Source: beir-cellar/beir, beir/datasets/data_loader.py; a document's text is title, space, text.
 """
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,17 +130,17 @@ def _object(line: str, where: str) -> dict[str, Any]:
 def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> Judgments:
     found: Judgments = {}
     for number, line in enumerate(read_lines(path, "utf-8"), 1):
-        fields = line.split("\t") if "\t" in line else line.split()
+        fields = next(csv.reader([line], delimiter="\t")) if "\t" in line else line.split()
         whole = len(fields) in (3, 4)
         grade = _number(fields[-1]) if whole else None
-        header = number == 1 and whole and grade is None and fields[0] not in queries
+        header = not found and whole and grade is None and fields[0] not in queries
         if header or not line.strip():
             continue
         where = f"{path} line {number}"
         if grade is None or not grade.is_integer():
             rule = "must be query, document and a whole number, separated by tabs"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
-        query, document = fields[0], fields[-2]
+        query, document = _id(fields[0], queries), _id(fields[-2], corpus)
         if query not in queries:
             rule = f"is not a query of {path.parents[1] / 'queries.jsonl'}"
             raise DataError(Fault(where, "", query, rule, "Add the query, or drop the line."))
@@ -156,6 +157,13 @@ def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> J
     if not found:
         raise DataError(Fault(str(path), "", "", "holds no judgments", "Add some."))
     return found
+
+
+def _id(field: str, known: dict[str, str]) -> str:
+    """An id as its file has it: pandas writes 10 as 10.0 if a row of the column is missing."""
+    number = _number(field)
+    whole = "" if number is None or not number.is_integer() else str(int(number))
+    return whole if field not in known and whole in known else field
 
 
 def _number(text: str) -> float | None:
