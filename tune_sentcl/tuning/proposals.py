@@ -11,11 +11,11 @@ from types import MappingProxyType
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Action, Assignment, Configuration, History, RequestedScores, Result
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.halving import Stages, stages_for
+from tune_sentcl.tuning.halving import Stages
 from tune_sentcl.tuning.sampler.sampling import Params, Sampler
 from tune_sentcl.tuning.search_configurations import SearchConfigurations
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS, Staging
+from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS, Staging, stages_of
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
@@ -105,13 +105,11 @@ class Proposals:
             return
         options = self.options
         self._sampler = Sampler(options.sampler, found.space, options.sampler_seed, len(sampled))
-        self._staging = Staging(self._sized(shares), found, self._again)
+        stages = stages_of(options, shares, found, self._sampler.points)
+        self._staging = Staging(stages, found, self._again)
         own = (found.params_of(trial, config) for trial, config in interrupted.items())
         self._given.extend([*filter(None, own), *given])
-        sampled = [one for one in sampled if self._takes_part(one, shares[0])]
-        for one in sorted(sampled, key=self._staging.has_begun_with, reverse=True):
-            if self._staging.has_begun_with(one) or self._needs_sampling():
-                self._staging.add(one.name)
+        self._staging.take_stored(sampled)
         for name in found.grid:
             self._staging.note(found[name])
         for name in (*found.grid, *self._staging.sampled):
@@ -274,35 +272,6 @@ class Proposals:
             self._again[trial_id] = action
             if trial_id not in self._late and not (is_sampled and action == "train"):
                 self._queue.append((trial_id, action))
-
-    def _sized(self, shares: Sequence[float]) -> Stages:
-        """The stages of the options' number of configurations, or of their budget."""
-        options, found = self.options, self.configurations
-
-        def of(sampled: int) -> Stages:
-            return Stages.of(
-                sampled,
-                shares,
-                seeds=len(self.seeds),
-                grid=len(found.grid),
-                keeps_all=options.is_whole,
-            )
-
-        most = max(1, self._sampler.points - found.num_in_ranges)
-        if options.budget is None:
-            return of(int(min(options.trials, most)))
-        return stages_for(options.budget, most, of)
-
-    def _takes_part(self, one: Configuration, first_share: float) -> bool:
-        """Whether a stored configuration belongs to the first stage.
-
-        It does not if it was trained whole without a score there.
-        """
-        first = one.results.get(self.seeds[0])
-        if first is None or first.status != "finished" or first_share == 1:
-            return True
-        takes_steps = self.configurations.config(one.name).method.takes_steps
-        return first_share in first.stages or not takes_steps
 
     def _is_of_grid(self, trial_id: str) -> bool:
         found = self.configurations.of_trial(trial_id)

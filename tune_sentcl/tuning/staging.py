@@ -1,19 +1,53 @@
 """The state of a search's stages: who has ended each of them, and which trials run next."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tune_sentcl.config import draws
 from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
 from tune_sentcl.history import Configuration
-from tune_sentcl.tuning.halving import FAILED, Stages
+from tune_sentcl.tuning.halving import FAILED, Stages, stages_for
 from tune_sentcl.tuning.search_configurations import SearchConfigurations
+from tune_sentcl.tuning.search_options import SearchOptions
 
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
 """Errors that a trial's settings cause: a full device memory and a number that is not finite. Any
 other error may be the machine's fault, and the sampler learns nothing from it.
 """
+
+
+def stages_of(
+    options: SearchOptions,
+    shares: Sequence[float],
+    configurations: SearchConfigurations,
+    points: float,
+) -> Stages:
+    """The stages of the options' number of configurations, or of their budget.
+
+    Args:
+        options: The options of the search.
+        shares: The shares of a whole training at the ends of stages.
+        configurations: The grid.
+        points: How many configurations the ranges hold, those of the grid included.
+
+    Raises:
+        ConfigError: The budget pays for no configuration.
+    """
+
+    def of(sampled: int) -> Stages:
+        return Stages.of(
+            sampled,
+            shares,
+            seeds=len(configurations.seeds),
+            grid=len(configurations.grid),
+            keeps_all=options.is_whole,
+        )
+
+    most = max(1, points - configurations.num_in_ranges)
+    if options.budget is None:
+        return of(int(min(options.trials, most)))
+    return stages_for(options.budget, most, of)
 
 
 class Staging:
@@ -81,10 +115,25 @@ class Staging:
         """
         return one.origin == "grid" or not (self.stages.keeps_all or draws(one.values))
 
-    def has_begun_with(self, one: Configuration) -> bool:
-        """Whether a stored one has ended the first stage; without halving, all stages."""
+    def take_stored(self, sampled: Iterable[Configuration]) -> None:
+        """Add the configurations of a study that belong to the first stage.
+
+        One that was trained whole without a score there does not. Beyond the stage's size only
+        those take part that have ended it; without halving, all stages.
+        """
         seeds = self._seeds if self.stages.keeps_all else self._seeds[:1]
-        return any(True for _ in self._end(one, seeds, self.stages.shares[0]))
+        share, others = self.stages.shares[0], []
+        for one in sampled:
+            if not any(True for _ in self._end(one, seeds, share)):
+                others.append(one.name)
+                continue
+            first = one.results[self._seeds[0]]
+            is_scored = share == 1 or share in first.stages or not draws(one.values)
+            if is_scored or first.status != "finished":
+                self.add(one.name)
+        for name in others:
+            if self.needs_sampling:
+                self.add(name)
 
     def score_to_tell(self, one: Configuration) -> float | None:
         """The score that the sampler is told of a configuration; None before its first stage ends.
