@@ -112,7 +112,7 @@ def refused(done: Done, *words: str, faults: int = 1) -> None:
     assert done.code == 2, (done.code, done.out, done.err)
     assert "Traceback" not in done.out + done.err
     lines = (line for line in done.err.splitlines() if line.strip())
-    notes = (_TOY_NOTE, "its files state no pooling")
+    notes = (_TOY_NOTE, "its files state no")
     messages = [line for line in lines if not any(note in line for note in notes)]
     assert len(messages) == faults, done.err
     for message in messages:

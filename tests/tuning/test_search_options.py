@@ -8,6 +8,7 @@ from search_samples import LAMBDA, lambda_space, run_here, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
+from tune_sentcl.space import load_space
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.resources import usable_cores
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -101,3 +102,21 @@ def test_what_options_say_to_workers() -> None:
         (asked_for,) = parse_objectives([objective], allow_test=True)
         told = worker_settings("study", SearchOptions(), 0.0, early_stopping_objective(asked_for))
         assert str(told.early_stopping_objective) == compared
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("sampler", "bohb", "--sampler: 'bohb': must be 'tpe', 'random' or 'grid'"),
+        ("scheduler", "asha", "--scheduler: 'asha': must be 'halving' or 'none'"),
+        ("trials", 2.5, "--trials: 2.5: must be a valid integer"),
+        ("trials", "5", "--trials: '5': must be a valid integer"),
+        ("learn_from", "study", "--learn-from: 'study': must be a valid tuple"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_its_name(
+    option: str, value: object, said: str
+) -> None:
+    """Finds a misspelt sampler that draws random points."""
+    with pytest.raises(ConfigError, match=said):
+        SearchOptions(**{option: value}).check(load_space("smoke"))  # type: ignore[arg-type]

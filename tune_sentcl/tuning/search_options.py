@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
 from tune_sentcl.errors import ConfigError, Fault
 
@@ -256,8 +256,9 @@ class SearchOptions:
         from pydantic import TypeAdapter, ValidationError  # nor these
 
         for name, kind in get_type_hints(SearchOptions).items():
+            strict = get_origin(kind) is not tuple  # a list will do, a text will not
             try:
-                TypeAdapter(kind).validate_python(getattr(self, name), strict=True)
+                TypeAdapter(kind).validate_python(getattr(self, name), strict=strict)
             except ValidationError as error:
                 rule = error.errors()[0]["msg"].replace("Input should", "must")
                 value = repr(getattr(self, name))
