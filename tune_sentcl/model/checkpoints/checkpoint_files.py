@@ -115,6 +115,11 @@ class Description:
     lower_case: bool = False
 
 
+def fault_of(name: str, rule: str, next_move: str) -> CheckpointError:
+    """The error of a checkpoint, by the name that the user wrote."""
+    return CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, next_move))
+
+
 def read_description(name: str, folder: Path) -> Description:
     """Read `tune_sentcl.json`, `modules.json` and the small files of its modules.
 
@@ -131,7 +136,7 @@ def read_description(name: str, folder: Path) -> Description:
     if settings.get("processing_kwargs"):
         rule = f"it asks for processing_kwargs = {settings['processing_kwargs']}"
         move = "Take it out of the settings of its module Transformer, and tune without it."
-        raise CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, move))
+        raise fault_of(name, rule, move)
     pooling = _stated_pooling(folder, modules, config)
     max_length, prefixes = _stated_length(folder / place, settings, config), _prompts(folder)
     if own.get("pooling") in typing.get_args(Pooling):
@@ -139,7 +144,8 @@ def read_description(name: str, folder: Path) -> Description:
         prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
     while modules and modules[-1][0] == "Normalize":
         modules.pop()
-    shaping = modules[1 if pooling == "modules" else _pooled(modules) :]
+    kinds = [kind for kind, _ in modules]
+    shaping = modules[1 if pooling == "modules" else num_pooled(kinds) :]
     return Description(
         pooling,
         max_length,
@@ -179,17 +185,13 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
         path = PurePosixPath(place)
         if path.is_absolute() or ".." in path.parts:
             rule = f"its modules.json names {place}, which is not below it"
-            raise CheckpointError(
-                Fault("encoder.checkpoint", "", repr(name), rule, "Correct the file.")
-            )
+            raise fault_of(name, rule, "Correct the file.")
     if any(kind == "Router" for kind, _ in modules[1:]):
         rule = "it takes queries and other texts by different modules (Router)"
-        fault = Fault("encoder.checkpoint", "", repr(name), rule, "Take another encoder.")
-        raise CheckpointError(fault)
+        raise fault_of(name, rule, "Take another encoder.")
     if modules and modules[0][0] != "Transformer":
         rule = f"it begins with a module {modules[0][0]}, and only a Transformer can be trained"
-        move = "Take another encoder."
-        raise CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, move))
+        raise fault_of(name, rule, "Take another encoder.")
     return modules
 
 
@@ -249,16 +251,15 @@ def _stated_pooling(
         causal = str(heads[0]).endswith("ForCausalLM") and config.get("is_causal", True)
         return "last" if causal else None
     kinds = [kind for kind, _ in modules]
-    if kinds[1 : _pooled(modules)] != ["Pooling"]:
+    if kinds[1 : num_pooled(kinds)] != ["Pooling"]:
         return "modules"
     pooling = _table(folder / modules[1][1] / "config.json")
     leaves_out = pooling.get("include_prompt") is False and _prompts(folder) != Prefixes()
     return "modules" if leaves_out else _MODES.get(_mode(pooling), "modules")
 
 
-def _pooled(modules: Sequence[tuple[str, str]]) -> int:
-    """The number of modules up to the last pooling; all of them if none pools."""
-    kinds = [kind for kind, _ in modules]
+def num_pooled(kinds: Sequence[str]) -> int:
+    """The number of modules up to the last pooling; all of them without a pooling."""
     return len(kinds) - kinds[::-1].index("Pooling") if "Pooling" in kinds else len(kinds)
 
 

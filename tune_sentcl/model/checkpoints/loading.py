@@ -14,10 +14,10 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from tune_sentcl.errors import CheckpointError, Fault, first_line
+from tune_sentcl.errors import CheckpointError, first_line
 from tune_sentcl.model.checkpoints.adapters import add_into, merge
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
-from tune_sentcl.model.checkpoints.checkpoint_files import read_base
+from tune_sentcl.model.checkpoints.checkpoint_files import fault_of, num_pooled, read_base
 from tune_sentcl.model.checkpoints.hub import HubError, whole_model
 from tune_sentcl.model.checkpoints.tokenizer_files import checked, quiet
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
@@ -63,7 +63,7 @@ def load_base(checkpoint: Checkpoint) -> Base:
         return Base(*build_toy())
     if checkpoint.kind == "words":
         rule = "word vectors have no transformer to train"
-        raise load_fault(checkpoint, rule, "Take the method none or clsr, or another encoder.")
+        raise fault_of(checkpoint.name, rule, "Take the method none or clsr, or another encoder.")
     folder = _files(checkpoint)
     try:
         # transformers draws missing weights at random, which must not change the global stream.
@@ -75,12 +75,12 @@ def load_base(checkpoint: Checkpoint) -> Base:
         raise
     except UnpicklingError:
         rule = "its weights are a pickle of more than tensors, which can run code when read"
-        raise load_fault(
-            checkpoint, rule, "Save them as safetensors where you trust them."
+        raise fault_of(
+            checkpoint.name, rule, "Save them as safetensors where you trust them."
         ) from None
     except _FAILURES as error:
         rule = f"cannot be loaded ({first_line(error)})"
-        raise load_fault(checkpoint, rule, "Repair the files.") from error
+        raise fault_of(checkpoint.name, rule, "Repair the files.") from error
 
 
 def _files(checkpoint: Checkpoint) -> Path:
@@ -89,12 +89,7 @@ def _files(checkpoint: Checkpoint) -> Path:
     try:
         return whole_model(checkpoint.path, checkpoint.revision)
     except HubError as error:
-        raise load_fault(checkpoint, str(error), "Check the network.") from None
-
-
-def load_fault(checkpoint: Checkpoint, rule: str, next_move: str) -> CheckpointError:
-    """The error of a checkpoint that cannot be loaded."""
-    return CheckpointError(Fault("encoder.checkpoint", "", repr(checkpoint.name), rule, next_move))
+        raise fault_of(checkpoint.name, str(error), "Check the network.") from None
 
 
 def _kept_adapters(checkpoint: Checkpoint, folder: Path) -> Base:
@@ -164,7 +159,7 @@ def _plain(checkpoint: Checkpoint, first: Any) -> Any:
     ]
     if missing:
         rule = f"its file lacks weights of the encoder, such as {missing[0]}"
-        raise load_fault(checkpoint, rule, "Save the whole model.")
+        raise fault_of(checkpoint.name, rule, "Save the whole model.")
     return transformer
 
 
@@ -173,7 +168,7 @@ def _split(modules: Sequence[nn.Module]) -> tuple[Modules, Tail, nn.Module | Non
     kinds = [type(module).__name__ for module in modules]
     if "Pooling" not in kinds:
         raise ValueError("its modules have no Pooling")
-    pooled = len(kinds) - kinds[::-1].index("Pooling")
+    pooled = num_pooled(kinds)
     for module, kind in zip(modules, kinds, strict=True):
         if kind == "WordWeights":  # the library saves what is trained of them, and never reads it
             module.requires_grad_(False)
