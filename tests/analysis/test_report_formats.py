@@ -245,6 +245,17 @@ def test_a_table_marks_what_its_seeds_do_not_tell_from_the_best(tmp_path: Path) 
     assert "<b>80.00</b>" in page.read_text() and "<u>79.99</u>" in page.read_text()
 
 
+def test_a_table_tells_the_best_from_an_untrained_encoder_of_one_seed(tmp_path: Path) -> None:
+    """Its one score holds for every seed."""
+    (dev,) = objectives(DEV)
+    values = [79.9, 80.0, 80.1]
+    trials = [Trial(f"t{n}", config(n), [score(dev, v)]) for n, v in enumerate(values)]
+    trials.append(Trial("u", config(0, method={"name": "none"}), [score(dev, 60.0)]))
+    write_study(tmp_path, trials, [DEV])
+    board = report(tmp_path, "--format", "md").stdout.partition("## Leaderboard")[2]
+    assert "**80.00**" in board and "| 60.00 " in board
+
+
 def test_the_pareto_table_rounds_a_score_once(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     write_study(tmp_path, [Trial("t", config(0), [score(dev, 80.8853)])], [DEV])

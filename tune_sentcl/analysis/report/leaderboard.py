@@ -52,9 +52,8 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     seeds = ("seeds",) + ("lost",) * lost
     columns = ("rank", *targets, *seeds, *labels, subject.cost_title, "configuration")
     scores, ids = subject.by_seed(data), shown["configuration", ""].tolist()
-    best, near = marks(
-        rows, ids, {1 + y + (y > 0) * has_fresh: scores[t] for y, t in enumerate(subject.targets)}
-    )
+    places = {1 + y + (y > 0) * has_fresh: scores[t] for y, t in enumerate(subject.targets)}
+    best, near = marks(rows, ids, places, subject.constants)
     first = 1 + len(targets) + len(seeds)
     count = most or len(rows)
     return Table(

@@ -1,6 +1,6 @@
 """Which values of a table are the best, and which are not distinguishable from the best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import pandas as pd
 
@@ -21,7 +21,9 @@ def caption(of: str, seeds: "pd.Series[int]", averages: str) -> str:
     return f"{over} ({tasks})." if tasks else f"{over}."
 
 
-def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> set[str]:
+def indistinguishable(
+    scores: Mapping[str, Mapping[int, float]], best: str, constants: Container[str]
+) -> set[str]:
     """The best configurations that the seeds do not tell from the first.
 
     They end at the first mean that is told from it: a worse one with a wide spread is not among
@@ -33,17 +35,19 @@ def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> s
     Args:
         scores: By configuration and seed.
         best: The configuration with the highest mean.
+        constants: The configurations whose scores do not depend on the seed; one seed is enough.
     """
-    drawn, constants = {}, {}
+    drawn, fixed = {}, {}
     for name, values in scores.items():
         own = list(values.values())
-        if len(own) > 1 and max(own) - min(own) <= TOLERANCE:
-            constants[name] = mean(own)
+        known = len(own) > 1 or name in constants
+        if known and max(own) - min(own) <= TOLERANCE:
+            fixed[name] = mean(own)
         elif own:
             drawn[name] = values
     equal = len({frozenset(values) for values in drawn.values()}) == 1
     alpha = ComparisonRules().alpha * (PLANNED_SHARE if equal else 1.0)
-    family = Family(drawn, constants, alpha=alpha, fixed=equal)
+    family = Family(drawn, fixed, alpha=alpha, fixed=equal)
     found: set[str] = set()
     for name in sorted(family.names - {best}, key=lambda one: -mean([*scores[one].values()])):
         comparison = family.compare(best, name)
@@ -54,7 +58,10 @@ def indistinguishable(scores: Mapping[str, Mapping[int, float]], best: str) -> s
 
 
 def marks(
-    rows: Sequence[Sequence[Value]], ids: Sequence[str], scores: Mapping[int, "pd.Series[float]"]
+    rows: Sequence[Sequence[Value]],
+    ids: Sequence[str],
+    scores: Mapping[int, "pd.Series[float]"],
+    constants: Container[str],
 ) -> tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
     """The cells with the best means as printed, and those not distinguishable from them.
 
@@ -63,6 +70,7 @@ def marks(
         ids: The configuration of each row.
         scores: For each column of scores, the scores by configuration and seed, also those of
             rows that the table leaves out.
+        constants: As for `indistinguishable`.
     """
     best, near = set(), set()
     for column, values in scores.items():
@@ -74,7 +82,7 @@ def marks(
             continue
         first = max(by_seed, key=lambda name: mean([*by_seed[name].values()]))
         top = Estimate(mean([*by_seed[first].values()])).shown
-        equal = indistinguishable(by_seed, first) if len(by_seed[first]) > 1 else set()
+        equal = indistinguishable(by_seed, first, constants) if len(by_seed[first]) > 1 else set()
         for y, (row, name) in enumerate(zip(rows, ids, strict=True)):
             cell = row[column]
             if not isinstance(cell, Estimate) or not cell.shown:

@@ -14,7 +14,7 @@ from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
 from tune_sentcl.analysis.report.table import Estimate, Value, plain
 from tune_sentcl.analysis.summary import STS_TASKS
-from tune_sentcl.config import Values, knobs, naming_knobs, short_name, stated, title
+from tune_sentcl.config import Values, draws, knobs, naming_knobs, short_name, stated, title
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
 from tune_sentcl.objective import OFFERS, Objective, objective_named, tasks_of
@@ -120,6 +120,11 @@ class Subject:
         names = table["configuration"].combine_chunks()
         firsts = table.take(pc.index_in(pc.unique(names), value_set=names))
         return {row["configuration"]: row for row in firsts.to_pylist()}
+
+    @cached_property
+    def constants(self) -> set[str]:
+        """The configurations whose scores do not depend on the seed."""
+        return {name for name, values in self._values.items() if not draws(values)}
 
     def stated(self, configuration: str) -> list[Value]:
         """A configuration's values of `knobs`, as `tune_sentcl.config.stated`."""

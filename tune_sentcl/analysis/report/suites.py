@@ -103,7 +103,7 @@ def _built(
     labels = [subject.labels[key] for key in subject.knobs]
     first = len(labels) if knobs_first else 1
     after = first + len(columns)
-    best, near = marks(rows, ids, dict(enumerate(columns.values(), first)))
+    best, near = marks(rows, ids, dict(enumerate(columns.values(), first)), subject.constants)
     scored = (*columns, "seeds")
     return Table(
         name="",

@@ -197,10 +197,7 @@ def _figure(subject: Subject, drawn: Sequence[Configuration]) -> Figure:
     best, labels = drawn[0], subject.named([one.name for one in drawn])
     places = [in_lines(f"{place}: {label}", _LINE) for place, label in enumerate(labels, 1)]
     scores = {one.name: one.scores() for one in drawn}
-    for one in drawn:  # one seed of a constant stands for all
-        if (constant := one.constant_score()) is not None:
-            scores[one.name] = dict.fromkeys((*best.scores(), *one.scores()), constant)
-    equal = indistinguishable(scores, best.name)
+    equal = indistinguishable(scores, best.name, subject.constants)
     groups = [_GROUPS[0], *(_GROUPS[1 if one.name in equal else 2] for one in drawn[1:])]
     frame = pd.DataFrame(
         [
