@@ -171,7 +171,10 @@ class History:
         """How a trial with a row ended."""
         record = self._trials[trial_id]
         values = self.values(trial_id, data)
-        lost = tuple(self.lost_reason(trial_id, data, n) for n in range(len(values)))
+        lost = tuple(
+            self.lost_reason(trial_id, data, number) if value is None else None
+            for number, value in enumerate(values)
+        )
         return Result(record.status, values, record.stages, record.error_type, lost)
 
     def lacks_objective(self, trial_id: str, requested: RequestedScores) -> bool:
