@@ -281,7 +281,8 @@ def with_estimate(
         if is_estimated and (trains or proposals.expected()):
             found = _say_time(prepared, Study.read(path), say, may_time=is_cpu)
         else:
-            list(map(say, stages_table(prepared, None)))
+            for line in stages_table(prepared, None):
+                say(line)
         if session.finished:  # the estimate took longer than --max-time
             return
         if found is not None:

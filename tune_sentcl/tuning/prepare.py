@@ -131,7 +131,7 @@ class PreparedSearch:
         return recorded.shares, recorded.first_seed
 
     def study_at(self, path: str) -> Study | None:
-        """The study of this search; None if there is none yet.
+        """The study of this search; None if it has not begun.
 
         Raises:
             StudyError: The folder holds something else, or the study of another space.

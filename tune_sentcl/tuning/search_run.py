@@ -160,7 +160,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
                 mirror,
                 budget,
             )
-            _begin(prepared, session, driver.study, record)
+            _begin(prepared, session)
             yield session
 
 
@@ -172,7 +172,7 @@ def _resumed(
     return found
 
 
-def _begin(prepared: PreparedSearch, session: Session, study: Study, record: SearchRecord) -> None:
+def _begin(prepared: PreparedSearch, session: Session) -> None:
     """Say what runs."""
     watcher, proposals = prepared.watcher, prepared.proposals
     if prepared.settings.origin != "single":

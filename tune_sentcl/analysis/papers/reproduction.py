@@ -170,11 +170,7 @@ class Reproduction:
 
     def _absence(self, candidate: "_Candidate", cell: PaperCell) -> str:
         if not candidate.finished:
-            results = candidate.configuration.results.values()
-            ends = {
-                f"{_ENDED[r.status]}{f' ({r.error_type})' * bool(r.error_type)}": 0
-                for r in results
-            }
+            ends = dict.fromkeys(map(_end, candidate.configuration.results.values()))
             return f"its trials {', '.join(ends)}"
         lacking = dict.fromkeys(
             text
@@ -182,6 +178,11 @@ class Reproduction:
             for text in self._scores.lookup(trial_id, cell.numbers).lacking
         )
         return f"not measured: {', '.join(lacking)}"
+
+
+def _end(result: Result) -> str:
+    why = f" ({result.error_type})" if result.error_type else ""
+    return f"{_ENDED[result.status]}{why}"
 
 
 def _rank(reproduced: ReproducedNumber) -> tuple[Any, ...]:
