@@ -27,8 +27,9 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
     """
     while checkpoint.base is not None:  # its adapters are small in comparison
         checkpoint = checkpoint.base
-    files = Path(checkpoint.path).glob("*.safetensors") if checkpoint.path else ()
-    weights, rank = sum(file.stat().st_size for file in files), config.encoder.lora_rank
+    folder, rank = Path(checkpoint.path, checkpoint.place), config.encoder.lora_rank
+    files = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
+    weights = sum(file.stat().st_size for file in files) if checkpoint.path else 0
     if not rank or config.method.freezes_encoder or checkpoint.width is None:
         return weights
     return round(weights * min(1.0, 4 * rank / checkpoint.width))
