@@ -22,7 +22,7 @@ from measuring import Row, finish, options  # noqa: E402
 from processes import descendants, wait_until  # noqa: E402
 
 from tune_sentcl.errors import StudyError  # noqa: E402
-from tune_sentcl.store.reading.study import Study  # noqa: E402
+from tune_sentcl.store.study import Study  # noqa: E402
 
 PROCESSES = {"supervisor": "ray::JobSupervisor", "driver": "python -m tune_sentcl search"}
 SEEDS = ",".join(map(str, range(200)))

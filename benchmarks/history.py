@@ -95,7 +95,7 @@ def _build(study: str, count: int) -> dict[str, Any]:
 
     def drive(session: Any) -> None:
         nonlocal files, half
-        from tune_sentcl.store.writing.trial_files import TrialFiles
+        from tune_sentcl.store.trial_files import TrialFiles
 
         while not session.finished:
             assignment = session.next()

@@ -28,7 +28,7 @@ from tune_sentcl.objective import early_stopping_objective, parse_objectives
 from tune_sentcl.space import Range
 from tune_sentcl.space.grids import UNION_NAMES
 from tune_sentcl.store.manifest import MANIFEST
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 _T = TypeVar("_T")
 Params = dict[str, Any]

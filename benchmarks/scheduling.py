@@ -35,7 +35,7 @@ from ray import tune  # noqa: E402
 
 import tune_sentcl.on_ray.launcher  # noqa: E402, F401 - as in a search, imported before Ray starts
 from tune_sentcl.launch import search  # noqa: E402
-from tune_sentcl.store.reading.study import Study  # noqa: E402
+from tune_sentcl.store.study import Study  # noqa: E402
 
 SLOTS = 2
 WARM = 50
@@ -91,7 +91,7 @@ def _idle(seconds: float) -> Callable[[], None]:
 
     def hook() -> None:
         from tune_sentcl.score import Score
-        from tune_sentcl.store.writing.trial_files import TrialFiles
+        from tune_sentcl.store.trial_files import TrialFiles
         from tune_sentcl.trial import Progress
         from tune_sentcl.tuning.worker import Attempt
 

@@ -25,8 +25,8 @@ from tune_sentcl.objective import Objective
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.writing.trial_files import TrialFiles
+from tune_sentcl.store.study import Study
+from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals

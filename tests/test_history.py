@@ -14,7 +14,7 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.space import Space
 from tune_sentcl.store import StudyDriver, TrialFiles, TrialRow
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 OBJECTIVES = parse_objectives(
     ["STS-B:spearman:dev", "SST2:accuracy:dev", "MR:accuracy:dev:senteval-5fold"], allow_test=False

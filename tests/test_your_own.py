@@ -9,7 +9,7 @@ from local_search import searches_without_ray
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 PAGE = (Path(__file__).parents[1] / "docs" / "your-own.md").read_text(encoding="utf-8")
 # Fewer trials, and fewer seeds for each.

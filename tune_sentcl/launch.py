@@ -14,8 +14,8 @@ from tune_sentcl.errors import DeviceError, StudyError, TrialFailedError
 from tune_sentcl.history import Assignment
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import scores_table
+from tune_sentcl.store.study import Study
 from tune_sentcl.store.study_urls import refuse_itself, refuse_memory
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.plan import with_estimate

@@ -13,7 +13,7 @@ from networks import Machine
 from processes import descendants, wait_until
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 SPACE = """
 name = "faults"

@@ -35,7 +35,7 @@ from sweeps import (
     written_space,
 )
 
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

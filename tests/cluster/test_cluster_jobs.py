@@ -14,7 +14,7 @@ from clusters import OTHER, TOKEN, Cluster, cluster
 from processes import descendants, wait_until
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

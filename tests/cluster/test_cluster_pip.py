@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from clusters import Cluster, cluster, free_ports, light_python
 
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

@@ -14,7 +14,7 @@ from processes import descendants, processes, wait_until
 from s3_server import make_bucket, serving, variables
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

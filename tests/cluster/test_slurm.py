@@ -23,7 +23,7 @@ from clusters import free_ports
 from processes import processes, wait_until
 
 from tune_sentcl import read_study
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
 USER = pwd.getpwuid(os.geteuid()).pw_name

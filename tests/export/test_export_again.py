@@ -15,7 +15,7 @@ from tune_sentcl.errors import StudyError
 from tune_sentcl.export.model_folder import export_trial
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.search_options import SearchOptions
 
 SPACE = """name = "mine"

@@ -22,7 +22,7 @@ from search_samples import (
     temporary_files,
 )
 
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning import prepare as prepare_module
 from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 

@@ -19,8 +19,8 @@ from tune_sentcl.errors import NodeDrainingError
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.on_ray.draining import draining
 from tune_sentcl.on_ray.survey import cluster_nodes
-from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions

@@ -12,7 +12,7 @@ from search_samples import Row, kill_with_a_state, lambda_space, rows
 from tune_sentcl.launch import search
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.search_options import SearchOptions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.ray]

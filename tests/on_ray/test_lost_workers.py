@@ -29,7 +29,7 @@ from stand_in import StandIn
 
 from tune_sentcl.errors import ConfigError, DeviceError, OtherInputsError
 from tune_sentcl.launch import run_prepared
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions

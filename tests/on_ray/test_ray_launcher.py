@@ -43,7 +43,7 @@ from tune_sentcl.on_ray.launcher import _SessionScheduler, _SessionSearcher, _Tr
 from tune_sentcl.on_ray.survey import cluster_nodes
 from tune_sentcl.on_ray.trainable import params_of
 from tune_sentcl.space import load_space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning import prepare as prepare_module
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.prepare import prepare

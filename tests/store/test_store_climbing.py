@@ -11,10 +11,10 @@ import pytest
 from s3_server import Way
 from store_samples import finish, opened, row, scores, space, tables, weigh, weights, worker
 from test_store_s3 import BUCKET, server
+from tune_sentcl.store.checkpoints import STATES, checkpoints_of
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, TrialFiles
-from tune_sentcl.store.checkpoints import STATES, checkpoints_of
 from tune_sentcl.store.files import StudyFiles
 
 __all__ = ["server"]

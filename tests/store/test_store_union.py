@@ -11,8 +11,8 @@ from store_samples import opened, points, row, scores, worker
 from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.store import Study, TrialRow
-from tune_sentcl.store.reading.snapshot import Snapshot
-from tune_sentcl.store.reading.union import CombinedStudies, combine
+from tune_sentcl.store.snapshot import Snapshot
+from tune_sentcl.store.union import CombinedStudies, combine
 
 Status = Literal["failed", "pruned", "finished"]
 

@@ -30,7 +30,7 @@ from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.history import History
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Measurement, Score
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 

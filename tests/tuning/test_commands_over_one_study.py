@@ -16,7 +16,7 @@ from search_samples import (
 from tune_sentcl.errors import ObjectiveError, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.objective import DEFAULT
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions

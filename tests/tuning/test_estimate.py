@@ -14,7 +14,7 @@ from tune_sentcl.config import Fingerprints, TrialConfig, parse_dotted
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch import run_locally, run_prepared
 from tune_sentcl.space import Space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning import prepare as prepare_module
 from tune_sentcl.tuning import timing

@@ -22,7 +22,7 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.space import Space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 

@@ -14,7 +14,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import Space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome, budget_of, confirmation_search

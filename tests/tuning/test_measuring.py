@@ -12,7 +12,7 @@ from tune_sentcl import read_study
 from tune_sentcl.history import Action, History
 from tune_sentcl.launch import search
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions

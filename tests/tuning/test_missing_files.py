@@ -8,7 +8,7 @@ from search_samples import lambda_space, rows
 
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 

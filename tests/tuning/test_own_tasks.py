@@ -15,7 +15,7 @@ from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, SpaceErro
 from tune_sentcl.launch import search
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions

@@ -35,7 +35,7 @@ from tune_sentcl.launch import search
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.sampler.portfolio import best_params

@@ -21,9 +21,9 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.space import Space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.study import Study
 from tune_sentcl.store.writer_lock import Holder
-from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial.output import TrialState
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions

@@ -22,8 +22,8 @@ from stand_in import Fate, StandIn, Stopped
 from tune_sentcl.errors import CheckpointError, ConfigError, first_names
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
-from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 

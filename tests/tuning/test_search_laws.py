@@ -41,7 +41,7 @@ from tune_sentcl.errors import ConfigError, ObjectiveError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.objective import parse_objectives
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import measures_of
 from tune_sentcl.tuning.halving import FAILED

@@ -12,7 +12,7 @@ from tune_sentcl.cli import app
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import Space, load_space, space_names
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 SECRET = "s3cr3tABC987xyz"
 LINES = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]

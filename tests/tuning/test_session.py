@@ -31,8 +31,8 @@ from stand_in import StandIn
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.space import load_space
-from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.search_options import SearchOptions

@@ -22,7 +22,7 @@ from stops import Stopped
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.trial import output as saving
 from tune_sentcl.tuning import session_study
 from tune_sentcl.tuning.prepare import prepare

@@ -30,8 +30,8 @@ from tune_sentcl.config import parse_dotted
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.history import Assignment
 from tune_sentcl.launch import search
+from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.rows import TrialRow
-from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.watch.terminal import RichWatcher
 from tune_sentcl.watch.tracking import processes

@@ -74,7 +74,7 @@ def judge(
     from tune_sentcl.judging.judgement import judge as judge_two
     from tune_sentcl.judging.judgement import judge_winner
     from tune_sentcl.objective import parse_objectives
-    from tune_sentcl.store.reading.study import Study
+    from tune_sentcl.store.study import Study
 
     rules = ComparisonRules(alpha, smallest, most_seeds)
     _check(a, b, baseline, rules)

@@ -241,7 +241,7 @@ def show(
     from tune_sentcl.analysis.summary import trials_by
     from tune_sentcl.judging.configurations import study_objectives
     from tune_sentcl.objective import parse_objectives
-    from tune_sentcl.store.reading.study import Study
+    from tune_sentcl.store.study import Study
 
     if json_rows and csv:
         fault = Fault("--json, --csv", "", "", "cannot be combined", "Drop one.")

@@ -10,7 +10,7 @@ from tune_sentcl.objective import value_columns
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
-    from tune_sentcl.store.reading.study import Study
+    from tune_sentcl.store.study import Study
 
 _AVERAGE = "STS average"
 _SEEN, _LAST = "seen", "last score"
@@ -34,7 +34,7 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     from tune_sentcl.analysis.summary import summaries, test_columns
     from tune_sentcl.judging.configurations import study_objectives
     from tune_sentcl.objective import parse_objectives
-    from tune_sentcl.store.reading.study import Study
+    from tune_sentcl.store.study import Study
 
     study = Study.read(path)
     chosen = study_objectives(study)

@@ -21,8 +21,7 @@ from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest
 from tune_sentcl.store.progress import RunningTrial, SearchProgress
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.segments import Listing
+from tune_sentcl.store.study import Study
 from tune_sentcl.watch.clock import clock
 
 _DISK_S, _STORE_S = 1.0, 10.0
@@ -36,7 +35,6 @@ _COLUMNS = (
     "started_at",
     "wall_seconds",
     "error_type",
-    "attempt_files",
     "evaluation.data",
     "data.source",
 )
@@ -163,7 +161,7 @@ class _StudyReader:
         """The study now."""
         files: StudyFiles = self._study.files
         progress = SearchProgress.read(files)  # before the tables, so that these are as new
-        seen = Listing.of(files, "trials")
+        seen = files.versions("trials")
         if seen != self._seen:
             rows = self._study.trials(_COLUMNS).to_pylist()
             self._rows, self._seen = sorted(rows, key=_end), seen
@@ -223,7 +221,7 @@ def _print(*lines: str) -> None:
 
 def _key(row: Row) -> tuple[str, Any]:
     """Identifies one attempt of a trial."""
-    return row["trial_id"], row["attempt_files"]
+    return row["trial_id"], row["started_at"]
 
 
 def _ended(row: Row, view: StudyView, later: int) -> str:

@@ -20,7 +20,7 @@ from tune_sentcl.objective import (
     objective_columns,
     parse_objectives,
 )
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 _READ = (
     *("trial_id", "configuration", "status", "origin", "method.name", "method.whitening"),

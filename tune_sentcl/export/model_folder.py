@@ -18,11 +18,11 @@ from tune_sentcl.judging.configurations import study_objectives
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.disk import atomic_folder
 from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.objects import storage_errors
 from tune_sentcl.store.provenance import library_versions, mask_text
-from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
 from tune_sentcl.store.schema import LIBRARIES
-from tune_sentcl.store.storage import storage_errors
+from tune_sentcl.store.study import Study
 
 # Imported late because torch takes seconds: faults and the chosen trial are reported before.
 if TYPE_CHECKING:

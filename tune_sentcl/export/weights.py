@@ -8,7 +8,7 @@ from tune_sentcl.export.choice import Candidate
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 
 def encoder_of(study: Study, one: Candidate) -> Encoder:

@@ -32,8 +32,8 @@ from tune_sentcl.history.trial_records import (
 from tune_sentcl.objective import MAX_OBJECTIVES, Objective, mean, objective_columns
 from tune_sentcl.objective import early_stopping_objective as default_early_stopping_objective
 from tune_sentcl.score import Measurement, Score
-from tune_sentcl.store.reading.snapshot import StudyTables
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, RUN_COLUMNS, stored_run_columns
+from tune_sentcl.store.snapshot import StudyTables
 
 _ROW = ("trial_id", "configuration", "seed", "origin", "status", "attempt", "config")
 _ENDS = ("error_type", "stages")
@@ -86,14 +86,12 @@ class History:
         """
         history = cls(objectives)
         history.weights = study.checkpoints()
-        required = (*_ROW, *_ENDS, *_DATA, *RUN_COLUMNS, "attempt_files")
+        required = (*_ROW, *_ENDS, *_DATA, *RUN_COLUMNS)
         wanted = None if columns is None else list(dict.fromkeys((*required, *columns)))
         history.table = rows = study.trials(wanted)
         compared = early_stopping_objective or default_early_stopping_objective(objectives[0])
         history._read_trials(rows, str(compared))
-        names, labels = rows["trial_id"].to_pylist(), rows["attempt_files"].to_pylist()
-        files = dict(zip(names, labels, strict=True))
-        finished = {name: files[name] for name in history.with_status("finished")}
+        finished = history.with_status("finished")
         columns = ["trial_id", *KEYS, "metric", "value", "reason", "version"]
         history._read_scores(study.scores(columns, WHOLE_TASKS, finished))
         return history
@@ -267,7 +265,7 @@ class History:
         for number, objective in enumerate(self.objectives):
             for score in scores:
                 if score.value is not None and objective.picks(score):
-                    # Existing values are kept, as in `TrialFiles.add_scores`.
+                    # Existing values are kept, as in `StudyDriver.commit`.
                     key = (score.data, number, score.classifier_seed)
                     record.objective_values.setdefault(key, score.value)
 

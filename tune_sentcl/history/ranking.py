@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from tune_sentcl.config import DataName, Values, draws
 from tune_sentcl.objective import mean as mean_of
-from tune_sentcl.store.reading.union import TOLERANCE
+from tune_sentcl.store.union import TOLERANCE
 
 K = TypeVar("K", bound=Hashable)
 RankKey = tuple[bool, bool, int, float, str]

@@ -39,7 +39,7 @@ class Assignment:
         origin: Whether the grid or the sampler requested it.
         fingerprints: Of the inputs that the driver has read; a worker must read the same.
         action: Whether to train or to measure.
-        attempt_files: The label of this attempt's files; see `store.segments`.
+        attempt_files: The label of this attempt; see `store.trial_folders`.
         files_before: The label that the trial's row names now; empty without one.
         until: The share of its training after which it pauses; 1: none.
         pause_above: The least score at the pause with which its state is worth keeping; None: none

@@ -17,7 +17,7 @@ from tune_sentcl.judging.statistics import (
     tukey_p,
     two_sided_p,
 )
-from tune_sentcl.store.reading.union import TOLERANCE
+from tune_sentcl.store.union import TOLERANCE
 
 Verdict = Literal["ESTABLISHED", "NO DIFFERENCE", "REVERSED", "UNDECIDED"]
 Procedure = Literal["Dunnett", "Tukey", "Bonferroni t", "sequential t", "exact"]

@@ -30,7 +30,7 @@ from tune_sentcl.judging.wording import (
     unequal_precisions,
 )
 from tune_sentcl.objective import Objective
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 OpponentKind = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
 

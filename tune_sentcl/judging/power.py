@@ -10,8 +10,8 @@ from tune_sentcl.judging.seed_blocks import SeedBlocks
 from tune_sentcl.judging.statistics import smallest_shown
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.manifest import SeedPlan
-from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.reading.union import TOLERANCE
+from tune_sentcl.store.study import Study
+from tune_sentcl.store.union import TOLERANCE
 
 _FEW = 5  # fresh seeds that are proposed where none were asked for
 _CONFIRMED = 3  # winner, baseline and runner-up

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from scipy.special import fdtrc, stdtr
 
-from tune_sentcl.store.reading.union import TOLERANCE
+from tune_sentcl.store.union import TOLERANCE
 
 Scores = Mapping[str, Mapping[int, float]]
 """The scores of each configuration, by seed."""

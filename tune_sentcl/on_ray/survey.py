@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, chdir, suppress
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import ray
@@ -21,7 +22,7 @@ from tune_sentcl.on_ray import preflight
 from tune_sentcl.on_ray.draining import draining
 from tune_sentcl.on_ray.preflight import ClusterStatus, NodeRequirements, NodeStatus, Survey
 from tune_sentcl.space import Space
-from tune_sentcl.store.disk import temporary
+from tune_sentcl.store.driver_files import SCRATCH
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.tuning.prepare import PreparedSearch
@@ -120,7 +121,7 @@ def _ask_nodes(study: str, requirements: NodeRequirements) -> ClusterStatus:
     if study and "://" not in study:
         location = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
     # Opening the study deletes files with such names, which a killed driver leaves.
-    driver_file, *node_files = (temporary(Path("probe")).name for _ in range(1 + len(nodes)))
+    driver_file, *node_files = (f"{SCRATCH}{token_hex(4)}" for _ in range(1 + len(nodes)))
     written = dict(zip(nodes, node_files, strict=True))
     question = {
         "folder": str(Path.cwd()),  # relative paths are the driver's

@@ -7,13 +7,10 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
-
-import pyarrow as pa
+from typing import IO
 
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.[0-9a-f]{8}\.(?P<pid>\d+)@(?P<host>.+)$")
 _DAY = 24 * 60 * 60.0
@@ -46,11 +43,6 @@ def temporary(path: Path) -> Path:
     """A temporary dot name beside `path`, which readers skip, with the writer's process."""
     writer = f"{os.getpid()}@{socket.gethostname()}"
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{writer}")
-
-
-def is_temporary(name: str) -> bool:
-    """Whether `temporary` made a file name."""
-    return bool(_TEMPORARY.match(name))
 
 
 def is_abandoned(path: Path) -> bool:
@@ -91,7 +83,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     for left in path.parent.iterdir():
         found = _TEMPORARY.match(left.name)
         if found and found["name"] == path.name and is_abandoned(left):
-            delete_tree(left)
+            shutil.rmtree(left)
     scratch = temporary(path)
     scratch.mkdir()
     try:
@@ -110,22 +102,6 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for made in reversed(missing):
         sync_folder(made.parent)
-
-
-def delete_folder(path: Path) -> None:
-    """Delete a folder; it is renamed first, so that no reader sees a part of it."""
-    scratch = temporary(path)
-    with suppress(FileNotFoundError):  # it never existed, or another process deleted it
-        path.rename(scratch)
-        delete_tree(scratch)
-
-
-def delete_tree(path: Path) -> None:
-    """Delete a folder with its content, or a symbolic link without its target."""
-    if path.is_symlink():
-        path.unlink()
-    else:
-        shutil.rmtree(path)
 
 
 def sync_folder(path: Path) -> None:
@@ -151,14 +127,6 @@ def sync_tree(folder: Path) -> None:
     sync_folder(folder)
 
 
-def sweep(folder: Path) -> None:
-    """Delete the temporary files of killed writers in a folder."""
-    if folder.is_dir():
-        for path in folder.iterdir():
-            if is_temporary(path.name) and is_abandoned(path):
-                path.unlink(missing_ok=True)
-
-
 def is_alive(pid: int) -> bool:
     """Whether a process of this machine exists."""
     try:
@@ -168,76 +136,3 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-@dataclass(frozen=True)
-class DiskStorage:
-    """The files below the folder `root`; see `Storage`."""
-
-    root: Path
-
-    def make_folder(self, name: str) -> None:
-        """See `Storage`."""
-        make_folder(self.root / name)
-
-    def kind(self, name: str) -> str | None:
-        """See `Storage`."""
-        path = self.root / name
-        if path.is_dir():
-            return "folder"
-        return "file" if path.exists() else None
-
-    def is_file(self, name: str) -> bool:
-        """See `Storage`."""
-        return (self.root / name).is_file()
-
-    def versions(self, folder: str) -> dict[str, Any]:
-        """See `Storage`; a version is the file's size, modification time and inode."""
-        found = {}
-        with suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # it has just been deleted
-                    status = entry.stat()
-                    found[entry.name] = (status.st_size, status.st_mtime_ns, status.st_ino)
-        return found
-
-    def read(self, name: str) -> bytes:
-        """See `Storage`."""
-        return (self.root / name).read_bytes()
-
-    def open(self, name: str) -> Any:
-        """See `Storage`."""
-        return pa.OSFile(str(self.root / name))
-
-    @contextmanager
-    def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
-        """See `Storage`; `new` is ignored."""
-        del new
-        with atomic_file(self.root / name) as file:
-            yield file
-
-    def create(self, name: str, data: bytes) -> bool:
-        """See `Storage`."""
-        make_folder((self.root / name).parent)
-        try:
-            file = (self.root / name).open("xb")
-        except FileExistsError:
-            return False
-        try:
-            with file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            (self.root / name).unlink(missing_ok=True)
-            raise
-        return True
-
-    def delete(self, name: str) -> None:
-        """See `Storage`."""
-        (self.root / name).unlink(missing_ok=True)
-
-    def delete_all(self, names: Collection[str]) -> None:
-        """See `Storage`."""
-        for name in names:
-            self.delete(name)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -172,7 +173,10 @@ class Manifest:
         if not files.is_folder() or not files.exists(MANIFEST):
             rule = f"must be a study: a folder that holds {MANIFEST}"
             raise StudyError(Fault(files.where, "", "", rule, "Check the path."))
-        document = files.read_json(MANIFEST)
+        try:
+            document = json.loads(files.read_bytes(MANIFEST) or b"")
+        except (ValueError, RecursionError) as error:  # also if it is not UTF-8
+            raise DamagedError(_damaged(where, "", f"must be JSON ({error})")) from None
         if not isinstance(document, dict):
             raise DamagedError(_damaged(where, "", "must be a JSON object"))
         number = document.get("schema")
@@ -232,9 +236,9 @@ class Manifest:
             move = "Choose another folder for the study, or run the study's own space."
             raise StudyError(Fault(where, "", "", rule, move))
 
-    def write(self, files: StudyFiles, *, new: bool = False) -> None:
-        """Write `study.json` atomically; see `StudyFiles.writing`."""
-        files.write_json(MANIFEST, dataclasses.asdict(self), new=new)
+    def encoded(self) -> bytes:
+        """The content of `study.json`."""
+        return f"{json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)}\n".encode()
 
 
 def _with_last(texts: Sequence[str], last: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A study's files on an object store: atomic puts, and conditional puts of new objects.
+"""Clients of folders and object stores, and their errors as errors of the system.
 
 Credentials and endpoints come from the providers' environment variables (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), from the role of the machine or pod, or, if
@@ -9,12 +9,11 @@ import errno
 import functools
 import importlib.util
 import os
-import tempfile
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import obstore
@@ -27,7 +26,7 @@ from obstore.exceptions import (
     PreconditionError,
     UnauthenticatedError,
 )
-from obstore.store import from_url
+from obstore.store import LocalStore, MemoryStore, from_url
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.provenance import mask_text
@@ -37,135 +36,60 @@ SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
 
 _SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # variables with keys and endpoints
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_NOT_FOUND = (NotFoundError, FileNotFoundError)  # which one depends on the store
 _RETRIES = 8  # bridges an outage of half a minute
-
-
-@dataclass(frozen=True)
-class ObjectStorage:
-    """The objects under a URL, which has no credentials; see `Storage`.
-
-    Can be pickled; each process makes its own connection.
-    """
-
-    url: str
-
-    def make_folder(self, name: str) -> None:
-        """Do nothing: folders are prefixes of names."""
-
-    def kind(self, name: str) -> str | None:
-        """See `Storage`."""
-        with _as_os_errors():
-            if name and _found(functools.partial(obstore.head, self._store, name)):
-                return "file"
-            for chunk in obstore.list(self._store, f"{name}/" if name else None, chunk_size=1):
-                if chunk:
-                    return "folder"
-        return None
-
-    def is_file(self, name: str) -> bool:
-        """See `Storage`."""
-        with _as_os_errors():
-            return _found(functools.partial(obstore.head, self._store, name))
-
-    def versions(self, folder: str) -> dict[str, Any]:
-        """See `Storage`; a version is the ETag, None for folders."""
-        with _as_os_errors():
-            found = obstore.list_with_delimiter(self._store, folder or None)
-        folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
-        files = {_base(item["path"]): item["e_tag"] for item in found["objects"]}
-        for mark in ("", _base(folder)):  # consoles and file browsers make such objects
-            files.pop(mark, None)
-        return folders | files
-
-    def read(self, name: str) -> bytes:
-        """See `Storage`."""
-        with _as_os_errors():
-            return bytes(obstore.get(self._store, name).bytes())
-
-    def open(self, name: str) -> Any:
-        """See `Storage`; downloads the whole object, because one request is cheaper than many."""
-        with _as_os_errors():
-            return pa.BufferReader(pa.py_buffer(obstore.get(self._store, name).bytes()))
-
-    @contextmanager
-    def writing(self, name: str, *, new: bool = False) -> Iterator[IO[bytes]]:
-        """See `Storage`; with `new`, TakenError if the object exists with other bytes."""
-        with tempfile.TemporaryFile(prefix="tune_sentcl_") as file:
-            yield file
-            file.seek(0)
-            self._put(name, file.read(), new=new)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """See `Storage`."""
-        try:
-            self._put(name, data, new=True)
-        except TakenError:
-            return False
-        return True
-
-    def delete(self, name: str) -> None:
-        """See `Storage`."""
-        with _as_os_errors():
-            _found(functools.partial(obstore.delete, self._store, name))
-
-    def delete_all(self, names: Collection[str]) -> None:
-        """See `Storage`; one request deletes up to a thousand objects if the store can do so."""
-        with _as_os_errors():
-            if names:
-                _found(functools.partial(obstore.delete, self._store, list(names)))
-
-    def delete_folder(self, name: str) -> None:
-        """Delete all objects in a folder."""
-        self.delete_all(self.below(name))
-
-    def upload(self, source: Path, name: str) -> None:
-        """Upload a local folder, recursively, under a name."""
-        with _as_os_errors():
-            for path in sorted(source.rglob("*")):
-                if path.is_file():
-                    obstore.put(self._store, f"{name}/{path.relative_to(source).as_posix()}", path)
-
-    def download(self, name: str, target: Path) -> None:
-        """Download the objects under a name into a local folder."""
-        with _as_os_errors():
-            for found in self.below(name):
-                path = target / found.removeprefix(f"{name}/")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("wb") as file:
-                    for chunk in obstore.get(self._store, found).stream():
-                        file.write(chunk)
-
-    def below(self, name: str) -> list[str]:
-        """List the objects in a folder, recursively, a thousand per request.
-
-        obstore refuses names with `..`, so no listed name leads out of the folder.
-        """
-        start = f"{name}/"  # the object of this very name is a console's folder mark
-        with _as_os_errors():
-            chunks = obstore.list(self._store, start)
-            paths = [item["path"] for chunk in chunks for item in chunk]
-        return [path for path in paths if path.startswith(start)]
-
-    def _put(self, name: str, data: bytes, *, new: bool) -> None:
-        try:
-            with _as_os_errors():
-                obstore.put(self._store, name, data, mode="create" if new else "overwrite")
-        except TakenError:
-            # The client repeats a request whose answer was lost, and then finds its own object.
-            if self.read(name) != data:
-                raise
-
-    @property
-    def _store(self) -> Any:
-        return _store(self.url)
+_NUMBER = re.compile(r"\(os error (\d+)\)")
+_PERMISSIONS = "Choose another folder, or correct its permissions."
+_RULES = {
+    errno.ENOSPC: ("the disk must have free space", "Free some space, then repeat the command."),
+    errno.EDQUOT: (
+        "your disk quota must not be full",
+        "Free some space, then repeat the command.",
+    ),
+    errno.EACCES: ("you must be allowed to read and write it", _PERMISSIONS),
+    errno.EPERM: ("you must be allowed to read and write it", _PERMISSIONS),
+    errno.EROFS: ("must not be on a read-only disk", "Choose another folder for the study."),
+    errno.ENOTDIR: ("must be a folder", "Choose another path for the study."),
+    errno.EEXIST: ("must be a folder", "Choose another path for the study."),
+    errno.ENOENT: ("must exist", "Check the path; a study must be visible from every node."),
+}
 
 
 class TakenError(OSError):
-    """An object exists that was to be created."""
+    """A file exists that was to be created, or is not the version that was to be replaced."""
 
 
-def objects_at(url: str) -> ObjectStorage:
+@contextmanager
+def storage_errors(where: str) -> Iterator[None]:
+    """Turn errors of the storage into a `StudyError` that names the path or URL `where`."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        rule, move = _RULES.get(
+            number or 0,
+            (f"cannot be read or written ({error})", "Correct that, then repeat the command."),
+        )
+        raise StudyError(Fault(where, "", "", rule, move)) from error
+
+
+@contextmanager
+def os_errors() -> Iterator[None]:
+    """Turn errors of a client into OSError, with the system's number where there is one."""
+    try:
+        yield
+    except (NotFoundError, FileNotFoundError) as error:  # which one depends on the store
+        raise FileNotFoundError(errno.ENOENT, _first_line(error)) from None
+    except (AlreadyExistsError, PreconditionError) as error:
+        raise TakenError(_first_line(error)) from None
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, _first_line(error)) from None
+    except BaseError as error:
+        text = _first_line(error)
+        number = _NUMBER.search(text)
+        raise (OSError(int(number[1]), text) if number else OSError(text)) from None
+
+
+def check_url(url: str) -> None:
     """Check the URL of an object store, without a request.
 
     Raises:
@@ -184,21 +108,26 @@ def objects_at(url: str) -> ObjectStorage:
         rule = "must have no credentials, query or fragment, because the URL is printed and stored"
         move = "Set keys and endpoints by variables such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
         raise StudyError(Fault(shown, "", "", rule, move))
-    found = ObjectStorage(url.rstrip("/"))
     try:
-        _store(found.url)
+        client_of(url)
     except (BaseError, ValueError) as error:
         rule = f"must be a URL that can be opened ({_first_line(error)})"
         raise StudyError(Fault(shown, "", "", rule, "Check the address.")) from None
-    return found
 
 
-def _store(url: str) -> Any:
-    """The client of a URL, cached by the environment variables that configure it."""
-    if urlsplit(url).scheme == "memory":
-        return _opened(url, ())
+def client_of(where: str) -> Any:
+    """The obstore client of a folder or a URL; that of a URL is cached by its settings.
+
+    Raises:
+        FileNotFoundError: The folder is missing.
+    """
+    if "://" not in where:
+        Path(where).stat()  # obstore's own error has no number
+        return LocalStore(where)
+    if urlsplit(where).scheme == "memory":
+        return _opened(where, ())
     settings = ((name, text) for name, text in os.environ.items() if name.startswith(_SETTINGS))
-    return _opened(url, tuple(sorted(settings)))
+    return _opened(where, tuple(sorted(settings)))
 
 
 @functools.cache
@@ -207,7 +136,7 @@ def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Any:
     options: dict[str, Any] = {"retry_config": {"max_retries": _RETRIES}}
     scheme = urlsplit(url).scheme
     if scheme == "memory":
-        return obstore.store.MemoryStore()
+        return MemoryStore()
     endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
     if scheme.startswith("s3") and endpoint.startswith("http://"):
         options["client_options"] = {"allow_http": True}  # the user named an http endpoint
@@ -224,31 +153,20 @@ def _has_profiles() -> bool:
     return not given and importlib.util.find_spec("boto3") is not None
 
 
-def _found(act: Any) -> bool:
-    try:
-        act()
-    except _NOT_FOUND:
-        return False
-    return True
-
-
-@contextmanager
-def _as_os_errors() -> Iterator[None]:
-    try:
-        yield
-    except _NOT_FOUND as error:
-        raise FileNotFoundError(errno.ENOENT, _first_line(error)) from None
-    except (AlreadyExistsError, PreconditionError) as error:
-        raise TakenError(_first_line(error)) from None
-    except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionError(errno.EACCES, _first_line(error)) from None
-    except BaseError as error:
-        raise OSError(_first_line(error)) from None
-
-
 def _first_line(error: Exception) -> str:
     """An error's message without the internal state that obstore appends."""
     return mask_text((str(error).splitlines() or [type(error).__name__])[0])
+
+
+def list_folder(client: Any, folder: str) -> dict[str, Any]:
+    """The names in a folder, each with its ETag; None for folders."""
+    with os_errors():
+        found = obstore.list_with_delimiter(client, folder or None)
+    folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
+    files = {_base(item["path"]): item["e_tag"] for item in found["objects"]}
+    for mark in ("", _base(folder)):  # consoles and file browsers make such objects
+        files.pop(mark, None)
+    return folders | files
 
 
 def _base(path: str) -> str:

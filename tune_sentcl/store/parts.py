@@ -1,116 +1,91 @@
-"""One file of a table, read by row groups and converted to the table's schema."""
+"""A table as a folder of parts: Parquet files `000001.parquet`, `000002.parquet`, ...
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+Each trial's rows are in one part, from its first row on. The last part is replaced whole at each
+commit until it is full. A row that is replaced later is replaced in its own part, so that a reader
+of all parts sees each trial once.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DamagedError, Fault
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.schema import SCORES, TABLES
-from tune_sentcl.store.segments import file_of, listed_trials_of, parse_stem
+from tune_sentcl.store.schema import TABLES
 
-_REPEATING = {
-    "trials": (),
-    "scores": tuple(f.name for f in SCORES if f.type == pa.string()),
-    "curves": ("trial_id", "metric"),
-}
+_PART = re.compile(r"([0-9]{6,})\.parquet")
+_WRITER = b"tune_sentcl.writer"
+_FIRST = 1
 
 
-@dataclass(frozen=True)
-class Part:
-    """An open file of a table, made by `open_part`.
+def part_names(files: StudyFiles, folder: str) -> list[str]:
+    """The parts of a table, in order, by their names in the study."""
+    matches = filter(None, map(_PART.fullmatch, files.names(folder)))
+    return [f"{folder}/{m[0]}" for m in sorted(matches, key=lambda m: int(m[1]))]
 
-    Attributes:
+
+def next_part(folder: str, names: Sequence[str]) -> str:
+    """The name of the part behind the last one."""
+    number = int(names[-1].removeprefix(f"{folder}/").partition(".")[0]) + 1 if names else _FIRST
+    return f"{folder}/{number:06d}.parquet"
+
+
+def encoded_part(table: pa.Table) -> bytes:
+    """A table as the bytes of a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_statistics=False)
+    return bytes(sink.getvalue())
+
+
+def empty_part(folder: str) -> bytes:
+    """A part without rows."""
+    return encoded_part(TABLES[folder].empty_table())
+
+
+def marked_part(data: bytes, writer: str) -> bytes:
+    """The same rows in other bytes, because equal bytes have an equal ETag."""
+    table = pq.read_table(pa.BufferReader(data))
+    metadata = {**(table.schema.metadata or {}), _WRITER: writer.encode()}
+    return encoded_part(table.replace_schema_metadata(metadata))
+
+
+def read_part(
+    where: str, folder: str, data: bytes, columns: Sequence[str] | None = None, rows: object = None
+) -> pa.Table:
+    """Read a part.
+
+    Args:
+        where: Its path or URL for messages.
         folder: The table.
-        name: The file's path or URL for messages.
-        file: A `pyarrow.parquet.ParquetFile`.
-        columns: The names of its columns.
-        listed_trials: The trials that a segment lists; empty for other files.
-    """
-
-    folder: str
-    name: str
-    file: Any
-    columns: tuple[str, ...]
-    listed_trials: frozenset[str]
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The table's columns, then the file's further columns, which a newer release wrote."""
-        schema = TABLES[self.folder]
-        if set(self.columns).issubset(schema.names):
-            return schema
-        return widened(schema, self.file.schema_arrow)
-
-    def tables(
-        self, columns: Sequence[str] | None = None, where: Any = None
-    ) -> Iterator[pa.Table]:
-        """Read the row groups one by one.
-
-        Args:
-            columns: Columns to read besides `trial_id`; None for all.
-            where: A `pyarrow.compute.Expression` that filters rows; None for all.
-
-        Raises:
-            DamagedError: A value does not fit the type of its column.
-        """
-        schema = select_fields(self.schema, columns)
-        # The filter may use any column.
-        wanted = set(self.columns if where is not None else schema.names)
-        names = [name for name in self.columns if name in wanted]
-        for number in range(self.file.num_row_groups):
-            table = self.file.read_row_group(number, names, use_threads=False)
-            table.validate(full=True)  # else a flipped bit in a text raises only on its first use
-            if where is not None:
-                table = _with_missing_columns(table, self.schema).filter(where)
-            try:
-                yield conform(table, schema)
-            except pa.ArrowException as error:
-                raise DamagedError(_schema_fault(self.folder, self.name, str(error))) from error
-
-
-@contextmanager
-def open_part(files: StudyFiles, folder: str, stem: str) -> Iterator[Part]:
-    """Open a file of a table.
+        data: The file.
+        columns: Columns to read besides `trial_id`; None for all, with a newer release's last.
+        rows: A `pyarrow.compute.Expression` that selects rows; None for all.
 
     Raises:
-        FileNotFoundError: The file is missing, or was deleted meanwhile.
-        DamagedError: It is not a Parquet file with the table's required columns.
+        DamagedError: It is not a Parquet file with the table's columns.
     """
-    name = file_of(folder, stem)
-    shared = parse_stem(stem) is None
-    with files.reading(name, _REPEATING[folder] if shared else ()) as file:
-        schema = file.schema_arrow
-        columns = tuple(schema.names)
-        lacking = [f.name for f in TABLES[folder] if not f.nullable and f.name not in columns]
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        schema = widened(TABLES[folder], file.schema_arrow)
+        lacking = [f.name for f in schema if not f.nullable and f.name not in file.schema.names]
         if lacking:
-            raise DamagedError(_schema_fault(folder, files.display_path(name), ", ".join(lacking)))
-        listed_trials = listed_trials_of(schema) if shared else frozenset()
-        yield Part(folder, files.display_path(name), file, columns, listed_trials)
-
-
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Select, order and cast the columns of a schema; missing columns are null."""
-    if table.schema.equals(schema):
-        return table
-    full = _with_missing_columns(table, schema)
-    columns = (full[f.name] for f in schema)
-    cast = [
-        c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)
-    ]
-    return pa.table(cast, schema=schema)
-
-
-def widened(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """A schema with the columns that only the other one has appended."""
-    there = set(schema.names)
-    further = [f for f in other if f.name not in there]
-    return pa.schema([*schema, *further], metadata=schema.metadata)
+            raise DamagedError(_schema_fault(folder, where, ", ".join(lacking)))
+        wanted = select_fields(schema, columns)
+        # The filter may use any column.
+        needed = set(schema.names if rows is not None else wanted.names)
+        names = [name for name in file.schema_arrow.names if name in needed]
+        table = file.read(names, use_threads=False)
+        table.validate(full=True)  # else a flipped bit in a text raises only on its first use
+        if rows is not None:
+            table = _with_missing_columns(table, schema).filter(rows)
+        return _conform(table, wanted)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        rule = f"must be a complete Parquet file of {folder} ({error})"
+        move = "Restore it from a copy, or delete it and repeat the command to run its trials."
+        raise DamagedError(Fault(where, "", "", rule, move)) from error
 
 
 def select_fields(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
@@ -121,6 +96,12 @@ def select_fields(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema
     return pa.schema([schema.field(name) for name in names], metadata=schema.metadata)
 
 
+def joined(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Concatenate tables; columns that only some of them have are null elsewhere."""
+    found = pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
+    return found.replace_schema_metadata(schema.metadata).combine_chunks()
+
+
 def rows_of_trials(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
     """The rows of these trials."""
     return table.filter(_trial_mask(table, trial_ids))
@@ -129,6 +110,25 @@ def rows_of_trials(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
 def rows_without_trials(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
     """The rows of all other trials."""
     return table.filter(pc.invert(_trial_mask(table, trial_ids))) if trial_ids else table
+
+
+def widened(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """A schema with the columns that only the other one has appended."""
+    there = set(schema.names)
+    further = [f for f in other if f.name not in there]
+    return pa.schema([*schema, *further], metadata=schema.metadata)
+
+
+def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Select, order and cast the columns of a schema; missing columns are null."""
+    if table.schema.equals(schema):
+        return table
+    full = _with_missing_columns(table, schema)
+    columns = (full[f.name] for f in schema)
+    cast = [
+        c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)
+    ]
+    return pa.table(cast, schema=schema)
 
 
 def _trial_mask(table: pa.Table, trial_ids: Iterable[str]) -> pa.Array:

@@ -74,9 +74,9 @@ class SearchProgress:
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
-    def write(self, files: StudyFiles) -> None:
-        """Replace the file atomically."""
-        files.write_json(PROGRESS, dataclasses.asdict(self))
+    def encoded(self) -> bytes:
+        """The content of the file."""
+        return json.dumps(dataclasses.asdict(self), indent=2).encode()
 
     @property
     def seconds_left(self) -> float | None:

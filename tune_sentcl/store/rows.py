@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -195,10 +195,7 @@ def trials_table(rows: Sequence[TrialRow]) -> pa.Table:
 
 def scores_table(trial_id: str, scores: Iterable[Score]) -> pa.Table:
     """One trial's scores as a table of schema `SCORES`."""
-    rows = [{"trial_id": trial_id, **asdict(score)} for score in scores]
-    for row in rows:
-        row["reason"] = masked(row["reason"])
-    return _table(rows, SCORES)
+    return _table_of(trial_id, list(scores), SCORES)
 
 
 def stored_scores(table: pa.Table) -> list[Score]:
@@ -209,8 +206,14 @@ def stored_scores(table: pa.Table) -> list[Score]:
 
 def curves_table(trial_id: str, points: Sequence[CurvePoint]) -> pa.Table:
     """One trial's curves as a table of schema `CURVES`."""
-    rows = [{"trial_id": trial_id, **asdict(point)} for point in points]
-    return _table(rows, CURVES)
+    return _table_of(trial_id, points, CURVES)
+
+
+def _table_of(trial_id: str, records: Sequence[object], schema: pa.Schema) -> pa.Table:
+    """Records whose attributes are the columns behind `trial_id`."""
+    columns = [[trial_id] * len(records)]
+    columns += [[getattr(one, f.name) for one in records] for f in list(schema)[1:]]
+    return pa.table(columns, schema=schema)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

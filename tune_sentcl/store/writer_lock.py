@@ -25,7 +25,7 @@ from typing import IO, Self
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.disk import is_alive, is_shared
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.storage import storage_errors
+from tune_sentcl.store.objects import storage_errors
 
 LOCK = ".lock"
 """The file under the system's lock. It stays; only the lock on it comes and goes."""
@@ -98,6 +98,8 @@ class WriterLock:
 
     Attributes:
         lease: The number of the lease, higher than all earlier ones; 0 without a lease.
+        was_expired: Whether the last driver did not release its lease, so that requests of it may
+            still arrive.
     """
 
     def __init__(self, files: StudyFiles, say: Callable[[str], None] | None = None) -> None:
@@ -112,6 +114,7 @@ class WriterLock:
         """
         self._files, self._say, self._term = files, say, _TERM_S
         self.lease = 0
+        self.was_expired = False
         self._successor: str | None = None
         self._mutex, self._stopped = threading.Lock(), threading.Event()
         shared = files.folder is None or is_shared(files.folder)
@@ -183,6 +186,7 @@ class WriterLock:
             holder = Holder.parse(data)
             holder_alive = holder.is_alive(self._files.where) if holder else None
             if holder_alive is False or (holder is not None and holder.released):
+                self.was_expired = holder is None or not holder.released
                 return
             if holder_alive or first not in (None, data):
                 raise _held_error(self._files.where, str(holder or _UNKNOWN))
@@ -192,6 +196,7 @@ class WriterLock:
                     who = holder or _UNKNOWN
                     self._say(f"waiting {self._term:.0f} s to see whether {who} has the study")
             if _now() >= end:
+                self.was_expired = True
                 return
             time.sleep(min(1.0, self._term / 10))
 

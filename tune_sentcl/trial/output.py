@@ -1,4 +1,4 @@
-"""The files that a trial writes into its study, and the saved state of a running trial."""
+"""The weights and states that a trial writes into its study."""
 
 import json
 import time
@@ -16,11 +16,10 @@ from tune_sentcl.errors import ConfigError, Fault, StudyError
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import keep
 from tune_sentcl.objective import Objective
-from tune_sentcl.score import Score
 from tune_sentcl.store.provenance import library_versions
-from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.store.writing.trial_files import TrialFiles
+from tune_sentcl.store.study import Study
+from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.train.state import TrainingState, tensors_of
 
 _TENSORS, _REST = "state.safetensors", "state.json"
@@ -134,14 +133,12 @@ class TrialState:
 
 @dataclass(frozen=True)
 class Output:
-    """Writes a trial's files; each file appears complete or not at all.
+    """Writes a trial's weights and states; a half-written one does not count.
 
     Attributes:
         files: The study's trial files.
         trial_id: The trial's id.
         keep_checkpoint: Whether to write the weights.
-        has_finished_before: Whether the trial has finished before. Its old files then stay until
-            the new run ends, and the new scores are added to the old.
         save_every: Seconds between two saved states of the running trial; None: save none.
         is_draining: Whether this machine is about to shut down; the trial then saves its state at
             its next step and ends.
@@ -153,7 +150,6 @@ class Output:
     files: TrialFiles
     trial_id: str
     keep_checkpoint: bool = True
-    has_finished_before: bool = False
     save_every: float | None = None
     is_draining: Callable[[], bool] = lambda: False
     until: float = 1.0
@@ -183,24 +179,11 @@ class Output:
         with self.files.state(self.trial_id) as folder:
             return None if folder is None else TrialState.read(folder)
 
-    def point(self, curves: Sequence[CurvePoint]) -> None:
-        """Write the curves so far."""
-        if not self.has_finished_before:
-            self.files.write_curves(self.trial_id, curves)
-
-    def end(
-        self,
-        encoder: Encoder | None,
-        curves: Sequence[CurvePoint],
-        scores: Sequence[Score],
-    ) -> None:
-        """Write the weights, the curves and last the scores, so that scores imply weights."""
+    def end(self, encoder: Encoder | None) -> None:
+        """Write the weights of a trial that has finished."""
         if self.keep_checkpoint and encoder is not None:
             metadata, name = {"trial_id": self.trial_id}, self.trial_id
             self.files.write_checkpoint(name, lambda folder: keep(encoder, folder, metadata))
-        self.files.write_curves(self.trial_id, curves)
-        write = self.files.add_scores if self.has_finished_before else self.files.write_scores
-        write(self.trial_id, scores)
 
 
 _BYTES_PER_SECOND = 1e8

@@ -114,16 +114,16 @@ def run(
 ) -> Generator[Progress, None, FinishedTrial]:
     """Train, evaluate and write; yields at each evaluation point, the last one marked `final`.
 
-    A launcher stops a trial by closing the generator. The files of a point are written before the
-    point is yielded, so nothing remains to be done after the last one. torch's global random state
-    and number of threads are set for the run and restored afterwards.
+    A launcher stops a trial by closing the generator. Weights and states are written before
+    their report is yielded, so nothing remains to be done after the last one. torch's global
+    random state and number of threads are set for the run and restored afterwards.
 
     Args:
         config: The trial.
         inputs: The result of `InputLoader.load` for it.
         account: The device and threads, and the counter of the cost; None: one CPU thread.
-        output: Writes the trial's files, and may let it pause: the trial is then scored by the
-            early-stopping objective, and its last report is marked `paused`. A later run goes on
+        output: Writes the trial's weights and states, and may let it pause: the trial is then
+            scored by the early-stopping objective, and its last report is marked `paused`. A later run goes on
             from the state that it has left, if it has left one. None keeps everything in memory.
         early_stopping_objective: Measured at evaluation points besides STS-B dev.
         accumulate: Whether to split batches that do not fit the device's memory, if the method's
@@ -160,7 +160,6 @@ def measure(
     inputs: TrialInputs,
     folder: Path,
     account: Account,
-    output: Output,
 ) -> Generator[Progress, None, FinishedTrial]:
     """Score a trial that was trained before from its stored weights; yields once.
 
@@ -169,7 +168,6 @@ def measure(
         inputs: The result of `InputLoader.load` for it.
         folder: Its checkpoint.
         account: The device and threads, and the counter of the cost.
-        output: Adds the scores to the study.
 
     Raises:
         CheckpointError: The folder holds no encoder.
@@ -182,8 +180,6 @@ def measure(
         encoder.prefixes = Prefixes.of(options)
         trial = TrialRun(config, inputs, encoder, account)
         scores = measure_end(trial)
-        output.files.keep_curves(output.trial_id)
-        output.files.add_scores(output.trial_id, scores)
         last = trial.progress(0, scores, final=True)
         yield last
     return FinishedTrial(encoder, last.scores)
@@ -200,7 +196,7 @@ def _train(
     until = 1.0 if output is None else output.until
     state = trial.load_saved_state(output)
     if state is not None:
-        trial.resume(state, output)
+        trial.resume(state)
         if (paused := trial.paused_again(state, until)) is not None:
             yield paused
             return True
@@ -213,8 +209,6 @@ def _train(
             if every and (step.number % every == 0 or last):
                 measure_point(trial, step)
                 if not last:
-                    if output is not None:
-                        output.point(trial.curves)
                     yield trial.progress(step.total)
             if output is not None and not last and step.number >= until * step.total:
                 yield _pause(trial, step, output)
@@ -225,7 +219,6 @@ def _train(
 
 def _pause(trial: TrialRun, step: Step, output: Output) -> Progress:
     progress = trial.pause(step)
-    output.point(trial.curves)
     output.pause(trial.state(step, paused=progress.dev))
     return progress
 
@@ -250,7 +243,7 @@ def _finish(trial: TrialRun, output: Output | None) -> Progress:
     scores = measure_end(trial)
     last = trial.progress(trial.account.steps, scores, final=True)
     if output is not None:
-        output.end(_encoder_to_save(trial), trial.curves, scores)
+        output.end(_encoder_to_save(trial))
     return last
 
 

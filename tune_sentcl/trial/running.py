@@ -37,8 +37,9 @@ class Progress:
         dev: The early-stopping score x 100 at the last evaluation point; None before the first.
         scores: Every score of the trial at its end; empty before.
         run_columns: Cost so far, under the names of the trials table's columns.
-        final: Whether this is the trial's end; its files are written by then.
+        final: Whether this is the trial's end; its weights are written by then.
         paused: Whether this is the end of the trial's stage, with its score as `dev`.
+        curves: The curves so far, about 200 points a metric.
     """
 
     step: int
@@ -49,6 +50,7 @@ class Progress:
     run_columns: dict[str, Any]
     final: bool
     paused: bool = False
+    curves: tuple[CurvePoint, ...] = ()
 
 
 @dataclass
@@ -113,7 +115,7 @@ class TrialRun:
         before = state.training.number - (state.paused is not None)
         return "trained beyond the end of this stage" if until < 1 and before >= end else None
 
-    def resume(self, state: TrialState, output: Output | None) -> None:
+    def resume(self, state: TrialState) -> None:
         """Restore the state of a paused or lost attempt, except that of the training loop."""
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
         self.account.resume(state.costs)
@@ -124,15 +126,22 @@ class TrialRun:
             self.notes.append(f"continued from step {state.training.number} of a lost attempt")
         if state.points:
             self.dev = state.points[-1][2]
-        if output is not None:  # the curves are needed even if the trial is stopped at once
-            output.point(self.curves)
 
     def progress(
         self, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
     ) -> Progress:
         """A report of the present state; the whole trial makes `total` updates."""
         run_columns = self._run_columns()
-        return Progress(self.account.steps, total, self.rows, self.dev, scores, run_columns, final)
+        return Progress(
+            self.account.steps,
+            total,
+            self.rows,
+            self.dev,
+            scores,
+            run_columns,
+            final,
+            curves=tuple(self.curves),
+        )
 
     def _paused(self, total: int, score: float) -> Progress:
         return replace(self.progress(total), dev=score, paused=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
-from tune_sentcl.store.checkpoints import FOLDER, STATES
+from tune_sentcl.store.trial_folders import STATES, WEIGHTS
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine, trials_at_a_time
@@ -93,7 +93,7 @@ def check_disk(study: str, need: DiskNeed) -> None:
     """
     if "://" in study:
         return
-    kept, states = (_bytes_in(Path(study, name)) for name in (FOLDER, STATES))
+    kept, states = (_bytes_in(Path(study, name)) for name in (WEIGHTS, STATES))
     missing = min(need.trained + kept, need.kept) + need.states + _TABLES - kept - states
     existing = next(p for p in (Path(study), *Path(study).absolute().parents) if p.is_dir())
     free = shutil.disk_usage(existing).free

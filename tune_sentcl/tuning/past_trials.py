@@ -11,7 +11,7 @@ from tune_sentcl.history import Configuration, History
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of

@@ -27,8 +27,8 @@ from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.space import Space
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import masked
+from tune_sentcl.store.study import Study
 from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.tuning.disk_need import DiskNeed
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare

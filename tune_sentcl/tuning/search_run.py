@@ -11,10 +11,10 @@ from tune_sentcl.config import TrialConfig, flatten, parse_dotted
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.judging.configurations import Configurations
+from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import SearchRecord, SeedPlan
-from tune_sentcl.store.reading.study import Study
-from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.prepare import PreparedSearch

@@ -15,7 +15,7 @@ from tune_sentcl.errors import (
 )
 from tune_sentcl.history import Assignment, Status
 from tune_sentcl.score import Score
-from tune_sentcl.store.writing.driver import StudyDriver
+from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.proposals import Proposals
@@ -216,11 +216,11 @@ class Session:
         self.fatal = error
 
     def close(self) -> None:
-        """Delete states, complete Optuna's journal, and write one file a table."""
+        """Delete states, complete Optuna's journal, and write the present objectives' values."""
         self._drop_states()
         if self._mirror is not None:  # what is paused goes on no more in this search
             self._mirror.add(self.proposals.configurations.values())
-        self.study.compact(self._running)
+        self.study.rewrite()
 
     def _drop_states(self) -> None:
         self.study.drop_states(
@@ -249,7 +249,8 @@ class Session:
         row = self.study.row(assignment, status, run_columns)
         try:
             if is_recorded:  # else the earlier row stays
-                self._driver.commit(row, self._running, weights=self.settings.keep > 0)
+                curves = None if last is None or assignment.action == "measure" else last.curves
+                self._driver.commit(row, scores, curves, weights=self.settings.keep > 0)
             data = self.study.data(assignment)
             self.proposals.end(trial_id, self.history.result(trial_id, data))
             self._clean_up(status, run_columns)

@@ -1,6 +1,6 @@
 """The study of a running session: its rows, checkpoints, saved states and manifest."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
@@ -14,9 +14,9 @@ from tune_sentcl.history import (
     ranked,
 )
 from tune_sentcl.score import Score
+from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
-from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import InputLoader, Progress
 from tune_sentcl.tuning.disk_need import CONTENDERS, state_bytes
 from tune_sentcl.tuning.proposals import Proposals
@@ -94,7 +94,7 @@ class SessionStudy:
         """
         if self._settings.origin == CONFIRM_ORIGIN:
             return  # fresh seeds keep no checkpoints and replace none
-        kept = self._driver.study.checkpoints()
+        kept = self._driver.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
         best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
         leaders = self._leaders(weights)
@@ -188,11 +188,8 @@ class SessionStudy:
             search = replace(search, failed_again=tuple(sorted(failed)))
         self._driver.record(search, plan)
 
-    def compact(self, running: Collection[str]) -> None:
-        """Write one file a table, with the values of the present objectives.
-
-        Args:
-            running: Trials that have not ended.
+    def rewrite(self) -> None:
+        """Write the values of the present objectives into all rows.
 
         Raises:
             StudyError: The disk refused; nothing is lost.
@@ -205,7 +202,7 @@ class SessionStudy:
             # The search asked for these seeds too: they took part in the choice.
             return with_search_origins(self._history.with_objectives(trials), origins)
 
-        self._driver.compact(with_objectives, running)
+        self._driver.rewrite(with_objectives)
 
     def record_end(
         self,
@@ -251,7 +248,7 @@ class SessionStudy:
             objectives=tuple(zip(map(str, self._history.objectives), values, strict=True)),
             stages=self._stages(assignment.trial_id),
             attempt=self._history.attempts(assignment.trial_id),
-            attempt_files=assignment.attempt_files,
+            attempt_files=_label_of(assignment),
             **{**found, **run_columns},
         )
 
@@ -265,6 +262,12 @@ class SessionStudy:
     def data(self, assignment: Assignment) -> str:
         """The evaluation data that a trial is scored on."""
         return self._loader.load(assignment.config).sets.data
+
+
+def _label_of(assignment: Assignment) -> str:
+    """The attempt that has trained the trial's weights."""
+    again = assignment.action == "measure" and assignment.files_before
+    return again or assignment.attempt_files
 
 
 def _stages_without(table: pa.Table, loader: InputLoader) -> dict[str, list[dict[str, Any]]]:

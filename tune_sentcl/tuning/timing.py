@@ -27,7 +27,7 @@ from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.device import wait_for
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 from tune_sentcl.train import train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
 from tune_sentcl.trial.run import frozen_encoder_texts

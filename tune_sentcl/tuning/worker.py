@@ -24,7 +24,7 @@ from tune_sentcl.errors import (
 from tune_sentcl.history import Assignment
 from tune_sentcl.model.device import deterministic, is_out_of_memory, limit_memory
 from tune_sentcl.objective import DEFAULT, Objective
-from tune_sentcl.store.writing.trial_files import TrialFiles
+from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.trial import (
     Account,
     FinishedTrial,
@@ -157,7 +157,7 @@ class Attempt:
         with deterministic(wanted=settings.deterministic), _returned_memory():
             if output is not None and assignment.action == "measure":
                 with output.files.checkpoint(assignment.trial_id) as folder:
-                    return (yield from measure(config, inputs, folder, self._account, output))
+                    return (yield from measure(config, inputs, folder, self._account))
             trial = run(
                 config,
                 inputs,
@@ -178,7 +178,6 @@ class Attempt:
             files,
             assignment.trial_id,
             settings.keep_checkpoint,
-            assignment.action != "train",
             settings.save_every,
             self._is_draining,
             assignment.until,

@@ -9,11 +9,11 @@ from dataclasses import asdict, replace
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.history import Assignment
+from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import RunningTrial, SearchProgress, State
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.store.writer_lock import Holder
-from tune_sentcl.store.writing.driver import StudyDriver
 from tune_sentcl.trial import Progress
 from tune_sentcl.watch.watcher import Watcher
 

@@ -7,7 +7,7 @@ import pandas as pd
 from tune_sentcl.analysis.report.table import Estimate, Value
 from tune_sentcl.judging.comparing import PLANNED_SHARE, ComparisonRules, Family
 from tune_sentcl.judging.statistics import mean
-from tune_sentcl.store.reading.union import TOLERANCE
+from tune_sentcl.store.union import TOLERANCE
 
 LEGEND = "Bold: the best of a column; underlined: not distinguishable from it"
 

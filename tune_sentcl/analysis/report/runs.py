@@ -8,8 +8,8 @@ import pandas as pd
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.table import Hours, Table, Value
 from tune_sentcl.store.manifest import Manifest
-from tune_sentcl.store.reading.snapshot import STUDY
 from tune_sentcl.store.schema import LIBRARIES
+from tune_sentcl.store.snapshot import STUDY
 
 _PARTS = {
     "startup_seconds": "start-up",

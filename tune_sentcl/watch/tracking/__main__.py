@@ -18,8 +18,8 @@ from typing import Any
 from tune_sentcl.config import flatten
 from tune_sentcl.objective import MAX_OBJECTIVES, value_columns
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import RUN_COLUMNS
+from tune_sentcl.store.study import Study
 from tune_sentcl.watch.tracking.tracker import Tracker
 
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
@@ -29,11 +29,10 @@ _SCORE = ("task", "split", "metric", "aggregation", "protocol", "classifier_seed
 
 
 class EventHandler:
-    """Passes events to a tracker, with curves and scores from the study."""
+    """Passes events to a tracker, with the curves and scores of ended trials from the study."""
 
     def __init__(self, study: Study, tracker: Tracker) -> None:
         self._study, self._tracker = study, tracker
-        self._attempts: dict[str, str] = {}
         self._logged: dict[str, set[int]] = {}
 
     def handle(self, event: Mapping[str, Any]) -> None:
@@ -41,9 +40,8 @@ class EventHandler:
         trial_id = event["trial"]
         if event["did"] == "begun":
             self._begin(trial_id, event["configuration"], event["config"])
-            self._attempts[trial_id] = event["files"]
         elif event["did"] == "point":
-            self._log(trial_id)
+            self._log(trial_id, event["curves"])
         else:
             self._end(trial_id, event["row"])
 
@@ -58,9 +56,9 @@ class EventHandler:
         self._tracker.begin(trial_id, configuration, simple)
         self._logged[trial_id] = set()
 
-    def _log(self, trial_id: str) -> None:
+    def _log(self, trial_id: str, curves: Iterable[Mapping[str, Any]]) -> None:
         points: dict[int, dict[str, float]] = defaultdict(dict)
-        for row in self._study.curves(among={trial_id: self._attempts[trial_id]}).to_pylist():
+        for row in curves:
             points[row["step"]]["samples"] = row["samples"]
             if row["value"] is not None:
                 points[row["step"]][row["metric"]] = row["value"]
@@ -70,8 +68,7 @@ class EventHandler:
 
     def _end(self, trial_id: str, row: Mapping[str, Any]) -> None:
         self._begin(trial_id, row["configuration"], json.loads(row["config"]))
-        self._attempts[trial_id] = row["attempt_files"]
-        self._log(trial_id)
+        self._log(trial_id, self._study.curves(among=[trial_id]).to_pylist())
         step = max(row["steps"] or 0, *self._logged.pop(trial_id), 0)
         values = {name: row[name] for name in _OBJECTIVES if row.get(name) is not None}
         if row["status"] == "finished":
@@ -82,7 +79,7 @@ class EventHandler:
 
     def _scores(self, trial_id: str) -> dict[str, float]:
         """A trial's scores of whole tasks, without those of subsets."""
-        table = self._study.scores(among={trial_id: self._attempts[trial_id]})
+        table = self._study.scores(among=[trial_id])
         return {
             "score/" + ".".join(str(row[k]) for k in _SCORE if row[k] is not None): row["value"]
             for row in table.to_pylist()

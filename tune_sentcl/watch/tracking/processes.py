@@ -40,7 +40,6 @@ class TrackingWatcher:
             "begun",
             configuration=assignment.configuration,
             config=masked(assignment.config.nested()),
-            files=assignment.attempt_files,
         )
 
     def planned(self, seconds: float) -> None:
@@ -50,7 +49,7 @@ class TrackingWatcher:
     def point(self, trial_id: str, progress: Progress) -> None:
         """See `Watcher`."""
         self._watcher.point(trial_id, progress)
-        self._send(trial_id, "point")
+        self._send(trial_id, "point", curves=list(map(vars, progress.curves)))
 
     def ended(self, row: TrialRow, total: int) -> None:
         """See `Watcher`."""

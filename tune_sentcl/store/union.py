@@ -23,9 +23,9 @@ from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.parts import rows_of_trials
 from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.reading.snapshot import Snapshot
-from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, with_search_origins
+from tune_sentcl.store.snapshot import Snapshot
+from tune_sentcl.store.study import Study
 
 TOLERANCE = 0.005
 """The largest difference (times 100) of scores that count as equal: half of the last printed
@@ -293,7 +293,7 @@ def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") ->
 
 def _read_one(path: str | Path, damaged: Damaged) -> StudyContents:
     skipped: dict[str, Fault] | None = {} if damaged == "skip" else None
-    study = Study.read(path, skipped=skipped)
+    study = Study.read(path)
     search = study.manifest.search
     snapshot = Snapshot.of(study)
     return StudyContents(

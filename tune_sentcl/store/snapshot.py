@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tune_sentcl.store.parts import rows_of_trials
-from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.study import Study
 
 STUDY = "study"
 """The column with the study of each row, if several studies were read."""
@@ -23,16 +24,9 @@ class Snapshot:
     def of(cls, study: Study) -> Self:
         """Read the trials, then the scores and curves of these trials."""
         trials = study.trials()
-        names, statuses, files = (
-            trials[name].to_pylist() for name in ("trial_id", "status", "attempt_files")
-        )
-        ended = dict(zip(names, files, strict=True))
-        finished = {
-            name: ended[name]
-            for name, status in zip(names, statuses, strict=True)
-            if status == "finished"
-        }
-        scores, curves = study.scores(among=finished), study.curves(among=ended)
+        finished = trials.filter(pc.field("status") == "finished")["trial_id"].to_pylist()
+        scores = study.scores(among=finished)
+        curves = study.curves(among=trials["trial_id"].to_pylist())
         return cls({"trials": trials, "scores": scores, "curves": curves})
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -43,7 +37,7 @@ class Snapshot:
         self,
         columns: Sequence[str] | None = None,
         where: Any = None,
-        among: Mapping[str, str | None] | None = None,
+        among: Collection[str] | None = None,
     ) -> pa.Table:
         """See `Study`."""
         return self._rows("scores", columns, where, among)
@@ -52,7 +46,7 @@ class Snapshot:
         self,
         columns: Sequence[str] | None = None,
         where: Any = None,
-        among: Mapping[str, str | None] | None = None,
+        among: Collection[str] | None = None,
     ) -> pa.Table:
         """See `Study`."""
         return self._rows("curves", columns, where, among)

@@ -1,0 +1,283 @@
+"""The driver of a study: it holds the writer lock and writes every row."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.score import Score, merged
+from tune_sentcl.space import Space
+from tune_sentcl.store.driver_files import SCRATCH, DriverFiles
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
+from tune_sentcl.store.progress import PROGRESS, SearchProgress
+from tune_sentcl.store.rows import (
+    CurvePoint,
+    TrialRow,
+    curves_table,
+    scores_table,
+    stored_scores,
+    trials_table,
+)
+from tune_sentcl.store.schema import TABLES
+from tune_sentcl.store.study import EndedTrial, Study, are_own
+from tune_sentcl.store.table_writer import TableWriter
+from tune_sentcl.store.trial_folders import STATES, WEIGHTS, TrialFolders, label_key
+from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
+
+
+class StudyDriver:
+    """The only writer of a study's rows; make one with `open`, and close it.
+
+    Every writing method raises StudyError if the driver is closed, another driver has taken over,
+    or the storage cannot be written.
+
+    Attributes:
+        study: The study, for reading.
+    """
+
+    def __init__(
+        self, study: Study, lock: WriterLock, files: DriverFiles, ended: dict[str, EndedTrial]
+    ) -> None:
+        """For `open`, which has read how the trials ended."""
+        self.study = study
+        self._lock, self._files = lock, files
+        self._closed = False
+        self._before = frozenset(ended)
+        self._ended = ended
+        self._attempts: Counter[str] = Counter()
+        finished = [t for t, one in ended.items() if one.status == "finished"]
+        self._trials = TableWriter(files, "trials", ended)
+        self._scores = TableWriter(files, "scores", finished)
+        self._curves = TableWriter(files, "curves", ended)
+        self._weights = TrialFolders(study.files, WEIGHTS)
+        self._states = TrialFolders(study.files, STATES)
+        for one in self._weights.found():  # of lost attempts
+            if not are_own(one, ended.get(one.trial_id)):
+                self._weights.delete(one)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        space: Space,
+        command: Sequence[str],
+        say: Callable[[str], None] | None = None,
+    ) -> Self:
+        """Create or continue a study.
+
+        Until `close` or the end of the process, no other driver can open it (`writer_lock.py`).
+
+        Args:
+            path: A folder, or the URL of an object store.
+            space: The space of the search; a changed file of the same name extends the study.
+            command: The driver's command line, stored with its secrets hidden.
+            say: Called with a message before it waits for another driver's lease.
+
+        Raises:
+            StudyError: The folder is not a study, its study is damaged or has another space or
+                schema, another driver has it, or the storage cannot be written.
+        """
+        files = StudyFiles.at(path)
+        refuse_foreign(files)
+        files.refuse_links(LOCK, LEASES, MANIFEST, WEIGHTS, STATES, *TABLES)
+        if not files.exists(MANIFEST):
+            files.make_folders()
+        lock = WriterLock(files, say)
+        try:
+            if files.exists(MANIFEST):
+                Manifest.read(files).check_space(space, files.where)
+            own = DriverFiles(files)
+            if lock.was_expired:
+                own.take_over(TABLES)
+            is_new = own.read(MANIFEST) is None
+            manifest = Manifest.new(space) if is_new else Manifest.read(files)
+            own.read(PROGRESS)
+            ended = {} if is_new else Study(files, manifest).ended()
+            after = manifest.continued(space, command, max(lock.lease, 1 + _highest_epoch(ended)))
+            own.write(MANIFEST, after.encoded())
+            files.make_folders(*TABLES)
+            return cls(Study(files, after), lock, own, ended)
+        except BaseException:
+            lock.release()
+            raise
+
+    def share(self) -> None:
+        """Take a lease besides the system's lock, because other machines mount this disk."""
+        self._lock.share()
+        if Manifest.read(self.study.files).epoch != self.study.manifest.epoch:
+            rule = "another driver has written this study in the meantime"
+            raise StudyError(Fault(self.study.files.where, "", "", rule, "Repeat the command."))
+
+    def next_attempt_label(self, trial_id: str) -> str:
+        """The label of a trial's next attempt, for its row, its weights and its states.
+
+        Because each attempt has another label, late files of a lost attempt have no effect.
+        """
+        self._attempts[trial_id] += 1
+        return f"{self.study.manifest.epoch}-{self._attempts[trial_id]}"
+
+    def committed_label(self, trial_id: str) -> str:
+        """The label that a trial's row names; empty without a row or a label."""
+        ended = self._ended.get(trial_id)
+        return ended.attempt_files if ended else ""
+
+    def commit(
+        self,
+        row: TrialRow,
+        scores: Iterable[Score] = (),
+        curves: Sequence[CurvePoint] | None = None,
+        *,
+        weights: bool = True,
+    ) -> None:
+        """Write a trial's curves, its scores if it has finished, and last its row.
+
+        They replace older ones. Scores of a trial that finished before are kept where the new ones
+        have no other value: its weights are the same, so values that are measured again differ by
+        rounding only.
+
+        Args:
+            row: How the trial ended.
+            scores: Its scores.
+            curves: Its curves; None keeps those that it has.
+            weights: Whether an attempt at the trial may have written weights.
+
+        Raises:
+            ValueError: The trial has finished, and the row has another status.
+            StudyError: A file is damaged; see also the class.
+        """
+        self._require_lock()
+        name = row.trial_id
+        before = self._ended.get(name)
+        had_finished = before is not None and before.status == "finished"
+        if row.status != "finished" and had_finished:
+            raise ValueError(f"trial {name} has finished and must not become {row.status}")
+        new = name not in self._before
+        if curves is not None:
+            self._curves.replace(name, curves_table(name, curves), new=new)
+        if row.status == "finished":
+            found = list(scores)
+            if had_finished:
+                found = _with_kept(stored_scores(self._scores.rows(name)), found)
+            self._scores.replace(name, scores_table(name, found), new=new)
+        self._trials.replace(name, trials_table([row]), new=new)
+        self._ended[name] = EndedTrial(row.status, row.attempt_files or "")
+        if weights:
+            self._drop_lost_weights(name, before)
+
+    def _drop_lost_weights(self, trial_id: str, before: EndedTrial | None) -> None:
+        """Delete the weights of attempts that the trial's row does not name."""
+        ended = self._ended[trial_id]
+        if before is not None or self._attempts[trial_id] > 1 or ended.status == "failed":
+            for one in self._weights.found(trial_id):
+                if not are_own(one, ended):
+                    self._weights.delete(one)
+
+    def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
+        """Write a search into `study.json`, after its checks have passed and after its end.
+
+        Args:
+            search: The search; None keeps the stored one.
+            plan: Its estimated and actual duration; None keeps the stored one.
+        """
+        self._require_lock()
+        before = self.study.manifest
+        masked_search = search.masked() if search else before.search
+        manifest = replace(before, search=masked_search, plan=plan or before.plan)
+        self._files.write(MANIFEST, manifest.encoded())
+        self.study = replace(self.study, manifest=manifest)
+
+    def write_progress(self, progress: SearchProgress) -> None:
+        """Write `progress.json`."""
+        self._require_lock()
+        self._files.write(PROGRESS, progress.encoded())
+
+    def checkpoints(self) -> set[str]:
+        """The finished trials with weights."""
+        found = self._weights.found()
+        return {one.trial_id for one in found if are_own(one, self._ended.get(one.trial_id))}
+
+    def keep_checkpoints(self, trial_ids: Collection[str]) -> None:
+        """Delete the weights of all other finished trials.
+
+        Args:
+            trial_ids: The trials whose weights are kept.
+        """
+        self._require_lock()
+        for one in self._weights.found():
+            if one.trial_id not in trial_ids and are_own(one, self._ended.get(one.trial_id)):
+                self._weights.delete(one)
+
+    def drop_state(self, trial_id: str) -> None:
+        """Delete a trial's states."""
+        self._require_lock()
+        for one in self._states.found(trial_id):
+            if one.epoch <= self.study.manifest.epoch:  # else they are a successor's
+                self._states.delete(one)
+
+    def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
+        """Change columns of rows of `trials`.
+
+        Args:
+            change: Changes some rows at a time; it must keep the rows, their order and their
+                `trial_id`.
+
+        Raises:
+            ValueError: `change` changed the rows.
+            StudyError: A file is damaged; see also the class.
+        """
+        self._require_lock()
+        self._trials.rewrite(change)
+
+    def close(self) -> None:
+        """Release the study to other drivers; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._files.close()
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _require_lock(self) -> None:
+        if self._closed:
+            rule, move = "this driver is closed", "Open the study again."
+            raise StudyError(Fault(self.study.files.where, "", "", rule, move))
+        self._lock.check()
+
+
+def _with_kept(before: Sequence[Score], scores: Iterable[Score]) -> list[Score]:
+    """Scores with the values that a trial had."""
+    return merged(merged(before, scores), [score for score in before if score.value is not None])
+
+
+def _highest_epoch(ended: dict[str, EndedTrial]) -> int:
+    """The highest epoch in the trials' labels; `study.json` may be an older copy."""
+    labels = (one.attempt_files for one in ended.values())
+    return max((label_key(label)[0] for label in labels if label), default=0)
+
+
+def refuse_foreign(files: StudyFiles) -> None:
+    """Raise StudyError unless the folder is a study, empty or missing."""
+    if not files.is_folder() or files.exists(MANIFEST):
+        return
+    # A driver that was killed before it wrote study.json left its lock and its own folder.
+    names = (name for name in files.names() if not name.startswith(SCRATCH))
+    others = [name for name in names if name not in (LOCK, LEASES)]
+    if others:
+        rule = f"must be a study or empty: it holds {others[0]} but no {MANIFEST}"
+        raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))

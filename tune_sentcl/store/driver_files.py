@@ -1,0 +1,157 @@
+"""The files that a driver writes, each replaced whole, and never by a driver with a successor.
+
+On a disk a driver writes into a folder of its own, whose name begins with a dot, and renames from
+there. Its successor first moves this folder away and deletes it: a rename that comes later finds
+no file. The folder also keeps half-written files out of the tables, where `pd.read_parquet` would
+read them.
+
+On an object store each put is conditional: on the version that the driver read or wrote last, or
+on the object's absence. If a lease expired before it was released, the successor first makes its
+own version of every part, and its own next part of each table (`take_over`): a put that comes
+later finds another version.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import obstore
+
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.store.disk import sync_folder
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.objects import TakenError, os_errors, storage_errors
+from tune_sentcl.store.parts import empty_part, marked_part, next_part, part_names
+
+SCRATCH = ".driver-"
+"""How the name of a driver's own folder begins."""
+
+_AT_ONCE = 8  # requests, because latency dominates
+_TRIES = 20
+
+
+class DriverFiles:
+    """Writes the files of a study for the driver that holds its lock.
+
+    Attributes:
+        files: The study's files, for reading.
+    """
+
+    def __init__(self, files: StudyFiles) -> None:
+        """Bar all earlier drivers of a disk; those of an object store are barred by `take_over`.
+
+        Raises:
+            StudyError: The storage cannot be written.
+        """
+        self.files = files
+        self._token = secrets.token_hex(4)
+        self._versions: dict[str, dict[str, str | None]] = {}
+        self._scratch: Path | None = None
+        if files.folder is not None:
+            with storage_errors(files.where):
+                for old in files.folder.glob(f"{SCRATCH}*"):
+                    _remove(old)
+                self._scratch = files.folder / f"{SCRATCH}{self._token}"
+                self._scratch.mkdir()
+                sync_folder(files.folder)
+
+    def take_over(self, tables: Collection[str]) -> None:
+        """Bar an earlier driver that did not release an object store."""
+        if self.files.folder is None:
+            for folder in tables:
+                names = part_names(self.files, folder)
+                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                    for _ in pool.map(self._make_own, names):
+                        pass
+                name = next_part(folder, names)
+                while not self._create(name, empty_part(folder)):
+                    self._make_own(name)  # the earlier driver was faster
+                    name = next_part(folder, [name])
+
+    def read(self, name: str) -> bytes | None:
+        """Read a file before it is replaced; None if it is missing."""
+        with suppress(FileNotFoundError):
+            data, self._versions[name] = self.files.read(name)
+            return data
+        return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Create a file, or replace one that this driver has read or written.
+
+        Raises:
+            StudyError: Another driver has taken over, or the storage cannot be written.
+        """
+        with storage_errors(self.files.display_path(name)):
+            try:
+                if self._scratch is None:
+                    self._put(name, data)
+                else:
+                    self._rename(self._scratch, name, data)
+            except (TakenError, FileNotFoundError) as error:
+                if self._scratch is not None and self._scratch.is_dir():
+                    raise
+                rule = "another driver has taken over"
+                move = "Leave the study to it; the rows that this driver committed are kept."
+                raise StudyError(Fault(self.files.where, "", "", rule, move)) from error
+
+    def close(self) -> None:
+        """Delete the driver's own folder."""
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _rename(self, scratch: Path, name: str, data: bytes) -> None:
+        path, target = scratch / name.replace("/", "."), Path(self.files.where) / name
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path.rename(target)
+        sync_folder(target.parent)
+
+    def _put(self, name: str, data: bytes) -> None:
+        before = self._versions.get(name)
+        mode = "create" if before is None else {k: v for k, v in before.items() if v is not None}
+        try:
+            with os_errors():
+                done = obstore.put(self.files.client, name, data, mode=mode)  # type: ignore[arg-type]
+        except TakenError:
+            # The client repeats a request whose answer was lost, and then finds its own object.
+            if self.read(name) != data:
+                raise
+        else:
+            self._versions[name] = {"e_tag": done["e_tag"], "version": done["version"]}
+
+    def _create(self, name: str, data: bytes) -> bool:
+        try:
+            self._put(name, data)
+        except TakenError:
+            return False
+        return True
+
+    def _make_own(self, name: str) -> None:
+        """Replace a part by the same rows in other bytes, whichever version is there."""
+        for _ in range(_TRIES):
+            data = self.read(name)
+            if data is not None and self._create(name, marked_part(data, self._token)):
+                return
+        raise OSError(errno.EAGAIN, f"{name} changed {_TRIES} times meanwhile")
+
+
+def _remove(old: Path) -> None:
+    """Move another driver's folder away, then delete it.
+
+    The deletion bars a client of a network disk that still has the folder's handle.
+    """
+    gone = old.with_name(f"{SCRATCH}gone-{secrets.token_hex(4)}")
+    with suppress(FileNotFoundError):
+        old.rename(gone)
+        sync_folder(gone.parent)
+    if not gone.is_dir():  # a test file of `on_ray.survey`
+        gone.unlink(missing_ok=True)
+    while gone.is_dir():  # a late writer may add a file meanwhile
+        shutil.rmtree(gone, ignore_errors=True)

@@ -1,1 +1,0 @@
-"""Reading a study, or several studies as one."""

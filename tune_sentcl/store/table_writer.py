@@ -1,0 +1,122 @@
+"""Writing the parts of one table."""
+
+from collections.abc import Callable, Collection
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.store.driver_files import DriverFiles
+from tune_sentcl.store.parts import (
+    encoded_part,
+    joined,
+    next_part,
+    part_names,
+    read_part,
+    rows_of_trials,
+    rows_without_trials,
+    widened,
+)
+from tune_sentcl.store.schema import TABLES
+
+MAX_TRIALS = 256
+"""The trials with which a part is full."""
+
+MAX_BYTES = 100_000
+"""The bytes with which a part is full."""
+
+
+class TableWriter:
+    """Replaces the rows of one trial at a time."""
+
+    def __init__(self, files: DriverFiles, folder: str, ended: Collection[str]) -> None:
+        """Read the last part, without the rows of trials that have none in `trials`.
+
+        A driver that died between two tables has left those. They can only be in the last part.
+        """
+        self._files, self._folder = files, folder
+        self._names = part_names(files.files, folder)
+        self._part_of: dict[str, str] = {}
+        self._are_located = not self._names[:-1]
+        self._rows = TABLES[folder].empty_table()
+        self._is_full = True
+        if self._names:
+            last = self._names[-1]
+            rows, size = self._read(last)
+            self._rows = rows_of_trials(rows, ended)
+            self._note(last, self._rows)
+            has_orphans = len(self._rows) < len(rows)
+            self._is_full = not has_orphans and self._is_full_with(size)
+
+    def rows(self, trial_id: str) -> pa.Table:
+        """The rows of a trial."""
+        part = self._locate(trial_id)
+        table = TABLES[self._folder].empty_table() if part is None else self._part(part)
+        return rows_of_trials(table, [trial_id])
+
+    def replace(self, trial_id: str, rows: pa.Table, *, new: bool) -> None:
+        """Replace a trial's rows, in the part that has them, else in the last one.
+
+        Args:
+            trial_id: The trial.
+            rows: Its rows.
+            new: Whether no part but the last can have rows of it.
+        """
+        part = self._part_of.get(trial_id) if new else self._locate(trial_id)
+        if part is None and not len(rows):
+            return
+        if part is None and self._is_full:
+            part = next_part(self._folder, self._names)
+            self._write(part, rows)
+            self._names.append(part)
+            self._part_of[trial_id] = part
+            return
+        part = part or self._names[-1]
+        before = self._part(part)
+        others = rows_without_trials(before, [trial_id])
+        self._write(part, joined([others, rows], widened(before.schema, rows.schema)))
+        self._part_of[trial_id] = part
+
+    def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
+        """Change columns of all rows, part by part; unchanged parts are not written.
+
+        Raises:
+            ValueError: `change` changed the trials.
+        """
+        for part in self._names:
+            before = self._part(part)
+            after = change(before)
+            if not after["trial_id"].equals(before["trial_id"]):
+                raise ValueError("a change must keep the rows and their trial_id")
+            if not after.equals(before):
+                self._write(part, after)
+
+    def _write(self, part: str, rows: pa.Table) -> None:
+        data = encoded_part(rows)
+        self._files.write(part, data)
+        if not self._names or part >= self._names[-1]:
+            self._rows = rows
+            self._is_full = self._is_full_with(len(data))
+
+    def _is_full_with(self, size: int) -> bool:
+        trials = pc.count_distinct(self._rows["trial_id"]).as_py()
+        return size >= MAX_BYTES or trials >= MAX_TRIALS
+
+    def _locate(self, trial_id: str) -> str | None:
+        """The part with a trial's rows; all parts are read once if it may be an earlier one."""
+        if trial_id not in self._part_of and not self._are_located:
+            for part in self._names[:-1]:
+                self._note(part, self._read(part, [])[0])
+            self._are_located = True
+        return self._part_of.get(trial_id)
+
+    def _note(self, part: str, rows: pa.Table) -> None:
+        for trial_id in pc.unique(rows["trial_id"]).to_pylist():
+            self._part_of.setdefault(trial_id, part)
+
+    def _part(self, part: str) -> pa.Table:
+        return self._rows if part == self._names[-1] else self._read(part)[0]
+
+    def _read(self, part: str, columns: list[str] | None = None) -> tuple[pa.Table, int]:
+        data = self._files.read(part) or b""
+        where = self._files.files.display_path(part)
+        return read_part(where, self._folder, data, columns), len(data)
