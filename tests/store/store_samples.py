@@ -1,5 +1,7 @@
 """What the tests of the store write: a space, rows, scores and curves with known values."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +14,7 @@ from tune_sentcl.store import CurvePoint, Study, StudyDriver, TrialFiles, TrialR
 COMMAND = ["tune-sentcl", "run", "tiny"]
 TABLES = ("trials", "scores", "curves")
 SHOWN = ("trial_id", "configuration", "status", "attempt", "objective_name", "error_type")
+Status = Literal["finished", "pruned", "failed"]
 
 
 def space(name: str = "tiny", text: str = 'name = "tiny"\n') -> Space:
@@ -25,7 +28,7 @@ def scl(seed: int = 0, **method: Any) -> TrialConfig:
 
 def row(
     trial_id: str,
-    status: Literal["finished", "pruned", "failed"] = "finished",
+    status: Status = "finished",
     *,
     config: TrialConfig | None = None,
     attempt: int = 1,
@@ -64,28 +67,41 @@ def opened(path: Any, **changes: Any) -> StudyDriver:
     return StudyDriver.open(path, **{"space": space(), "command": COMMAND, **changes})
 
 
-def worker(driver: StudyDriver) -> TrialFiles:
-    return TrialFiles(driver.study.files.where)
+def end(
+    driver: StudyDriver,
+    trial_id: str,
+    status: Status = "finished",
+    value: float = 70.0,
+    weights: str = "",
+    **changes: Any,
+) -> str:
+    """Run an attempt at a trial, and commit it; returns its label."""
+    label = driver.next_attempt_label(trial_id)
+    if weights:
+        weigh(driver, trial_id, label, weights)
+    made = replace(row(trial_id, status, **changes), attempt_files=label)
+    driver.commit(made, scores(value) if status == "finished" else (), points(value))
+    return label
 
 
 def finish(driver: StudyDriver, trial_id: str, value: float = 70.0) -> None:
-    worker(driver).write_scores(trial_id, scores(value))
-    worker(driver).write_curves(trial_id, points())
-    driver.commit(row(trial_id))
+    end(driver, trial_id, "finished", value)
 
 
-def weigh(files: TrialFiles, trial_id: str, weights: str) -> None:
-    files.write_checkpoint(trial_id, lambda folder: _fill(folder, weights))
+def weigh(driver: StudyDriver, trial_id: str, label: str, text: str) -> None:
+    """Write weights as a worker does."""
+    files = TrialFiles(driver.study.files.where, label)
+    files.write_checkpoint(trial_id, lambda folder: _fill(folder, text))
 
 
-def _fill(folder: Path, weights: str) -> None:
+def _fill(folder: Path, text: str) -> None:
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_text(weights)
+    (folder / "model.safetensors").write_text(text)
 
 
-def weights(files: TrialFiles, trial_id: str) -> str:
-    with files.checkpoint(trial_id) as folder:
+def weights(study: Study, trial_id: str) -> str:
+    with study.checkpoint(trial_id) as folder:
         assert (folder / "1_Pooling" / "config.json").read_text() == "{}"
         return (folder / "model.safetensors").read_text()
 
@@ -100,5 +116,19 @@ def tables(study: Study) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def dot_files(folder: Path) -> list[str]:
-    return [p.name for p in folder.rglob(".*") if p.name != ".lock"]
+def seen(place: Any, **values: float) -> None:
+    """A reader sees each finished trial once, with these scores and curves."""
+    study = Study.read(place)
+    ended = study.ended()
+    assert {n for n, known in ended.items() if known.status == "finished"} == set(values)
+    found = [(s["trial_id"], s["value"]) for s in study.scores().to_pylist()]
+    assert sorted(found) == sorted((n, v) for n, v in values.items() for _ in range(2))
+    drawn = [
+        (p["trial_id"], p["value"]) for p in study.curves().to_pylist() if p["trial_id"] in values
+    ]
+    assert sorted(drawn) == sorted((n, v) for n, v in values.items() for _ in range(3))
+
+
+def own_folders(folder: Path, but: Sequence[str] = (".lock",)) -> list[str]:
+    """The names that begin with a dot."""
+    return [p.name for p in folder.rglob(".*") if p.name not in but]

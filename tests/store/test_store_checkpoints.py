@@ -1,27 +1,44 @@
-"""Weights are there whole or not at all, and nobody deletes what he should not."""
+"""Weights and states are there whole or not at all, and nobody deletes what he should not."""
 
-import os
 import shutil
-import socket
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stops import Stopped, bury, writes
-from store_samples import dot_files, finish, opened, weigh, weights, worker
+from stops import Stopped, writes
+from store_samples import end, opened, row, weigh, weights
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, TrialFiles
 
 
-def test_a_checkpoint_is_replaced_whole(tmp_path: Path) -> None:
-    opened(tmp_path).close()
-    files = TrialFiles(tmp_path)
-    for text in ("old", "new"):
-        weigh(files, "t1", text)
-        assert weights(files, "t1") == text
-    assert Study.read(tmp_path).checkpoints() == {"t1"}
-    assert dot_files(tmp_path) == []
+@pytest.fixture(params=["disk", "store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"memory://{tmp_path}" if request.param == "store" else str(tmp_path / "study")
+
+
+def test_weights_count_from_the_commit_of_their_attempt_on(place: str) -> None:
+    with opened(place) as driver:
+        end(driver, "t1", weights="old")
+        lost, label = driver.next_attempt_label("t1"), driver.next_attempt_label("t1")
+        weigh(driver, "t1", lost, "lost")
+        weigh(driver, "t1", label, "new")
+        assert weights(driver.study, "t1") == "old"
+        assert driver.study.checkpoints() == driver.checkpoints() == {"t1"}
+        end(driver, "t1", weights="newer")
+        assert weights(driver.study, "t1") == "newer"
+        assert driver.study.files.names("checkpoints") == ["t1.1-4"]
+
+
+def test_weights_of_attempts_that_no_row_names_go_when_a_driver_opens(place: str) -> None:
+    with opened(place) as driver:
+        end(driver, "t1", weights="its")
+        end(driver, "t2", "pruned")
+        for name, label in (("t1", "1-9"), ("t2", "1-1"), ("t3", "1-1")):
+            weigh(driver, name, label, "lost")
+        assert driver.study.checkpoints() == {"t1"}
+    opened(place).close()
+    assert Study.read(place).files.names("checkpoints") == ["t1.1-1"]
 
 
 @pytest.mark.parametrize(
@@ -29,24 +46,31 @@ def test_a_checkpoint_is_replaced_whole(tmp_path: Path) -> None:
     [(OSError(28, "No space left"), StudyError), (TypeError("no JSON"), TypeError)],
 )
 def test_what_cannot_be_written_leaves_the_old_one(
-    tmp_path: Path, error: Exception, kind: type[Exception]
+    place: str, error: Exception, kind: type[Exception]
 ) -> None:
     def refuse(folder: Path) -> None:
         (folder / "half").write_text("half")
         raise error
 
-    opened(tmp_path).close()
-    files = TrialFiles(tmp_path)
-    weigh(files, "t1", "old")
-    with pytest.raises(kind, match=r"No space left|no JSON"):
-        files.write_checkpoint("t1", refuse)
-    assert weights(files, "t1") == "old"
-    assert dot_files(tmp_path) == []
+    with opened(place) as driver:
+        end(driver, "t1", weights="old")
+        files = TrialFiles(place, driver.next_attempt_label("t1"))
+        files.write_state("t1", lambda folder: (folder / "state").write_text("old") and None)
+        for write in (files.write_checkpoint, files.write_state):
+            with pytest.raises(kind, match=r"No space left|no JSON"):
+                write("t1", refuse)
+        assert weights(driver.study, "t1") == "old"
+        assert driver.study.state_file("t1", "state") == b"old"
 
 
-def test_a_worker_killed_at_any_write_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+def test_a_worker_killed_at_any_write_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:
     opened(tmp_path / "0").close()
-    weigh(TrialFiles(tmp_path / "0"), "t1", "old")
+
+    def save(path: Path, attempt: str, text: str) -> None:
+        files = TrialFiles(path, attempt)
+        files.write_state("t1", lambda folder: (folder / "state").write_text(text) and None)
+
+    save(tmp_path / "0", "1-1", "old")
     allowed, stopped, found = 0, True, []
     while stopped:
         path = tmp_path / "killed"
@@ -54,53 +78,46 @@ def test_a_worker_killed_at_any_write_leaves_the_old_or_the_new(tmp_path: Path) 
         stopped = False
         try:
             with writes(path, allowed):
-                weigh(TrialFiles(path), "t1", "new")
+                save(path, "1-2", "new")
         except Stopped:
             stopped = True
-        bury(path)
-        opened(path).close()
-        found.append(weights(TrialFiles(path), "t1"))
-        assert dot_files(path) == []
-        assert [p.name for p in (path / "checkpoints").iterdir()] == ["t1"]
+        with opened(path) as driver:
+            found.append(driver.study.state_file("t1", "state"))
+            save(path, "2-1", "newer")
+            assert driver.study.state_file("t1", "state") == b"newer"
+            assert driver.study.files.names("states") == ["t1.2-1.1"]
         shutil.rmtree(path)
         allowed += 1
     assert found == sorted(found, reverse=True)
-    assert set(found) == {"old", "new"}
+    assert set(found) == {b"old", b"new"}
 
 
-def test_only_those_that_are_named_are_kept(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        for trial_id in ("t1", "t2", "under-way", "orphan"):
-            weigh(worker(driver), trial_id, trial_id)
-        finish(driver, "t1")
-        driver.compact()
-        finish(driver, "t2")
-        driver.keep_checkpoints(["t2", "under-way"])
-        assert driver.study.checkpoints() == {"t2", "under-way"}
-        assert dot_files(tmp_path) == []
+def test_only_those_that_are_named_are_kept(place: str) -> None:
+    with opened(place) as driver:
+        for trial_id in ("t1", "t2", "t3"):
+            end(driver, trial_id, weights=trial_id)
+        label = driver.next_attempt_label("under-way")
+        weigh(driver, "under-way", label, "its")
+        driver.keep_checkpoints(["t2", "t3"])
+        assert driver.study.checkpoints() == {"t2", "t3"}
+        driver.commit(replace(row("under-way"), attempt_files=label))
+        assert driver.study.checkpoints() == {"t2", "t3", "under-way"}
 
 
-def test_only_folders_of_the_dead_are_swept(tmp_path: Path) -> None:
-    opened(tmp_path).close()
-    weigh(TrialFiles(tmp_path), "t1", "its")
-    with subprocess.Popen(["true"]) as process:
-        dead = process.pid
-    host, folder = socket.gethostname(), tmp_path / "checkpoints"
-    gone = folder / f".t2.0123abcd.{dead}@{host}"
-    alive = folder / f".t2.0123abcd.{os.getpid()}@{host}"
-    elsewhere = folder / ".t2.0123abcd.1@another.host"
-    unnamed = folder / ".t2.x1y2z3"
-    old = folder / ".t2.a4b5c6"
-    for path in (gone, alive, elsewhere, unnamed, old):
-        path.mkdir()
-        (path / "model.safetensors").write_text("half")
-    os.utime(old, (0, 0))
-    assert Study.read(tmp_path).checkpoints() == {"t1"}
-    opened(tmp_path).close()
-    assert set(folder.iterdir()) == {folder / "t1", alive, elsewhere, unnamed}
+def test_states_of_a_trial_go_with_it(place: str) -> None:
+    with opened(place) as driver:
+        for label in ("1-1", "1-2"):
+            TrialFiles(place, label).write_state("t1", lambda folder: None)
+        TrialFiles(place).write_state("t10", lambda folder: None)
+        assert driver.study.files.names("states") == ["t1.1-2.1", "t10.1-1.1"]
+        driver.drop_state("t1")
+        assert driver.study.states() == {"t10"}
 
 
-def test_weights_that_are_not_there_are_an_error(tmp_path: Path) -> None:
-    opened(tmp_path).close()
-    with pytest.raises(StudyError, match="t1"), TrialFiles(tmp_path).checkpoint("t1"):
-        pass
+def test_weights_that_are_not_there_are_an_error(place: str) -> None:
+    with opened(place) as driver:
+        end(driver, "t1")
+        with pytest.raises(StudyError, match="t1"), TrialFiles(place).checkpoint("t1"):
+            pass
+        with pytest.raises(StudyError, match="t1"), driver.study.checkpoint("t1"):
+            pass

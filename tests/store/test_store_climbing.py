@@ -3,19 +3,15 @@
 import http.client
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from s3_server import Way
-from store_samples import finish, opened, row, scores, space, tables, weigh, weights, worker
+from store_samples import end, finish, opened, space, tables, weights
 from test_store_s3 import BUCKET, server
-from tune_sentcl.store.checkpoints import STATES, checkpoints_of
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, TrialFiles
-from tune_sentcl.store.files import StudyFiles
 
 __all__ = ["server"]
 
@@ -31,16 +27,13 @@ CLIMBING = (
     "a\0b",
     "a\n",
     "~",
-    "all",
-    "all-0001",
     ".t",
+    "a.1-1",
 )
 OURS = (".lock", ".lease", "study.json", "trials", "scores", "curves", "checkpoints", "states")
 Write = Callable[[TrialFiles, str], None]
 WRITES: dict[str, Write] = {
-    "scores": lambda files, name: files.write_scores(name, scores()),
-    "curves": lambda files, name: files.write_curves(name, []),
-    "checkpoint": lambda files, name: weigh(files, name, "its"),
+    "checkpoint": lambda files, name: files.write_checkpoint(name, lambda folder: None),
     "state": lambda files, name: files.write_state(name, lambda folder: None),
 }
 
@@ -57,21 +50,15 @@ def test_ids_and_labels_that_climb_are_no_ids_and_labels(tmp_path: Path, write: 
     for bad in CLIMBING:
         with pytest.raises(ValueError, match="must have letters, digits"):
             WRITES[write](TrialFiles(path), bad)
-        if bad:
-            with pytest.raises(ValueError, match="must be EPOCH or EPOCH-TRY"):
-                WRITES[write](TrialFiles(path, bad), "t1")
-    assert {name for name in below(tmp_path) - before if "." in name} == set()
-    with opened(path) as driver:
-        for bad in CLIMBING:
-            with pytest.raises(ValueError, match="must have letters, digits"):
-                driver.commit(row(bad))
+        with pytest.raises(ValueError, match="must be EPOCH-TRY"):
+            WRITES[write](TrialFiles(path, bad), "t1")
+    assert below(tmp_path) == before
 
 
 def test_the_name_of_a_space_is_no_path(tmp_path: Path) -> None:
     climbing = space("../../../out", "name = '../../../out'\n")
     with opened(tmp_path / "a" / "study", space=climbing) as driver:
         finish(driver, "t1")
-        driver.compact()
     assert Study.read(tmp_path / "a" / "study").manifest.space == "../../../out"
     assert {path.name for path in tmp_path.iterdir()} == {"a"}
 
@@ -104,27 +91,27 @@ def test_a_link_in_a_study_s_place_is_refused_and_what_it_leads_to_stays(
 
 @pytest.mark.parametrize("kind", ["checkpoints", "states"])
 @pytest.mark.parametrize("there", [True, False])
-def test_a_trial_s_folder_that_is_a_link_goes_and_what_it_leads_to_stays(
+def test_a_link_in_place_of_a_trial_s_folder_is_replaced_and_its_target_stays(
     tmp_path: Path, kind: str, there: bool
 ) -> None:
     path, other = tmp_path / "study", tmp_path / "other"
     opened(path).close()
     other.mkdir()
     (other / "mine").write_text("mine")
+    (other / "complete").write_text("mine")
     folder = path / kind
     folder.mkdir(exist_ok=True)
-    for name in ("t1", "t2", "t2.1-1"):
-        (folder / name).symlink_to(other if there else tmp_path / "nowhere")
+    links = [folder / name for name in ("t1.2-1", "t1.2-1.1", "t2.1-1", "t2.1-1.1")]
     with opened(path) as driver:
-        weigh(worker(driver), "t1", "its")
-        worker(driver).write_state("t1", lambda state: None)
-        assert (folder / "t1").is_dir() and not (folder / "t1").is_symlink()
+        for link in links:
+            link.symlink_to(other if there else tmp_path / "nowhere")
+        end(driver, "t1", weights="its")
+        TrialFiles(path, "2-1").write_state("t1", lambda state: None)
+        own = links[kind == "states"]
+        assert own.is_dir() and not own.is_symlink()
         driver.drop_state("t2")
-        driver.keep_checkpoints(["t1"])
-        checkpoints_of(StudyFiles.at(path), kind).delete("t2")
-        assert {p.name for p in folder.iterdir()} == {"t1"}
     opened(path).close()
-    assert (other / "mine").read_text() == "mine"
+    assert {p.name for p in other.iterdir()} == {"mine", "complete"}
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -140,15 +127,9 @@ def stored(server: Way, name: str) -> tuple[str, str]:
     """A study with the weights of one trial, and where those lie."""
     url = f"{BUCKET}/{name}/a/b/study"
     with opened(url) as driver:
-        finish(driver, "t1")
-        weigh(worker(driver), "t1", "its")
-    (version,) = {
-        found.split("/")[2]
-        for found in StudyFiles.at(url).storage.below("checkpoints")  # type: ignore[attr-defined]
-        if found.endswith("model.safetensors")
-    }
+        end(driver, "t1", weights="its")
     del server
-    return url, f"{name}/a/b/study/checkpoints/t1/{version}"
+    return url, f"{name}/a/b/study/checkpoints/t1.1-1"
 
 
 @pytest.mark.parametrize("climb", ["%2E%2E/out", "%2E%2E/%2E%2E/%2E%2E/out", "/etc/out", "./out"])
@@ -158,7 +139,7 @@ def test_objects_whose_names_climb_are_never_brought_here(
     url, place = stored(server, tmp_path.name)
     put(server, f"{place}/{climb}")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(StudyError) as caught, TrialFiles(url).checkpoint("t1"):
+    with pytest.raises(StudyError) as caught, Study.read(url).checkpoint("t1"):
         raise AssertionError("it was brought")
     assert "\n" not in str(caught.value)
     assert below(tmp_path) == set()
@@ -168,40 +149,18 @@ def test_names_that_only_look_like_climbing_stay_below(
     server: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, place = stored(server, tmp_path.name)
-    for name in ("%252E%252E/out", "..%5Cout", "...", ""):
-        put(server, f"{place}/{name}")  # the last is the mark of a folder
+    for name in ("%252E%252E/out", "..%5Cout", "..."):
+        put(server, f"{place}/{name}")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with TrialFiles(url).checkpoint("t1") as folder:
+    with Study.read(url).checkpoint("t1") as folder:
         names = {"%2E%2E/out", "..\\out", "...", "model.safetensors", "1_Pooling/config.json"}
+        names.add("complete")
         assert {n for n in below(folder) if (folder / n).is_file()} == names
         assert all(path.is_relative_to(folder) for path in tmp_path.rglob("out"))
-        assert weights(TrialFiles(url), "t1") == "its"
+        assert weights(Study.read(url), "t1") == "its"
     with opened(url) as driver:
         driver.keep_checkpoints([])
     assert Study.read(url).checkpoints() == set()
-
-
-@pytest.mark.parametrize("pointer", [b"", b"../../..", b"/", b"t1/x", b"\x80\x04\x95", b"0" * 9])
-def test_a_pointer_that_names_no_version_is_refused(
-    server: Way, tmp_path: Path, pointer: bytes
-) -> None:
-    url, _ = stored(server, tmp_path.name)
-    files = StudyFiles.at(url)
-    files.write_bytes("checkpoints/t1/current", pointer)
-    files.write_bytes("states/t1/1-1.whole", pointer)
-    files.write_bytes("states/t1/..%2f.whole", pointer)
-    actions: list[Callable[[], Any]] = [
-        lambda: TrialFiles(url).checkpoint("t1").__enter__(),
-        lambda: TrialFiles(url).state("t1").__enter__(),
-        lambda: checkpoints_of(files).promote("t1", ""),
-        lambda: checkpoints_of(files, STATES).drop("t1", "1-1"),
-        lambda: opened(url),
-    ]
-    before = files.storage.below("checkpoints")  # type: ignore[attr-defined]
-    for action in actions:
-        with pytest.raises(StudyError, match="must name one of the versions beside it"):
-            action()
-    assert files.storage.below("checkpoints") == before  # type: ignore[attr-defined]
 
 
 def test_a_url_that_climbs_stays_in_its_bucket(server: Way, tmp_path: Path) -> None:
@@ -210,23 +169,7 @@ def test_a_url_that_climbs_stays_in_its_bucket(server: Way, tmp_path: Path) -> N
     server.seen.clear()
     with opened(url) as driver:
         finish(driver, "t1")
-        driver.commit(replace(row("t2"), attempt_files="1-1"))
+        finish(driver, "t2")
     places = {request.split(" ")[1].split("?")[0] for request in server.seen}
     assert places and all(place == "/bucket" or f"/bucket/{name}/" in place for place in places)
     assert tables(Study.read(f"{BUCKET}/{name}")) == tables(Study.read(url))
-
-
-def test_one_file_of_the_newest_state_is_read_wherever_it_lies(
-    server: Way, tmp_path: Path
-) -> None:
-    url, _ = stored(server, tmp_path.name)
-    for label in ("1-1", "1-2"):
-
-        def write(folder: Path, text: str = label) -> None:
-            (folder / "state.json").write_text(text)
-
-        TrialFiles(url, label).write_state("t2", write)
-    study = Study.read(url)
-    assert study.state_file("t2", "state.json") == b"1-2"
-    assert study.state_file("t2", "other") is None
-    assert study.state_file("t3", "state.json") is None

@@ -3,13 +3,14 @@
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from disk_samples import mounted
-from store_samples import dot_files, finish, opened, points, row, scores, worker
+from store_samples import finish, opened, points, row, scores, seen
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study
@@ -39,17 +40,16 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     with (
-        mounted(tmp_path, "-t", "tmpfs", "-o", "size=128k", "none"),
+        mounted(tmp_path, "-t", "tmpfs", "-o", "size=300k", "none"),
         opened(tmp_path / "study") as driver,
     ):
         finish(driver, "t1")
-        worker(driver).write_curves("t1", points(count=10))
+        many = [replace(p, value=hash(p.step) / 7) for p in points(count=40_000)]
         with pytest.raises(StudyError, match="must have free space") as caught:
-            worker(driver).write_curves("t1", points(count=40_000))
-        assert "curves/t1.parquet" in str(caught.value)
-        assert len(driver.study.curves()) == 10
-        assert dot_files(tmp_path) == []
-        driver.commit(row("t2"))
+            driver.commit(row("t2"), scores(), many)
+        assert "curves/000001.parquet" in str(caught.value)
+        seen(tmp_path / "study", t1=70.0)
+        finish(driver, "t2")
 
 
 def test_a_file_where_the_study_should_be(tmp_path: Path) -> None:
@@ -123,10 +123,9 @@ def test_a_damaged_record_of_a_search_is_named(tmp_path: Path, change: dict[str,
 
 
 def test_a_table_without_its_key_is_named(tmp_path: Path) -> None:
-    with opened(tmp_path) as study:
-        finish(study, "t1")
-        worker(study).write_scores("t2", scores())
-        table = pq.read_table(tmp_path / "trials" / "t1.1.parquet")
-        pq.write_table(table.drop_columns(["status"]), tmp_path / "trials" / "t2.1.parquet")
-        with pytest.raises(StudyError, match=r"t2\.1\.parquet: must have the columns.*status"):
-            study.study.trials()
+    with opened(tmp_path) as driver:
+        finish(driver, "t1")
+    file = tmp_path / "trials" / "000001.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(["status"]), file)
+    with pytest.raises(StudyError, match=r"000001\.parquet: must have the columns.*status"):
+        Study.read(tmp_path).trials()

@@ -1,34 +1,25 @@
-"""At whatever write somebody is killed, a reader sees what stood before or what comes after."""
+"""At whatever write a driver is killed, a reader sees what stood before or what comes after."""
 
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from stops import Stopped, bury, writes
-from store_samples import (
-    dot_files,
-    opened,
-    points,
-    row,
-    scores,
-    tables,
-    weigh,
-    worker,
-)
+from stops import Stopped, writes
+from store_samples import end, opened, own_folders, points, row, scores, tables
+from table_reader import check
 
-from tune_sentcl.store import Study, StudyDriver
+from tune_sentcl.store import Study, StudyDriver, table_writer
 
-Step = Callable[[StudyDriver], None]
+Step = Callable[[StudyDriver], object]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_segments() -> Iterator[None]:
+def small_parts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("driver", "compaction"):
-            patch.setattr(f"tune_sentcl.store.writing.{module}.TRIALS_PER_SEGMENT", 3)
+        patch.setattr(table_writer, "MAX_TRIALS", 3)
         yield
 
 
@@ -39,32 +30,14 @@ def _renamed(table: pa.Table) -> pa.Table:
 
 
 def _first(driver: StudyDriver) -> None:
-    worker(driver).write_scores("a", scores(1.0))
-    worker(driver).write_curves("a", points(1.0))
-    worker(driver).write_curves("c", points(3.0))
-    worker(driver).write_scores("f", scores(6.0))
-    driver.commit(row("a"))
-    driver.commit(row("b", "failed"))
+    end(driver, "a", "finished", 1.0, "a's")
+    end(driver, "b", "failed", 2.0)
+    end(driver, "c", "pruned", 3.0)
+    end(driver, "f", "finished", 6.0, "f's")
 
 
-def _second(driver: StudyDriver) -> None:
-    worker(driver).write_scores("b", scores(2.0))
-    worker(driver).write_curves("b", [])
-    driver.commit(row("b", attempt=2))
-    worker(driver).add_scores("a", scores(1.5, 3))
-    driver.commit(row("f"), ["a"])
-
-
-def _third(driver: StudyDriver) -> None:
-    worker(driver).write_curves("a", points(1.7))
-    driver.commit(row("a", attempt=3))
-    worker(driver).write_scores("g", scores(9.0))
-
-
-def _fourth(driver: StudyDriver) -> None:
-    weigh(worker(driver), "a", "old")
-    weigh(worker(driver), "b", "b's")
-    weigh(worker(driver), "under-way", "its")
+def _again(driver: StudyDriver) -> None:
+    driver.commit(row("a", attempt=2), scores(1.5, 3))
 
 
 def _nothing(driver: StudyDriver) -> None:
@@ -73,31 +46,28 @@ def _nothing(driver: StudyDriver) -> None:
 
 # What happens before, undisturbed; then what is killed.
 STORY: list[tuple[Step, Step]] = [
-    (_nothing, lambda d: worker(d).write_scores("a", scores(0.5))),
-    (_first, lambda d: d.commit(row("c", "pruned"), ["f"])),  # gathers a, b and c
-    (_nothing, lambda d: d.commit(row("a", attempt=2))),
-    (_second, lambda d: d.commit(row("d", "failed"), ["a"])),  # b, f and d, but not a's scores
-    (_nothing, lambda d: worker(d).add_scores("a", scores(1.6, 1))),
-    (_nothing, lambda d: d.compact(running=["a"])),
-    (_third, lambda d: d.commit(row("g", "failed"))),
-    (_nothing, lambda d: d.commit(row("e"))),  # gathers a, g and e
-    (_nothing, lambda d: d.compact(_renamed)),
-    (_fourth, lambda d: weigh(worker(d), "a", "new")),
-    (_nothing, lambda d: d.keep_checkpoints(["b", "under-way"])),
+    (_nothing, lambda d: end(d, "a", "finished", 1.0)),
+    (_first, lambda d: end(d, "b", "finished", 2.5)),  # in a part that is closed
+    (_nothing, lambda d: end(d, "c", "pruned", 3.5)),
+    (_nothing, _again),  # scores are added
+    (_nothing, lambda d: end(d, "d", "failed", 4.0)),
+    (_nothing, lambda d: end(d, "e", "finished", 5.0, "e's")),  # opens a part of its scores
+    (_nothing, lambda d: d.commit(row("g"), scores(7.0), points(7.0, 0))),
+    (_nothing, lambda d: d.rewrite(_renamed)),
+    (_nothing, lambda d: end(d, "f", "finished", 6.5, "f's new")),
+    (_nothing, lambda d: d.keep_checkpoints(["f"])),
 ]
 
 
-def _seen(path: Path) -> tuple[object, set[str]]:
+def _seen(path: Path) -> tuple[dict[str, list[dict[str, Any]]], set[str]]:
     study = Study.read(path)
     return tables(study), study.checkpoints()
 
 
 @pytest.fixture(scope="module")
-def story(
-    tmp_path_factory: pytest.TempPathFactory, small_segments: None
-) -> list[tuple[Path, Path]]:
+def story(tmp_path_factory: pytest.TempPathFactory, small_parts: None) -> list[tuple[Path, Path]]:
     """The study before and after each step that is killed, undisturbed."""
-    del small_segments
+    del small_parts
     path = tmp_path_factory.mktemp("story")
     last = path / "0"
     found: list[tuple[Path, Path]] = []
@@ -116,33 +86,20 @@ def story(
 def test_the_story_ends_as_it_should(story: list[tuple[Path, Path]]) -> None:
     last = Study.read(story[-1][1])
     trials = {t["trial_id"]: t for t in last.trials().to_pylist()}
-    assert {name: trials[name]["status"] for name in trials} == {
-        "a": "finished",
-        "b": "finished",
-        "c": "pruned",
-        "d": "failed",
-        "e": "finished",
-        "f": "finished",
-        "g": "failed",
-    }
-    assert trials["a"]["attempt"] == 3
-    assert {trial["objective_name"] for trial in trials.values()} == {"other"}
-    found = sorted((s["trial_id"], s["task"], s["value"]) for s in last.scores().to_pylist())
-    assert found == [
-        ("a", "STS12", 1.0),
-        ("a", "STS13", 1.0),
-        ("a", "STS14", 1.5),
-        ("b", "STS12", 2.0),
-        ("b", "STS13", 2.0),
-        ("f", "STS12", 6.0),
-        ("f", "STS13", 6.0),
-    ]
+    statuses = {name: trials[name]["status"] for name in trials}
+    assert {name for name, status in statuses.items() if status == "finished"} == set("abefg")
+    assert (statuses["c"], statuses["d"]) == ("pruned", "failed")
+    assert trials["a"]["attempt"] == 2
+    assert {trials[name]["objective_name"] for name in "abcdeg"} == {"other"}
+    found = {(s["trial_id"], s["task"], s["value"]) for s in last.scores().to_pylist()}
+    of_two = {(n, t, v) for n, v in zip("abeg", (1.0, 2.5, 5.0, 7.0), strict=True) for t in "23"}
+    assert {(n, t[-1], v) for n, t, v in found if n != "f" and t != "STS14"} == of_two
+    assert ("a", "STS14", 1.5) in found
+    # The weights are the same, so the first values stay.
+    assert {v for n, _, v in found if n == "f"} == {6.0}
     drawn = {(p["trial_id"], p["value"]) for p in last.curves().to_pylist()}
-    assert drawn == {("a", 1.7), ("c", 3.0)}
-    assert last.checkpoints() == {"b", "under-way"}
-    for folder in ("trials", "scores", "curves"):
-        (name,) = last.files.names(folder)
-        assert re.fullmatch(r"all\.[0-9]+\.parquet", name)
+    assert drawn == set(zip("abcdef", (1.0, 2.5, 3.5, 4.0, 5.0, 6.5), strict=True))
+    assert last.checkpoints() == {"f"}
 
 
 @pytest.mark.parametrize("number", range(len(STORY)))
@@ -156,23 +113,27 @@ def test_a_kill_at_any_write_shows_what_stood_before_or_after(
         path = tmp_path / str(allowed)
         shutil.copytree(before, path)
         stopped = _killed(path, step, allowed)
-        seen, _ = _seen(path)
-        assert seen in (was, becomes)
-        bury(path)
+        check(path)
+        now = tables(Study.read(path))["trials"]
+        assert {t["trial_id"] for t in was["trials"]} <= {t["trial_id"] for t in now}
+        assert all(trial in was["trials"] + becomes["trials"] for trial in now)
         with opened(path) as driver:
             assert had & has <= driver.study.checkpoints() <= had | has
-            assert dot_files(path) == []
             step(driver)
+            check(path)
         assert _seen(path) == (becomes, has)
+        assert own_folders(path) == []
         allowed += 1
     assert allowed > 2, "it writes"
 
 
 def _killed(path: Path, step: Step, allowed: int) -> bool:
-    with opened(path) as driver:
-        try:
-            with writes(path, allowed):
-                step(driver)
-        except Stopped:
-            return True
+    driver = opened(path)
+    try:
+        with writes(path, allowed):
+            step(driver)
+    except Stopped:
+        driver._lock.release()  # as the system does; the rest stays
+        return True
+    driver.close()
     return False

@@ -11,28 +11,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from store_samples import (
+    end,
     finish,
     opened,
     points,
     row,
     scl,
     scores,
+    seen,
     space,
-    worker,
 )
 
 from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import SearchRecord, Study
+from tune_sentcl.store import SearchRecord, Study, table_writer
 from tune_sentcl.store.schema import CURVES, SCORES, TRIALS
 
 
 def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:
     with opened(tmp_path) as study:
-        worker(study).write_scores("t1", scores())
-        worker(study).write_curves("t1", points())
-        assert len(study.study.scores()) == len(study.study.curves()) == 0, "no row, no scores"
-        study.commit(row("t1", config=scl(7, **{"lambda": 0.9})))
+        study.commit(row("t1", config=scl(7, **{"lambda": 0.9})), scores(), points())
     reader = Study.read(tmp_path)
     assert reader.trials().schema.equals(TRIALS, check_metadata=True)
     assert reader.scores().schema.equals(SCORES)
@@ -58,40 +56,30 @@ def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:
     assert [p["step"] for p in reader.curves().to_pylist()] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("compacted", [False, True])
-def test_a_failed_row_gives_way_to_its_repetition(tmp_path: Path, compacted: bool) -> None:
-    with opened(tmp_path) as driver:
-        finish(driver, "t1")
-        worker(driver).write_scores("t2", scores(1.0))
-        worker(driver).write_curves("t2", points(1.0))
-        driver.commit(row("t2", "failed"))
-        assert {s["trial_id"] for s in driver.study.scores().to_pylist()} == {"t1"}
-        if compacted:
-            driver.compact()
-    with opened(tmp_path) as driver:
-        worker(driver).write_scores("t2", scores(2.0))
-        worker(driver).write_curves("t2", points(2.0))
-        driver.commit(row("t2", attempt=2))
-        finish(driver, "t3")
-        by_id = {t["trial_id"]: t for t in driver.study.trials().to_pylist()}
-        assert sorted(by_id) == ["t1", "t2", "t3"]
-        assert by_id["t2"]["status"] == "finished"
-        assert by_id["t2"]["attempt"] == 2
-        values = [s["value"] for s in driver.study.scores().to_pylist() if s["trial_id"] == "t2"]
-        assert values == [2.0, 2.0]
-        drawn = [p["value"] for p in driver.study.curves().to_pylist() if p["trial_id"] == "t2"]
-        assert drawn == [2.0, 2.0, 2.0]
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_failed_row_gives_way_to_its_repetition(tmp_path: Path, reopened: bool) -> None:
+    driver = opened(tmp_path)
+    finish(driver, "t1")
+    end(driver, "t2", "failed", 1.0)
+    assert {s["trial_id"] for s in driver.study.scores().to_pylist()} == {"t1"}
+    if reopened:
+        driver.close()
+        driver = opened(tmp_path)
+    end(driver, "t2", "finished", 2.0, attempt=2)
+    finish(driver, "t3")
+    by_id = {t["trial_id"]: t for t in driver.study.trials().to_pylist()}
+    assert sorted(by_id) == ["t1", "t2", "t3"]
+    assert (by_id["t2"]["status"], by_id["t2"]["attempt"]) == ("finished", 2)
+    seen(tmp_path, t1=70.0, t2=2.0, t3=70.0)
+    driver.close()
 
 
 @pytest.mark.parametrize("status", ["failed", "pruned"])
-@pytest.mark.parametrize("compacted", [False, True])
 def test_a_finished_row_gives_way_to_a_finished_one_only(
-    tmp_path: Path, status: Literal["failed", "pruned"], compacted: bool
+    tmp_path: Path, status: Literal["failed", "pruned"]
 ) -> None:
     with opened(tmp_path) as driver:
         finish(driver, "t1")
-        if compacted:
-            driver.compact()
     with opened(tmp_path) as driver:
         with pytest.raises(ValueError, match="t1 has finished"):
             driver.commit(row("t1", status))
@@ -103,7 +91,6 @@ def test_a_finished_row_gives_way_to_a_finished_one_only(
 def test_columns_and_rows_that_are_asked_for(tmp_path: Path) -> None:
     with opened(tmp_path) as driver:
         finish(driver, "t1")
-        driver.compact()
         finish(driver, "t2", 71.0)
         trials = driver.study.trials(["status", "seed"])
         assert trials.column_names == ["status", "seed"]
@@ -118,41 +105,39 @@ def test_columns_and_rows_that_are_asked_for(tmp_path: Path) -> None:
         assert driver.study.scores(where=pc.field("value").is_null()).schema.equals(SCORES)
 
 
-def test_scores_are_added_to_those_of_a_compacted_trial(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        finish(driver, "t1")
-        finish(driver, "t2")
-        driver.compact()
-        more = [replace(score, value=None, reason="no") for score in scores()]
-        worker(driver).add_scores("t1", [*more, *scores(99.0, 5)[2:]])
-        driver.commit(row("t1"))
-        for _ in range(2):
-            values = sorted(s["value"] for s in driver.study.scores().to_pylist())
-            assert values == [70.0, 70.0, 70.0, 70.0, 99.0, 99.0, 99.0]
-            assert len(driver.study.curves()) == 6
-            driver.compact()
+@pytest.mark.parametrize("reopened", [False, True])
+def test_scores_are_added_and_curves_stay(tmp_path: Path, reopened: bool) -> None:
+    driver = opened(tmp_path)
+    finish(driver, "t1")
+    finish(driver, "t2")
+    if reopened:
+        driver.close()
+        driver = opened(tmp_path)
+    more = [replace(score, value=None, reason="no") for score in scores()]
+    driver.commit(row("t1"), [*more, *scores(99.0, 5)[2:]])
+    values = sorted(s["value"] for s in driver.study.scores().to_pylist())
+    assert values == [70.0, 70.0, 70.0, 70.0, 99.0, 99.0, 99.0]
+    assert len(driver.study.curves()) == 6
+    driver.close()
 
 
 def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Path) -> None:
-    with opened(tmp_path) as study:
-        finish(study, "t1")
-        finish(study, "t2")
-        finish(study, "t3")
-    old, new = (tmp_path / "trials" / f"{name}.1.parquet" for name in ("t1", "t2"))
+    with pytest.MonkeyPatch.context() as patch, opened(tmp_path) as driver:
+        patch.setattr(table_writer, "MAX_TRIALS", 1)
+        for name in ("t1", "t2", "t3"):
+            finish(driver, name)
+    old, new = (tmp_path / "trials" / f"00000{number}.parquet" for number in (1, 2))
     pq.write_table(pq.read_table(old).drop_columns(["attempt", "method.lambda"]), old)
     table = pq.read_table(new)
     pq.write_table(table.append_column("method.slope", pa.array([0.25])), new)
     with opened(tmp_path) as driver:
-        for _ in range(2):
+        for attempt in (1, 2):
             trials = {t["trial_id"]: t for t in driver.study.trials().to_pylist()}
-            assert [trials[t]["attempt"] for t in ("t1", "t2", "t3")] == [None, 1, 1]
-            assert [trials[t]["method.slope"] for t in ("t1", "t2", "t3")] == [
-                None,
-                0.25,
-                None,
-            ]
+            assert [trials[t]["attempt"] for t in ("t1", "t2", "t3")] == [None, 1, attempt]
+            slopes = [trials[t]["method.slope"] for t in ("t1", "t2", "t3")]
+            assert slopes == [None, 0.25, None]
             assert driver.study.trials().schema.names == [*TRIALS.names, "method.slope"]
-            driver.compact()
+            driver.commit(row("t3", attempt=2))
         driver.commit(row("t2", attempt=2))
         assert len(driver.study.trials()) == 3
 
@@ -182,7 +167,7 @@ def test_a_closed_driver_writes_nothing(tmp_path: Path) -> None:
     driver.close()
     with pytest.raises(StudyError, match="closed"):
         driver.commit(row("t1"))
-    assert not any(hasattr(Study, name) for name in ("commit", "compact", "open", "write_scores"))
+    assert not any(hasattr(Study, name) for name in ("commit", "rewrite", "open", "record"))
 
 
 def test_what_a_search_asked_is_remembered(tmp_path: Path) -> None:

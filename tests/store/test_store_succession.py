@@ -1,28 +1,24 @@
 """One driver after another, with what came between: copies, late writers, failures half way."""
 
-import os
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
-from store_samples import opened, row, scores, weigh
+from store_samples import end, opened, seen, weights
 from test_store_writer_lock import (
     TERM,
     elsewhere,  # noqa: F401 - a fixture
-    end,
     leased,
-    seen,
     short_terms,  # noqa: F401 - a fixture
-    stop,
     taken_over,
 )
 
-from tune_sentcl.errors import StudyError
+from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store import TrialFiles
-from tune_sentcl.store.disk import DiskStorage, is_shared
+from tune_sentcl.store.disk import is_shared
 from tune_sentcl.store.files import StudyFiles
 
 
@@ -34,30 +30,11 @@ def test_an_older_manifest_hides_no_later_row(tmp_path: Path) -> None:
     for name in "bc":
         with opened(study) as driver:
             end(driver, name, "finished", 2.0)
-            driver.compact()
     shutil.copy(copy, study / "study.json")
     with opened(study) as driver:
+        assert driver.study.manifest.epoch == 4, "labels of the third driver are taken"
         end(driver, "d", "finished", 3.0)
-        seen(str(study), a=1.0, b=2.0, c=2.0, d=3.0)
-        driver.compact()
-    seen(str(study), a=1.0, b=2.0, c=2.0, d=3.0)
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_a_row_that_came_late_keeps_its_scores(tmp_path: Path) -> None:
-    place = str(tmp_path)
-    with opened(place) as driver:
-        end(driver, "x", "failed", 1.0)
-    first = opened(place)
-    first.share()
-    stop(first._lock)
-    with taken_over(place) as second:
-        first._lock._valid_until = float("inf")
-        end(first, "x", "finished", 2.0)
-        end(second, "y", "finished", 3.0)
-        second.compact()
-        seen(place, x=2.0, y=3.0)
-    first.close()
+    seen(study, a=1.0, b=2.0, c=2.0, d=3.0)
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -81,42 +58,35 @@ def test_a_study_that_had_a_lease_always_needs_one(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("elsewhere")
 def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = StudyFiles.at(tmp_path)
-    lease, read, slow = leased(files), DiskStorage.read, [True]
+    lease, read, slow = leased(files), StudyFiles.read, [True]
 
-    def hangs(disk: DiskStorage, name: str) -> bytes:
+    def hangs(disk: StudyFiles, name: str) -> Any:
         data = read(disk, name)
         if slow:
             slow.clear()
             time.sleep(TERM + 0.1)
         return data
 
-    monkeypatch.setattr(DiskStorage, "read", hangs)
+    monkeypatch.setattr(StudyFiles, "read", hangs)
     with pytest.raises(StudyError, match="another driver has this study"):
         leased(files)
     lease.check()
     lease.release()
 
 
-@pytest.mark.parametrize("call", ["versions", "fsync"])
 def test_a_lease_that_could_not_be_taken_is_not_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files, versions, count = StudyFiles.at(tmp_path), DiskStorage.versions, [0]
+    files, versions, count = StudyFiles.at(tmp_path), StudyFiles.versions, [0]
 
-    def fails(disk: DiskStorage, folder: str) -> dict[str, Any]:
+    def fails(disk: StudyFiles, folder: str) -> dict[str, Any]:
         count[0] += 1
         if count[0] == 2:
-            raise OSError(5, "Input/output error")
+            raise StudyError(Fault("disk", "", "", "Input/output error", "Look."))
         return versions(disk, folder)
 
-    def full(descriptor: int) -> None:
-        raise OSError(28, f"No space left on device: {descriptor}")
-
     with monkeypatch.context() as patch:
-        if call == "versions":
-            patch.setattr(DiskStorage, "versions", fails)
-        else:
-            patch.setattr(os, "fsync", full)
+        patch.setattr(StudyFiles, "versions", fails)
         with pytest.raises(StudyError):
             leased(files)
     told = list[str]()
@@ -134,35 +104,35 @@ def test_a_copy_of_a_study_that_runs_is_nobody_s(tmp_path: Path) -> None:
     seen(str(tmp_path / "copy"), a=1.0, b=2.0)
 
 
-def test_weights_of_a_lost_attempt_go_with_its_trial_s_end(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        weigh(TrialFiles(tmp_path, driver.next_attempt_label("a")), "a", "lost")
-        label = driver.next_attempt_label("a")
-        weigh(TrialFiles(tmp_path, label), "a", "kept")
-        TrialFiles(tmp_path, label).write_scores("a", scores())
-        driver.commit(_named(label))
-        assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["a"]
-        assert (tmp_path / "checkpoints/a/model.safetensors").read_text() == "kept"
+@pytest.mark.parametrize("there", ["disk", "store"])
+def test_a_study_that_was_copied_goes_on_with_its_weights(tmp_path: Path, there: str) -> None:
+    """On a disk and on a store alike, and back."""
+    here = tmp_path / "study"
+    with opened(here) as driver:
+        end(driver, "a", "finished", 1.0, "its")
+        TrialFiles(here).write_state("b", lambda folder: None)
+    place = f"memory://{tmp_path}" if there == "store" else str(tmp_path / "copy")
+    _copy(str(here), place)
+    with opened(place) as driver:
+        assert driver.checkpoints() == {"a"}
+        assert weights(driver.study, "a") == "its"
+        assert driver.study.states() == {"b"}
+        end(driver, "b", "finished", 2.0, "more")
+    shutil.rmtree(here)
+    _copy(place, str(here))
+    with opened(here) as driver:
+        seen(here, a=1.0, b=2.0)
+        assert [weights(driver.study, name) for name in "ab"] == ["its", "more"]
+        end(driver, "c", "finished", 3.0)
+    seen(here, a=1.0, b=2.0, c=3.0)
 
 
-def _named(label: str) -> Any:
-    return replace(row("a"), attempt_files=label)
-
-
-def test_a_study_that_was_copied_to_a_store_loses_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path / "study") as driver:
-        end(driver, "a", "finished", 1.0)
-        weigh(TrialFiles(tmp_path / "study"), "a", "its")
-        weigh(TrialFiles(tmp_path / "study", "9-9"), "b", "waiting")
-    there = StudyFiles.at(f"memory://{tmp_path}")
-    for path in (tmp_path / "study").rglob("*"):
-        if path.is_file():
-            there.write_bytes(path.relative_to(tmp_path / "study").as_posix(), path.read_bytes())
-    with opened(there.where) as driver:
-        assert driver.study.checkpoints() == set()
-        end(driver, "b", "finished", 2.0)
-    seen(there.where, a=1.0, b=2.0)
-    assert there.exists("checkpoints/a/1_Pooling/config.json")
+def _copy(source: str, target: str) -> None:
+    """Copy files alone, as `aws s3 sync` does; it leaves out empty folders."""
+    one, other = StudyFiles.at(source), StudyFiles.at(target)
+    other.make_folders()
+    for found in obstore.list(one.client).collect():
+        other.write_bytes(found["path"], one.read_bytes(found["path"]) or b"")
 
 
 @pytest.mark.parametrize("mark", ["", "checkpoints/", "states/", "trials/", ".lease/"])
@@ -174,7 +144,6 @@ def test_marks_of_file_browsers_do_no_harm(tmp_path: Path, mark: str) -> None:
     with opened(f"memory://{tmp_path}/x") as driver:
         driver.study.files.write_bytes("checkpoints/.DS_Store", b"")
         end(driver, "a", "finished", 1.0)
-        driver.compact()
     with opened(f"memory://{tmp_path}/x") as driver:
         assert driver.study.checkpoints() == set()
 

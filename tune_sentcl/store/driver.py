@@ -98,7 +98,6 @@ class StudyDriver:
                 own.take_over(TABLES)
             is_new = own.read(MANIFEST) is None
             manifest = Manifest.new(space) if is_new else Manifest.read(files)
-            own.read(PROGRESS)
             ended = {} if is_new else Study(files, manifest).ended()
             after = manifest.continued(space, command, max(lock.lease, 1 + _highest_epoch(ended)))
             own.write(MANIFEST, after.encoded())
@@ -196,7 +195,7 @@ class StudyDriver:
     def write_progress(self, progress: SearchProgress) -> None:
         """Write `progress.json`."""
         self._require_lock()
-        self._files.write(PROGRESS, progress.encoded())
+        self._files.write(PROGRESS, progress.encoded(), for_display=True)
 
     def checkpoints(self) -> set[str]:
         """The finished trials with weights."""

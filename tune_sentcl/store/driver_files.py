@@ -66,12 +66,11 @@ class DriverFiles:
             for folder in tables:
                 names = part_names(self.files, folder)
                 with ThreadPoolExecutor(_AT_ONCE) as pool:
-                    for _ in pool.map(self._make_own, names):
-                        pass
-                name = next_part(folder, names)
-                while not self._create(name, empty_part(folder)):
-                    self._make_own(name)  # the earlier driver was faster
-                    name = next_part(folder, [name])
+                    rows = list(pool.map(self._make_own, names))
+                while not rows or rows[-1]:  # behind an empty part no driver begins another one
+                    names.append(next_part(folder, names))
+                    made = self._create(names[-1], empty_part(folder))
+                    rows.append(0 if made else self._make_own(names[-1]))
 
     def read(self, name: str) -> bytes | None:
         """Read a file before it is replaced; None if it is missing."""
@@ -80,15 +79,23 @@ class DriverFiles:
             return data
         return None
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, *, for_display: bool = False) -> None:
         """Create a file, or replace one that this driver has read or written.
+
+        Args:
+            name: The file.
+            data: Its content.
+            for_display: Whether any version of an object may be replaced, because no search reads
+                the file.
 
         Raises:
             StudyError: Another driver has taken over, or the storage cannot be written.
         """
         with storage_errors(self.files.display_path(name)):
             try:
-                if self._scratch is None:
+                if for_display and self._scratch is None:
+                    self.files.write_bytes(name, data)
+                elif self._scratch is None:
                     self._put(name, data)
                 else:
                     self._rename(self._scratch, name, data)
@@ -121,8 +128,10 @@ class DriverFiles:
                 done = obstore.put(self.files.client, name, data, mode=mode)  # type: ignore[arg-type]
         except TakenError:
             # The client repeats a request whose answer was lost, and then finds its own object.
-            if self.read(name) != data:
+            found, version = self.files.read(name)
+            if found != data:
                 raise
+            self._versions[name] = version
         else:
             self._versions[name] = {"e_tag": done["e_tag"], "version": done["version"]}
 
@@ -133,12 +142,12 @@ class DriverFiles:
             return False
         return True
 
-    def _make_own(self, name: str) -> None:
-        """Replace a part by the same rows in other bytes, whichever version is there."""
+    def _make_own(self, name: str) -> int:
+        """Replace any version of a part by the same rows in other bytes; return their number."""
         for _ in range(_TRIES):
-            data = self.read(name)
-            if data is not None and self._create(name, marked_part(data, self._token)):
-                return
+            data, rows = marked_part(self.read(name) or b"", self._token)
+            if self._create(name, data):
+                return rows
         raise OSError(errno.EAGAIN, f"{name} changed {_TRIES} times meanwhile")
 
 

@@ -45,11 +45,11 @@ def empty_part(folder: str) -> bytes:
     return encoded_part(TABLES[folder].empty_table())
 
 
-def marked_part(data: bytes, writer: str) -> bytes:
-    """The same rows in other bytes, because equal bytes have an equal ETag."""
+def marked_part(data: bytes, writer: str) -> tuple[bytes, int]:
+    """The same rows in other bytes, because equal bytes have an equal ETag; and their number."""
     table = pq.read_table(pa.BufferReader(data))
     metadata = {**(table.schema.metadata or {}), _WRITER: writer.encode()}
-    return encoded_part(table.replace_schema_metadata(metadata))
+    return encoded_part(table.replace_schema_metadata(metadata)), len(table)
 
 
 def read_part(

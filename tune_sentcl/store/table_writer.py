@@ -29,9 +29,10 @@ class TableWriter:
     """Replaces the rows of one trial at a time."""
 
     def __init__(self, files: DriverFiles, folder: str, ended: Collection[str]) -> None:
-        """Read the last part, without the rows of trials that have none in `trials`.
+        """Read the last part, and delete the rows of trials that have none in `trials`.
 
-        A driver that died between two tables has left those. They can only be in the last part.
+        A driver that died between two tables has left those. They can only be in the last part
+        that has rows.
         """
         self._files, self._folder = files, folder
         self._names = part_names(files.files, folder)
@@ -39,13 +40,17 @@ class TableWriter:
         self._are_located = not self._names[:-1]
         self._rows = TABLES[folder].empty_table()
         self._is_full = True
-        if self._names:
-            last = self._names[-1]
-            rows, size = self._read(last)
-            self._rows = rows_of_trials(rows, ended)
-            self._note(last, self._rows)
-            has_orphans = len(self._rows) < len(rows)
-            self._is_full = not has_orphans and self._is_full_with(size)
+        for part in reversed(self._names):
+            rows, size = self._read(part)
+            kept = rows_of_trials(rows, ended)
+            if part == self._names[-1]:
+                self._rows = kept
+                self._is_full = self._is_full_with(size)
+            if len(kept) < len(rows):
+                self._write(part, kept)
+            self._note(part, kept)
+            if len(rows):
+                break
 
     def rows(self, trial_id: str) -> pa.Table:
         """The rows of a trial."""

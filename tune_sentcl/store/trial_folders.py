@@ -47,15 +47,22 @@ def label_key(label: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, order=True)
 class TrialFolder:
-    """The name of a folder of one attempt; those of a trial sort from the oldest to the newest."""
+    """The name of a folder of one attempt; those of a trial sort from the oldest to the newest.
+
+    Attributes:
+        trial_id: The trial.
+        epoch: The number of the driver that handed the attempt out.
+        attempt: The number of the attempt among this driver's.
+        number: The number of a state, from 1; 0 for weights.
+    """
 
     trial_id: str
     epoch: int
     attempt: int
-    number: int | None = None
+    number: int = 0
 
     @classmethod
-    def of(cls, trial_id: str, label: str, number: int | None = None) -> Self:
+    def of(cls, trial_id: str, label: str, number: int = 0) -> Self:
         """Name the folder of an attempt.
 
         Raises:
@@ -71,8 +78,7 @@ class TrialFolder:
         match = _NAME.fullmatch(name)
         if match is None:
             return None
-        number = None if match[4] is None else int(match[4])
-        return cls(match[1], int(match[2]), int(match[3]), number)
+        return cls(match[1], *(int(part or 0) for part in match.groups()[1:]))
 
     @property
     def label(self) -> str:
@@ -80,7 +86,7 @@ class TrialFolder:
         return f"{self.epoch}-{self.attempt}"
 
     def __str__(self) -> str:
-        end = "" if self.number is None else f".{self.number}"
+        end = f".{self.number}" if self.number else ""
         return f"{self.trial_id}.{self.label}{end}"
 
 

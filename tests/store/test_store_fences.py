@@ -1,0 +1,194 @@
+"""A driver whose lease has expired wakes up in the middle of a write, at each of its writes."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+from s3_server import Way
+from store_samples import end, opened, own_folders, row, scores, tables
+from table_reader import check, reading
+from test_store_s3 import BUCKET, server
+from test_store_writer_lock import (
+    elsewhere,  # noqa: F401 - a fixture
+    short_terms,  # noqa: F401 - a fixture
+    stop,
+    taken_over,
+)
+
+from tune_sentcl.errors import StudyError
+from tune_sentcl.store import Study, StudyDriver, table_writer
+from tune_sentcl.store.manifest import now
+from tune_sentcl.store.progress import SearchProgress
+
+__all__ = ["server"]
+
+Step = Callable[[StudyDriver], object]
+STEPS: dict[str, Step] = {
+    "a new trial": lambda d: end(d, "new", "finished", 9.0),
+    "a part of its own": lambda d: [end(d, name, "finished", 9.0) for name in "xyz"],
+    "a trial that goes on": lambda d: end(d, "b", "finished", 9.0),
+    "more scores": lambda d: d.commit(row("a", attempt=9), scores(9.0, 4)),
+    "a rewriting": lambda d: d.rewrite(_without_objective),
+    "study.json": lambda d: d.record(),
+}
+
+
+def _without_objective(table: Any) -> Any:
+    names = table.column_names
+    return table.set_column(
+        names.index("error_text"), table.field("error_text"), [["late"] * len(table)]
+    )
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_writer, "MAX_TRIALS", 3)
+
+
+@contextmanager
+def before_call(
+    module: Any, name: str, number: int, act: Callable[[], None]
+) -> Iterator[list[int]]:
+    """Do something before the n-th call of a function; yields the count of the calls."""
+    function, count = getattr(module, name), [0]
+
+    def counted(*args: Any, **options: Any) -> Any:
+        count[0] += 1
+        if count[0] == number:
+            act()
+        return function(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, counted)
+        yield count
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("kind", ["disk", "store", "s3"])
+def test_a_driver_that_wakes_up_in_a_write_changes_nothing(
+    server: Way, tmp_path: Path, kind: str, step: str
+) -> None:
+    del server
+    # On a disk the driver syncs between each two of its changes.
+    module, name = (os, "fsync") if kind == "disk" else (obstore, "put")
+    number, count = 0, [0]
+    while number <= count[0]:
+        number += 1
+        where = f"{tmp_path.name}/{step.replace(' ', '-')}/{number}"
+        place = {"disk": f"{tmp_path}/{number}", "store": f"memory://{where}"}.get(
+            kind, f"{BUCKET}/{where}"
+        )
+        count = _wakes_up(place, STEPS[step], module, name, number)
+    assert number > 1, "it writes"
+
+
+def _wakes_up(place: str, step: Step, module: Any, name: str, number: int) -> list[int]:
+    first, second = _expired(place), list[StudyDriver]()
+
+    def succeed() -> None:
+        second.append(taken_over(place))
+        end(second[0], "c", "finished", 2.0)
+        end(second[0], "e", "finished", 2.0)
+
+    with before_call(module, name, number, succeed) as count:
+        try:
+            step(first)
+            failed = ""
+        except StudyError as error:
+            failed = str(error)
+        calls = [count[0]]
+    if second:
+        # On a disk the last call syncs what was renamed before.
+        assert "another driver has taken over" in failed or (module is os and number % 2 == 0)
+        with pytest.raises(StudyError, match="another driver has taken over"):
+            end(first, "late", "finished", 9.0)
+        _ends_all(place, second[0])
+    first.close()
+    if second:
+        _goes_on(place)
+    return calls
+
+
+def _expired(place: str) -> StudyDriver:
+    """A driver that has looked whether it has its lease, and was stopped then."""
+    first = opened(place)
+    first.share()
+    end(first, "a", "finished", 1.0)
+    end(first, "b", "pruned", 1.0)
+    end(first, "c", "failed", 1.0)
+    end(first, "d", "finished", 1.0)
+    stop(first._lock)
+    first._lock._valid_until = float("inf")
+    return first
+
+
+def _ends_all(place: str, second: StudyDriver) -> None:
+    """The study is the second driver's, which ends every trial."""
+    found = {t["trial_id"]: t for t in tables(second.study)["trials"]}
+    names = sorted({*"abcdetuvw", *found})
+    for name in names:
+        end(second, name, "finished", 3.0, attempt=5)
+    second.write_progress(SearchProgress("running", now()))
+    assert Study.read(place).manifest.epoch == second.study.manifest.epoch
+    second.close()
+
+
+def _goes_on(place: str) -> None:
+    """Each trial is there once, as the second driver has ended it; a third one goes on."""
+    if "://" not in place:
+        check(Path(place))
+        assert own_folders(Path(place), (".lock", ".lease")) == []
+    with opened(place) as third:
+        end(third, "last", "finished", 4.0)
+        rows = third.study.trials(["trial_id", "attempt"]).to_pylist()
+        ids = [t["trial_id"] for t in rows]
+        assert len(set(ids)) == len(ids) and {*"abcdetuvw", "last"} <= set(ids)
+        assert {t["attempt"] for t in rows if t["trial_id"] != "last"} == {5}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_pandas_reads_a_study_whose_drivers_succeed_each_other(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with reading(tmp_path):
+        for number in range(4):
+            driver = taken_over(str(tmp_path))
+            for name in "abcde":
+                end(driver, f"{name}{number}", "pruned", 1.0)
+                end(driver, name, "finished", float(number))
+            stop(driver._lock)
+            driver._lock._valid_until = float("inf")
+
+
+def test_what_was_not_synced_may_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash of the machine: files hold what was synced, and renames were not before that."""
+    synced: set[int] = set()
+    fsync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        fsync(descriptor)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            synced.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    study = tmp_path / "study"
+    with opened(study) as driver:
+        for name in "abcde":
+            end(driver, name, "pruned", 1.0)
+            end(driver, name, "finished", 2.0, "its")
+        driver.rewrite(_without_objective)
+        before = tables(driver.study), driver.checkpoints()
+        lost = [p for p in study.rglob("*") if p.is_file() and p.stat().st_ino not in synced]
+        copy = tmp_path / "copy"
+        shutil.copytree(study, copy)
+    for path in lost:
+        (copy / path.relative_to(study)).write_bytes(b"")
+    assert {p.name for p in lost} <= {".lock", "complete", "000001.json"}
+    with opened(copy) as again:
+        assert (tables(again.study), again.checkpoints()) == before
