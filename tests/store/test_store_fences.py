@@ -16,13 +16,12 @@ from table_reader import check, reading
 from test_store_s3 import BUCKET, server
 from test_store_writer_lock import (
     elsewhere,  # noqa: F401 - a fixture
-    short_terms,  # noqa: F401 - a fixture
     stop,
     taken_over,
 )
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import Study, StudyDriver, table_writer
+from tune_sentcl.store import Study, StudyDriver, table_writer, writer_lock
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import SearchProgress
 
@@ -30,8 +29,7 @@ __all__ = ["server"]
 
 Step = Callable[[StudyDriver], object]
 STEPS: dict[str, Step] = {
-    "a new trial": lambda d: end(d, "new", "finished", 9.0),
-    "a part of its own": lambda d: [end(d, name, "finished", 9.0) for name in "xyz"],
+    "two new trials": lambda d: [end(d, name, "finished", 9.0) for name in "xy"],
     "a trial that goes on": lambda d: end(d, "b", "finished", 9.0),
     "more scores": lambda d: d.commit(row("a", attempt=9), scores(9.0, 4)),
     "a rewriting": lambda d: d.rewrite(_without_objective),
@@ -47,8 +45,10 @@ def _without_objective(table: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_writer, "MAX_TRIALS", 3)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small parts, and leases that expire soon."""
+    monkeypatch.setattr(table_writer, "MAX_TRIALS", 4)
+    monkeypatch.setattr(writer_lock, "_TERM_S", 0.1)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def before_call(
 
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("kind", ["disk", "store", "s3"])
+@pytest.mark.parametrize("kind", ["disk", "store", pytest.param("s3", marks=pytest.mark.long)])
 def test_a_driver_that_wakes_up_in_a_write_changes_nothing(
     server: Way, tmp_path: Path, kind: str, step: str
 ) -> None:
