@@ -20,7 +20,6 @@ from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest
 from tune_sentcl.store.progress import RunningTrial, SearchProgress
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.segments import Listing
 from tune_sentcl.watch.clock import clock
@@ -124,7 +123,7 @@ def watch(path: str) -> None:
     _wait_for_search(StudyFiles.at(path))
     study = Study.read(path)
     reader = _StudyReader(study)
-    name = mask_text(study.files.where)
+    name = study.files.where
     if sys.stdout.isatty():  # a variable can force rich's own check
         _watch_in_place(reader, Console(highlight=False), name)
     else:

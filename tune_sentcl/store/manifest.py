@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Any, Self
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.provenance import git_commit, library_versions, mask_command, mask_text
+from tune_sentcl.store.provenance import git_commit, library_versions
 from tune_sentcl.store.schema import SCHEMA_VERSION
 
 MANIFEST = "study.json"
@@ -103,10 +104,6 @@ class SearchRecord:
             None if plan is None else SeedPlan.of(plan),
         )
 
-    def masked(self) -> Self:
-        """The same with secrets hidden in `learned_from`."""
-        return dataclasses.replace(self, learned_from=tuple(map(mask_text, self.learned_from)))
-
 
 @dataclass(frozen=True)
 class PlanRecord:
@@ -136,13 +133,12 @@ class Manifest:
     Attributes:
         schema: The schema version of the tables.
         space: Name of the space.
-        space_texts: The distinct contents of the space's file, the last used one last, secrets
-            hidden.
+        space_texts: The distinct contents of the space's file, the last used one last.
         created: Creation time, in ISO format, UTC.
         updated: When it was last opened for writing, in ISO format, UTC.
         versions: Versions by library, of the last driver.
         git_commit: Of the last driver's working directory; None outside a checkout.
-        commands: The distinct command lines of its drivers, the last one last, secrets hidden.
+        commands: The distinct command lines of its drivers, the last one last.
         search: The last search; None before the first.
         plan: The last estimated search; None without one.
         epoch: The number of the last driver, which is part of its file names.
@@ -214,12 +210,12 @@ class Manifest:
         return Manifest(
             schema=SCHEMA_VERSION,
             space=self.space,
-            space_texts=_with_last(self.space_texts, mask_text(space.text)),
+            space_texts=_with_last(self.space_texts, space.text),
             created=self.created,
             updated=now(),
             versions=dict(library_versions()),
             git_commit=git_commit(),
-            commands=_with_last(self.commands, mask_command(command)),
+            commands=_with_last(self.commands, shlex.join(command)),
             search=self.search,
             plan=self.plan,
             epoch=max(self.epoch + 1, least),

@@ -10,7 +10,6 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import Configuration, History
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
@@ -57,7 +56,7 @@ def past_studies(
         if in_ranges:
             rule += f" that has finished with {' and '.join(map(str, objectives))}"
         move = "Leave that study out, or name one of the same space and objective."
-        faults.append(Fault("--learn-from", "", mask_text(study), rule, move))
+        faults.append(Fault("--learn-from", "", study, rule, move))
     if faults:
         raise StudyError(faults)
     return found
@@ -102,7 +101,7 @@ def _check_versions(path: str, space: Space, loader: InputLoader, history: Histo
             if (objective.task, objective.split) == (task.name, split):
                 rule = f"has {objective} of version {others}, and the rows here are {task.version}"
                 move = "Leave that study out, or restore its rows."
-                faults[Fault("--learn-from", "", mask_text(path), rule, move)] = None
+                faults[Fault("--learn-from", "", path, rule, move)] = None
     if faults:
         raise StudyError(faults)
 

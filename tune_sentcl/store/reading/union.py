@@ -22,7 +22,6 @@ from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.parts import rows_of_trials
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.reading.snapshot import Snapshot
 from tune_sentcl.store.reading.study import Study
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, with_search_origins
@@ -265,7 +264,7 @@ def read(path: str | Path | Sequence[str | Path], damaged: Damaged = "raise") ->
     faults: list[Fault] = []
     for one in path:
         try:
-            found[mask_text(str(one))] = _read_one(one, damaged)
+            found[str(one)] = _read_one(one, damaged)
         except DamagedError as error:  # its `study.json`
             if damaged == "raise":
                 raise
@@ -300,5 +299,5 @@ def _read_one(path: str | Path, damaged: Damaged) -> StudyContents:
         snapshot,
         (search.objectives if search else (),),
         tuple((skipped or {}).values()),
-        {mask_text(str(path)): study.manifest},
+        {str(path): study.manifest},
     )

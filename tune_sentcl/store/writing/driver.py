@@ -177,8 +177,7 @@ class StudyDriver:
         """
         self._require_lock()
         before = self.study.manifest
-        masked_search = search.masked() if search else before.search
-        manifest = replace(before, search=masked_search, plan=plan or before.plan)
+        manifest = replace(before, search=search or before.search, plan=plan or before.plan)
         manifest.write(self._files)
         self.study = replace(self.study, manifest=manifest)
 
