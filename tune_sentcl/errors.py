@@ -117,7 +117,7 @@ class StudyError(BadInputError):
 
 
 class DamagedError(StudyError):
-    """A file of a study differs from what was written; some callers can skip it."""
+    """A file of a study differs from what was written."""
 
 
 class ResourceError(BadInputError):

@@ -18,7 +18,8 @@ from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.reading.snapshot import STUDY, Snapshot
-from tune_sentcl.store.reading.union import Damaged, read
+from tune_sentcl.store.reading.study import Study
+from tune_sentcl.store.reading.union import union
 
 _TRIAL = (STUDY, "trial_id", "configuration", "origin", "status")
 _NAMED = ("task", "metric", "split", "protocol")
@@ -69,13 +70,11 @@ class StudyFrames:
     Attributes:
         snapshot: The tables in Arrow.
         searched: The objectives of each study's last search, as on the command line.
-        faults: What was skipped, with `damaged="skip"`: damaged files or contradicting trials.
         manifests: Each `study.json`, by the study's name as given to `read_study`.
     """
 
     snapshot: Snapshot = field(repr=False)
     searched: tuple[tuple[str, ...], ...] = ()
-    faults: tuple[Fault, ...] = ()
     manifests: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -175,26 +174,29 @@ class StudyFrames:
         return next(iter(several))
 
 
-def read_study(
-    path: str | Path | Sequence[str | Path], *, damaged: Damaged = "raise"
-) -> StudyFrames:
+def read_study(path: str | Path | Sequence[str | Path]) -> StudyFrames:
     """Read one or several studies; a study may be running, finished or interrupted.
 
     Only trials that have ended are included. For a list of studies, the column `study` says which
-    study a row comes from. A trial in several studies is included once: a finished row is
-    preferred to a pruned one, and a pruned one to a failed one; of equal rows, the one from the
-    study that is named first. Scores that only the other studies have are added to it.
+    study a row comes from. A trial in several studies is included once, with the rows of the first
+    study in which it finished, else of the first study.
 
     Args:
         path: A folder or URL, or a list of them.
-        damaged: `skip` skips damaged table files, and in a list also studies with a damaged
-            `study.json`, and lists them in `faults`. If two finished rows of a trial disagree,
-            it takes the row of the first study.
 
     Raises:
-        StudyError: A study does not exist or cannot be read. Unless `damaged` is `skip`: a file
-            is damaged, or two finished rows of a trial disagree.
+        StudyError: A study does not exist or cannot be read, a file is damaged, or two studies
+            differ in the kind of evaluation data, in the version of a task, or in the objectives
+            or fingerprints of a trial that both finished.
         ValueError: The list is empty.
     """
-    contents = read(path, damaged)
-    return StudyFrames(contents.snapshot, contents.searched, contents.faults, contents.manifests)
+    paths = (path,) if isinstance(path, str | Path) else path
+    studies = {str(one): Study.read(one) for one in paths}
+    if not studies:
+        raise ValueError("there must be a study to read")
+    found = {name: Snapshot.of(study) for name, study in studies.items()}
+    manifests = {name: study.manifest for name, study in studies.items()}
+    searches = [manifest.search for manifest in manifests.values()]
+    searched = tuple(search.objectives if search else () for search in searches)
+    snapshot = union(found) if paths is path else next(iter(found.values()))
+    return StudyFrames(snapshot, searched, manifests)
