@@ -264,16 +264,6 @@ def test_the_pareto_table_rounds_a_score_once(tmp_path: Path) -> None:
     assert "80.88 " not in text and "| 2 s |" in text  # a trial's time, in its unit
 
 
-def test_toy_and_real_numbers_are_never_ranked_together(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
-    trials = [Trial("real", config(0), [score(dev, 70.0)])]
-    trials.append(Trial("toy", config(0, evaluation={"data": "toy"}), [score(dev, 90.0, "toy")]))
-    write_study(tmp_path / "study", trials, [DEV])
-    text = report(tmp_path / "study", "--format", "md").stdout
-    assert "Leaderboard on the real sets" in text and "generated toy sets" in text
-    assert text.count("**70.00**") == text.count("**90.00**") == 1
-
-
 def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     trials = [Trial(f"t{n}", config(n), [score(dev, 70.0 + 2 * n)]) for n in range(2)]

@@ -36,11 +36,9 @@ def _kept(scores: pa.Table, column: str, wanted: str | None, allowed: Collection
     return scores.filter(pc.field(column) == wanted)
 
 
-def _values(scores: pa.Table, trial_ids: pa.ChunkedArray, data: pa.Array) -> pd.DataFrame:
-    """Pivot scores on each trial's own data; means over the classifier's seeds."""
-    rows = pc.index_in(scores["trial_id"], value_set=trial_ids.combine_chunks())
-    meant = pc.equal(scores["data"], data.take(rows.combine_chunks()))
-    found = scores.filter(pc.and_(meant, pc.is_finite(scores["value"])))
+def _values(scores: pa.Table) -> pd.DataFrame:
+    """Pivot scores; means over the classifier's seeds."""
+    found = scores.filter(pc.is_finite(scores["value"]))
     means = found.group_by(["trial_id", *_NAMED]).aggregate([("value", "mean")])
     frame = means.to_pandas()
     kinds = frame[list(_NAMED)].drop_duplicates().sort_values(list(_NAMED)).to_numpy().tolist()
@@ -115,9 +113,9 @@ class StudyFrames:
         Columns: `study` (for a list of studies), `trial_id`, `configuration`, `origin`,
         `status`, every knob in which the trials differ (except knobs that only affect
         measuring), `seed`, `data`, and one column per score of a whole task, under its name on
-        the command line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. A score is
-        taken on the trial's own evaluation data (`data`: toy | root). It is the mean over the
-        classifier's seeds, and joins all pairs (`all`) of a task with subsets. NaN: not measured.
+        the command line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. `data` is
+        the evaluation data (toy | root). A score is the mean over the classifier's seeds, and
+        joins all pairs (`all`) of a task with subsets. NaN: not measured.
 
         Args:
             suite: `sts` or `transfer`; None for both.
@@ -127,22 +125,21 @@ class StudyFrames:
             ConfigError: The suite or protocol does not exist.
         """
         trials = self.snapshot.trials()
-        scores = self.snapshot.scores(["trial_id", *_NAMED, "suite", "data", "value"], WHOLE_TASKS)
+        scores = self.snapshot.scores(["trial_id", *_NAMED, "suite", "value"], WHOLE_TASKS)
         protocols = {name for offers in OFFERS.values() for name in offers}
         scores = _kept(scores, "suite", suite, get_args(SuiteName))
         scores = _kept(scores, "protocol", protocol, protocols)
-        data = pa.array(evaluation_data_of_rows(trials), pa.string())
         there = [name for name in _TRIAL if name in trials.column_names]
         columns = [*there, *varied_knobs(trials), "seed"]
-        frame = frame_of(trials.select(columns)).assign(data=data)
-        values = _values(scores, trials["trial_id"], data).reindex(frame["trial_id"].to_list())
+        frame = frame_of(trials.select(columns)).assign(data=evaluation_data_of_rows(trials))
+        values = _values(scores).reindex(frame["trial_id"].to_list())
         return pd.concat([frame, values.set_axis(frame.index)], axis=1)
 
     def configurations(self, objectives: Sequence[str | Objective] | None = None) -> pd.DataFrame:
         """One row per configuration: mean, sd and n over finished seeds, the best first.
 
         `tune_sentcl.analysis.configurations` lists the columns. Seeds from several studies are
-        averaged together; seeds measured on different evaluation data are not.
+        averaged together.
 
         Args:
             objectives: The scores to rank by, as on the command line (`STS-B:spearman`); None:

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.terminal_tables import cell, line
-from tune_sentcl.config import evaluation_data_of
-from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
+from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest
@@ -36,8 +35,6 @@ _COLUMNS = (
     "wall_seconds",
     "error_type",
     "attempt_files",
-    "evaluation.data",
-    "data.source",
 )
 _SUMMARY_INTERVAL_S = 60.0
 _LAST = 10  # ended trials that a terminal shows
@@ -70,8 +67,7 @@ class StudyView:
     def best(self) -> Row | None:
         """The trial with the best first objective; confirmation trials do not count.
 
-        Values of another objective, from an earlier search, do not count either, nor do scores on
-        toy sets beside scores on real ones: see `tune_sentcl.history.ranked_data`.
+        Values of another objective, from an earlier search, do not count either.
         """
         found = [
             row
@@ -80,10 +76,7 @@ class StudyView:
             and row["objective_name"] == self.objective
             and row["origin"] != CONFIRM_ORIGIN
         ]
-        sets = [evaluation_data_of(row) for row in found]
-        data = ranked_data((on, True) for on in sets)
-        judged = [row for row, on in zip(found, sets, strict=True) if on == data]
-        return max(judged, key=lambda row: float(row["objective"]), default=None)
+        return max(found, key=lambda row: float(row["objective"]), default=None)
 
     def summary(self) -> list[str]:
         """Number of trials by status, and the rate of ended trials."""

@@ -128,8 +128,7 @@ def _scores(study: Study, one: Candidate) -> list[dict[str, Any]]:
 
 def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
     """The statistics over seeds of a trial's configuration."""
-    data = evaluation_data_of(row)
-    fits = table[(table["configuration"] == row["configuration"]) & (table["data"] == data)]
+    fits = table[table["configuration"] == row["configuration"]]
     if not len(fits):
         return {}
     found = fits.astype(object).where(fits.notna(), None).iloc[0]

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, evaluation_data_of, varied
+from tune_sentcl.config import TrialConfig, evaluation_data, varied
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import Configuration, History
 from tune_sentcl.objective import Objective
@@ -78,8 +78,6 @@ def _in_ranges(
             continue
         sampled = space.sampled_values(params)
         if all(one.values[k] == sampled[k] for k in others if k in one.values and k in sampled):
-            data = evaluation_data_of(sampled)
-            one.results = {s: history.result(trial, data) for s, trial in one.trials.items()}
             yield params, one
 
 
@@ -94,8 +92,12 @@ def _score(one: Configuration, objectives: int) -> float | None:
 
 
 def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:
-    """Raise if a study's objectives were scored on other rows: such values cannot be compared."""
+    """Raise if a study was scored on other rows: such values cannot be compared."""
     faults: dict[Fault, None] = {}
+    wanted = evaluation_data(space.configurations[0])
+    if history.data not in (None, wanted):
+        rule = f"was scored on {history.data} evaluation data, and this search is on {wanted}"
+        faults[Fault("--learn-from", "", path, rule, "Leave that study out.")] = None
     for task, split, others in other_versions(space, loader, history):
         for objective in history.objectives:
             if (objective.task, objective.split) == (task.name, split):

@@ -250,8 +250,7 @@ class Session:
         try:
             if is_recorded:  # else the earlier row stays
                 self._driver.commit(row, self._running, weights=self.settings.keep > 0)
-            data = self.study.data(assignment)
-            self.proposals.end(trial_id, self.history.result(trial_id, data))
+            self.proposals.end(trial_id, self.history.result(trial_id))
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
             self.fatal = error  # the study cannot take further trials
