@@ -66,7 +66,7 @@ class StudyDriver:
         Args:
             path: A folder, or the URL of an object store.
             space: The space of the search; a changed file of the same name extends the study.
-            command: The driver's command line, stored with its secrets hidden.
+            command: The driver's command line.
             say: Called with a message before it waits for another driver's lease.
 
         Raises:

@@ -32,7 +32,7 @@ class Tracker(Protocol):
 
         Args:
             space: The name of the space and the experiment.
-            study: The study's path or URL, without secrets.
+            study: The study's path or URL.
             folder: The folder for the tracker's files.
         """
         ...
@@ -54,7 +54,7 @@ class Tracker(Protocol):
             trial_id: The trial.
             step: Its last optimizer step.
             values: Objectives, scores (`score/...`, times 100) and costs (`cost/...`).
-            texts: `status` (finished, pruned or failed) and other texts, without secrets.
+            texts: `status` (finished, pruned or failed) and other texts.
         """
         ...
 
