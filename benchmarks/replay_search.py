@@ -19,7 +19,7 @@ from tune_sentcl.cli import app
 from tune_sentcl.cli.options import parse_seeds, search_options
 from tune_sentcl.config import Fingerprints, Values
 from tune_sentcl.errors import ConfigError, Fault, NonFiniteError
-from tune_sentcl.history import History, RequestedScores, rank_keys
+from tune_sentcl.history import History, rank_keys
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
@@ -158,7 +158,7 @@ class _Namer:
     """Names configurations and trials by their rows; see `TrialNamer`."""
 
     def __init__(self, task: Task) -> None:
-        self._task, self._requested = task, RequestedScores("root", frozenset())
+        self._task = task
         self._inputs = SimpleNamespace(
             sets=SimpleNamespace(data="root"),
             corpus=SimpleNamespace(source=""),
@@ -174,7 +174,7 @@ class _Namer:
 
     def resolve(self, values: Values) -> Any:
         """The inputs and requested scores, the same for all."""
-        return SimpleNamespace(inputs=self._inputs, requested=self._requested)
+        return SimpleNamespace(inputs=self._inputs, requested=frozenset())
 
     def configuration(self, values: Values) -> str:
         """The name of a configuration."""

@@ -1,6 +1,5 @@
 """One reading of a study against plain loops over its rows."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.history import History, RequestedScores, evaluation_data_of_rows
+from tune_sentcl.history import History
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.space import Space
@@ -25,13 +24,13 @@ CONFIG = parse_dotted({"method.name": "scl", "data.source": "toy"}, "test")
 def scores() -> st.SearchStrategy[list[Score]]:
     """Scores of few tasks, each key once, some without a value."""
     one = st.builds(
-        lambda place, data, seed, value: Score(
+        lambda place, seed, value: Score(
             "sts" if place[0] == "STS-B" else "transfer",
             place[0],
             place[1],
             place[2],
             place[3],
-            data,
+            "toy",
             value,
             9,
             classifier_seed=seed if place[3] == "senteval-5fold" else None,
@@ -47,7 +46,6 @@ def scores() -> st.SearchStrategy[list[Score]]:
                 ("MR", "test", "accuracy", "senteval-5fold"),
             ]
         ),
-        st.sampled_from(["toy", "root"]),
         st.sampled_from([1111, 1112]),
         st.none() | st.integers(0, 100).map(float),
     )
@@ -69,7 +67,7 @@ def _row(name: str, config: TrialConfig, status: Any) -> TrialRow:
     )
 
 
-def value(found: Sequence[Score], objective: Objective, data: str) -> float | None:
+def value(found: Sequence[Score], objective: Objective) -> float | None:
     """The objective in plain words."""
     values = []
     for score in found:
@@ -78,7 +76,7 @@ def value(found: Sequence[Score], objective: Objective, data: str) -> float | No
             objective.metric,
             objective.split,
         )
-        if same and score.protocol == objective.protocol and score.data == data:
+        if same and score.protocol == objective.protocol:
             values += [score.value] if score.value is not None else []
     return sum(values) / len(values) if values else None
 
@@ -106,19 +104,18 @@ def test_a_reading_says_what_the_rows_say(
         assert history.status(name) == status
         held = {s.measurement for s in found if s.value is not None}
         failed = {s.measurement for s in found if s.value is None} - held
-        for data in ("toy", "root"):
-            expected = [value(found, objective, data) for objective in OBJECTIVES]
-            if status != "finished":
-                expected = [None] * len(OBJECTIVES)
-            assert list(history.values(name, data)) == expected
+        expected = [value(found, objective) for objective in OBJECTIVES]
+        if status != "finished":
+            expected = [None] * len(OBJECTIVES)
+        assert list(history.values(name)) == expected
         asked = {Measurement("toy", "SST2", "test", "logreg-10fold", None), *held, *failed}
         lacking = asked - held
-        action = history.action(name, RequestedScores("toy", frozenset(asked)))
+        action = history.action(name, frozenset(asked))
         rested = {m for m in lacking if any(o.rests_on(m) for o in OBJECTIVES)}
         wanted = "retrain" if (lacking - failed) | rested else None
         assert action == {"finished": wanted, "failed": "train", "pruned": None}[status]
         history.weights = {name}
-        action = history.action(name, RequestedScores("toy", frozenset(asked)))
+        action = history.action(name, frozenset(asked))
         assert action == {"failed": "train", "pruned": None}.get(
             status, "measure" if lacking else None
         )
@@ -133,28 +130,8 @@ def test_an_empty_study_has_an_empty_history(tmp_path: Path) -> None:
     assert len(history) == 0
     assert "t0" not in history
     assert history.attempts("t0") == 0
-    assert history.action("t0", RequestedScores("toy", frozenset())) == "train"
+    assert history.action("t0", frozenset()) == "train"
     assert list(history.configurations()) == []
-
-
-def test_rows_say_on_whose_sets_they_are_meant(tmp_path: Path) -> None:
-    """A search on the toy sets, on a study whose rows were meant on the root's."""
-    found = [
-        Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 1.0, 9),
-        Score("sts", "STS-B", "dev", "spearman", "cosine", "root", 2.0, 9),
-    ]
-    study = write(tmp_path, {"t0": ("finished", found), "t1": ("finished", found)})
-    history = History.read(study, OBJECTIVES[:1])
-    before = evaluation_data_of_rows(study.trials())
-    (other,) = {"toy", "root"} - set(before)
-    history.set_evaluation_data("t1", other)
-    rows = history.with_objectives(study.trials())
-    assert evaluation_data_of_rows(rows) == [before[0], other]
-    configs = [json.loads(text)["evaluation"]["data"] for text in rows["config"].to_pylist()]
-    assert configs[1] == other
-    numbers = {"toy": 1.0, "root": 2.0}
-    assert rows["objective"].to_pylist() == [numbers[before[0]], numbers[other]]
-    assert history.with_objectives(rows).equals(rows), "what says so already stays as it is"
 
 
 def test_a_reason_that_came_again_is_hopeless_for_the_rest_of_the_run() -> None:
@@ -166,7 +143,7 @@ def test_a_reason_that_came_again_is_hopeless_for_the_rest_of_the_run() -> None:
     other = Score(
         "transfer", "CR", "test", "accuracy", "logreg-10fold", "toy", None, 0, reason="gone"
     )
-    asked = RequestedScores("toy", frozenset({broken.measurement, number.measurement}))
+    asked = frozenset({broken.measurement, number.measurement})
     for name in ("t0", "t1", "t2"):
         history.record_end(name, "finished", 1, [number, broken])
     history.record_end("t2", "finished", 1, [other])
@@ -174,7 +151,7 @@ def test_a_reason_that_came_again_is_hopeless_for_the_rest_of_the_run() -> None:
     assert [history.action(name, asked) for name in ("t0", "t1", "t2")] == ["measure"] * 3
     history.record_end("t0", "finished", 1, [number, broken])
     assert [history.action(name, asked) for name in ("t0", "t1", "t2")] == [None] * 3
-    both = RequestedScores("toy", asked.measurements | {other.measurement})
+    both = asked | {other.measurement}
     assert history.action("t1", both) == history.action("t2", both) == "measure"
     history.record_end(
         "t1", "finished", 1, [Score(**{**_values(broken), "value": 1.0, "reason": None})]

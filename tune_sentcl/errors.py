@@ -4,6 +4,7 @@ Each class also derives from a built-in exception, so callers can catch the buil
 message names the place, the rule, the value that broke it, and the next move.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -79,6 +80,22 @@ class ConfigError(BadInputError):
     """A config holds an unknown key or a value that breaks its rule."""
 
 
+# A user before "@", or a password after ":" that is no port. A key of AWS may contain "/", which
+# ends a URL's host, so that a parser of URLs finds neither in `s3://KEY:a/b@bucket`.
+_CREDENTIALS = re.compile(r"://(?:[^/\s]*@|[^/\s\[]*:(?!\d*(?:[/\s'\",\]]|$))|\S*[?#])")
+
+
+def refuse_credentials(where: str, key: str, text: str) -> None:
+    """Raise ConfigError, without the text, if it has a URL that may contain credentials.
+
+    They may be in its user, its password, its query or its fragment.
+    """
+    if "://" in text and _CREDENTIALS.search(text):
+        rule = "a URL must have no user, password, query or fragment, because studies and messages"
+        move = "Set keys and endpoints by variables such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
+        raise ConfigError(Fault(where, key, "", f"{rule} show it", move))
+
+
 class SpaceError(BadInputError):
     """A space file is missing or does not describe a set of trials."""
 
@@ -100,7 +117,7 @@ class StudyError(BadInputError):
 
 
 class DamagedError(StudyError):
-    """A file of a study differs from what was written; some callers can skip it."""
+    """A file of a study differs from what was written."""
 
 
 class ResourceError(BadInputError):

@@ -365,17 +365,6 @@ def test_another_score_is_judged_and_the_winner_stays(many: Study) -> None:
     assert {one.verdict for one in found} == {"REVERSED"}  # the samples' Pearson is -Spearman
 
 
-def test_toy_and_real_numbers_never_meet(tmp_path: Path) -> None:
-    toy = [
-        Trial(f"toy{s}", config(s, "sbert", evaluation={"data": "toy"}), [score(DEV, 99.0, "toy")])
-        for s in range(3)
-    ]
-    study = write_study(tmp_path, [*seeded(0.5, [70.0] * 3), *seeded(0.1, [71.0] * 3), *toy])
-    assert judge_winner(study, "lambda5")[0].a.name == "lambda1"
-    with pytest.raises(StudyError, match="fits no configuration"):
-        judge(study, "sbert", "lambda1")
-
-
 @pytest.mark.parametrize(
     "name", ["lambda3", "lambda3seed1", "lambda3s", {"lambda": 0.3}, {"method.lambda": 0.3}]
 )

@@ -16,9 +16,9 @@ from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
-from tune_sentcl.history import rank_keys, ranked_data
+from tune_sentcl.history import rank_keys
 from tune_sentcl.judging.configurations import Configurations
-from tune_sentcl.judging.judgement import judge, judge_winner
+from tune_sentcl.judging.judgement import judge_winner
 from tune_sentcl.store import Study
 
 
@@ -44,7 +44,7 @@ def winners(study: Study) -> dict[str, str]:
     return {
         "configurations": configurations(study)["configuration"][0],
         "report": leaderboard_frame(subject)["configuration"][0],
-        "figures": subject.shown["configuration", ""][0],
+        "figures": subject.over_seeds["configuration", ""][0],
         "show": min(known, key=lambda name: (found := shown.find(name)) < 0 or found),
         "judge": Configurations.read(study).scored()[0].name,
         "export": Choice.read(study, DEV).ranked[0].row["configuration"],
@@ -176,38 +176,3 @@ def test_equal_means_are_equal_in_whatever_order_the_seeds_come(tmp_path: Path) 
     assert set(winners(study).values()) == {"c0"}
     assert configurations(study)["configuration"].to_list() == [*expected, "plain"]
     assert [one.name for one in Configurations.read(study).scored()] == [*expected, "plain"]
-
-
-@pytest.mark.parametrize(
-    ("finished", "expected"),
-    [
-        ([], "root"),
-        ([("toy", True)], "toy"),
-        ([("toy", True), ("root", True)], "root"),
-        ([("toy", True), ("root", False)], "toy"),
-        ([("toy", False)], "toy"),
-    ],
-)
-def test_the_data_is_that_of_the_scores(finished: list[tuple[str, bool]], expected: str) -> None:
-    assert ranked_data(finished) == expected
-
-
-@pytest.mark.parametrize("ended", ["failed", "pruned", "unmeasured"])
-def test_trials_without_a_score_do_not_choose_the_data(tmp_path: Path, ended: str) -> None:
-    names = ("plain", "better")
-    trials = [
-        trial(name, seed, 50.0 + seed + 10 * rank, "toy")
-        for rank, name in enumerate(names)
-        for seed in range(3)
-    ]
-    for name in names:
-        if ended == "unmeasured":
-            trials.append(Trial(f"{name}r", trial(name, 5, 0.0).config, configuration=name))
-        else:
-            trials += [trial(name, 5, "failed" if ended == "failed" else "pruned")]
-    study = write_study(tmp_path, trials, ["STS-B:spearman"])
-    frames = read_study(tmp_path)
-    assert Subject(frames, frames.objectives()).data == "toy"
-    assert Choice.read(study, DEV).data == "toy"
-    assert judge(study, "better", "plain").data == "toy"
-    assert set(winners(study).values()) == {"better"}

@@ -130,38 +130,6 @@ def test_a_score_without_a_number_is_missing(tmp_path: Path, missing: float | No
     assert (row["objective_n"], row["sts_avg_n"]) == (0, 0)
 
 
-def test_a_trial_is_read_on_the_data_that_its_config_names(tmp_path: Path) -> None:
-    toy, root = suite_of([50.0] * 7, "toy"), suite_of([60.0] * 7, "root")
-    both = [*toy, *root, score(DEV, 51.0, "toy"), score(DEV, 61.0, "root")]
-    named = {"t1": "toy", "t2": "root"}
-    trials = [Trial(t, config(0, evaluation={"data": data}), both) for t, data in named.items()]
-    trials += [
-        Trial("t3", config(1, data={"source": "toy"}), both),  # auto: as the rows
-        Trial("t4", config(1), both),
-        Trial("t5", config(2), suite_of([60.0] * 3)),
-        Trial("t6", config(2, evaluation={"data": "toy"}), [*root, score(DEV, 61.0, "root")]),
-    ]
-    table, over_seeds = summaries(write_study(tmp_path, trials))
-    table = table.set_index("trial_id").fillna({"objective": -1.0, "sts_avg": -1.0})
-    found = {
-        name: tuple(table.loc[name, ["data", "objective", "sts_avg"]]) for name in table.index
-    }
-    assert found == {
-        "t1": ("toy", 51.0, pytest.approx(50.0)),
-        "t2": ("root", 61.0, pytest.approx(60.0)),
-        "t3": ("toy", 51.0, pytest.approx(50.0)),
-        "t4": ("root", 61.0, pytest.approx(60.0)),
-        "t5": ("root", -1.0, -1.0),
-        "t6": ("toy", -1.0, -1.0),
-    }
-    # Seeds that were measured on different data are never averaged together.
-    assert list(zip(over_seeds["data"], over_seeds["objective_mean"], strict=True)) == [
-        ("root", 61.0),
-        ("toy", 51.0),
-    ]
-    assert list(over_seeds["objective_n"]) == [2, 2]
-
-
 def test_what_a_row_says_of_its_objective_does_not_count(tmp_path: Path) -> None:
     study = write_study(tmp_path, [Trial("t1", config(0))])
     (file,) = (tmp_path / "trials").iterdir()

@@ -264,16 +264,6 @@ def test_the_pareto_table_rounds_a_score_once(tmp_path: Path) -> None:
     assert "80.88 " not in text and "| 2 s |" in text  # a trial's time, in its unit
 
 
-def test_toy_and_real_numbers_are_never_ranked_together(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
-    trials = [Trial("real", config(0), [score(dev, 70.0)])]
-    trials.append(Trial("toy", config(0, evaluation={"data": "toy"}), [score(dev, 90.0, "toy")]))
-    write_study(tmp_path / "study", trials, [DEV])
-    text = report(tmp_path / "study", "--format", "md").stdout
-    assert "Leaderboard on the real sets" in text and "generated toy sets" in text
-    assert text.count("**70.00**") == text.count("**90.00**") == 1
-
-
 def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     trials = [Trial(f"t{n}", config(n), [score(dev, 70.0 + 2 * n)]) for n in range(2)]
@@ -402,19 +392,3 @@ def test_several_studies_are_one_report(tmp_path: Path) -> None:
     text = report(tmp_path / "a", tmp_path / "b", "--format", "md").stdout
     assert text.startswith("# a, b\n") and "**71.00** ± 1.41" in text
     assert len(re.findall(rf"^\| {re.escape(str(tmp_path))}", text.replace("\\_", "_"), re.M)) == 2
-
-
-def test_damaged_files_are_named_and_the_rest_is_told(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
-    trials = [Trial(f"t{n}", config(n), [score(dev, 70.0 + n)]) for n in range(3)]
-    write_study(tmp_path / "study", trials, [DEV])
-    tables = tmp_path / "study" / "trials"
-    (tables / ".t9.parquet.tmp").write_bytes(b"PAR1 half")
-    (victim,) = tables.glob("t1.*.parquet")
-    victim.write_bytes(victim.read_bytes()[:100])
-    done = report(tmp_path / "study", "--format", "md", code=1)
-    assert victim.name in done.stderr and "Left out of this report" in done.stdout
-    assert "2 finished" in done.stdout
-    out = tmp_path / "report.html"
-    report(tmp_path / "study", "--out", out, code=1)
-    assert victim.name in out.read_text()

@@ -246,18 +246,6 @@ def test_an_untrained_trial_is_its_checkpoint_as_that_was_read(tmp_path: Path) -
         export_trial(study.files.where, tmp_path / "model")
 
 
-def test_a_named_trial_on_toy_sets_says_so_beside_real_ones(tmp_path: Path) -> None:
-    encoder = toy()
-    trials = {
-        "real": Planted(encoder, 80.0, settings={"evaluation.data": "root"}),
-        "toy": Planted(encoder, 99.0, settings={"evaluation.data": "toy"}),
-    }
-    plant(tmp_path / "study", trials)
-    for name, data in (("real", "root"), ("toy", "toy")):
-        record = export_trial(tmp_path / "study", tmp_path / name, trial=name).record
-        assert (record["data"], {score["data"] for score in record["scores"]}) == (data, {data})
-
-
 @pytest.mark.parametrize("name", ['o\'wner: "x"', "a\nb: c", "owner/model", "#x | `y`", "- a"])
 def test_the_head_of_a_card_is_yaml_whatever_names_are(name: str, tmp_path: Path) -> None:
     settings = {"encoder.checkpoint": name, "data.source": name, "evaluation.data": "toy"}

@@ -37,18 +37,3 @@ def test_a_study_by_a_folder_s_url(tmp_path: Path) -> None:
         finish(driver, "t1")
         assert driver.study.files.folder == tmp_path / "a b"
     assert len(Study.read(tmp_path / "a b").scores()) == 2
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "nosuch://k:pass@host/x",
-        "s3a://user:pass@b/x",
-        "s3://b/x?secret_key=pass",
-        "hdfs://user:pass@host/x",
-    ],
-)
-def test_a_url_that_nothing_opens_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(StudyError) as caught:
-        Study.read(url)
-    assert "pass" not in str(caught.value)

@@ -85,9 +85,9 @@ def test_reading_nothing_makes_nothing(tmp_path: Path) -> None:
         ('{"schema": 1', "must be JSON"),
         ("\x00", "must be JSON"),
         ("[" * 200_000, "must be JSON"),
-        ("[]", "must be a JSON object"),
-        ("{}", "must be a schema number"),
-        ('{"schema": true}', "must be a schema number"),
+        ("[]", "must be an object"),
+        ("{}", "schema: must be given.*\n.*space: must be given"),
+        ('{"schema": true}', "schema: must be a valid integer"),
         ('{"schema": 3}', "schema = 3: this release reads studies of schema 1 only.*release"),
     ],
 )
@@ -112,13 +112,22 @@ def test_every_fault_of_a_manifest_is_named(tmp_path: Path, key: str) -> None:
         Study.read(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"sampler_seed": float("inf")}, {"shares": [2]}])
-def test_a_damaged_record_of_a_search_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"sampler_seed": float("inf")}, "sampler_seed"),
+        ({"shares": [2]}, "shares.0"),
+        ({"seed_plan": {"seeds": [0.5], "configurations": None}}, "seed_plan.seeds.0"),
+    ],
+)
+def test_a_damaged_record_of_a_search_is_named(
+    tmp_path: Path, change: dict[str, Any], key: str
+) -> None:
     opened(tmp_path).close()
     path = tmp_path / "study.json"
     record = {"objectives": [], "learned_from": [], "sampler": "tpe", "sampler_seed": 0, **change}
     path.write_text(json.dumps({**json.loads(path.read_text()), "search": record}))
-    with pytest.raises(StudyError, match=r"study\.json: search: must be"):
+    with pytest.raises(StudyError, match=rf"study\.json: search\.{key}: must be"):
         Study.read(tmp_path)
 
 

@@ -143,16 +143,15 @@ def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Pat
 
 
 def test_a_changed_text_extends_the_study(tmp_path: Path) -> None:
-    opened(tmp_path, command=["a", "--token", "s3cret"]).close()
+    opened(tmp_path, command=["a", "b c"]).close()
     created = Study.read(tmp_path).manifest.created
     opened(tmp_path, space=space(text="more"), command=["b"]).close()
     opened(tmp_path, command=["b"]).close()
     manifest = Study.read(tmp_path).manifest
     assert manifest.space_texts == ("more", space().text), "the last search's text is the last"
-    assert manifest.commands == ("a --token HIDDEN", "b")
+    assert manifest.commands == ("a 'b c'", "b")
     assert manifest.created == created
     assert manifest.versions["python"]
-    assert "s3cret" not in (tmp_path / "study.json").read_text()
 
 
 def test_another_space_is_refused_and_the_lock_let_go(tmp_path: Path) -> None:
@@ -171,11 +170,10 @@ def test_a_closed_driver_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_what_a_search_asked_is_remembered(tmp_path: Path) -> None:
-    asked = SearchRecord(("STS-B:spearman:dev",), "tpe", 3, ("s3://me:s3cret@bucket/other",))
+    asked = SearchRecord(("STS-B:spearman:dev",), "tpe", 3, ("s3://bucket/other",))
     opened(tmp_path).close()
     assert Study.read(tmp_path).manifest.search is None
     with opened(tmp_path) as driver:
         driver.record(asked)
     opened(tmp_path).close()
-    kept = Study.read(tmp_path).manifest.search
-    assert kept == replace(asked, learned_from=("s3://HIDDEN@bucket/other",))
+    assert Study.read(tmp_path).manifest.search == asked

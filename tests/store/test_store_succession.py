@@ -148,9 +148,7 @@ def test_marks_of_file_browsers_do_no_harm(tmp_path: Path, mark: str) -> None:
         assert driver.study.checkpoints() == set()
 
 
-@pytest.mark.parametrize(
-    "url", ["s3://b/runs#1", "file:///tmp/a#b", "file://", "file:/tmp/x", "file://host/tmp/x"]
-)
+@pytest.mark.parametrize("url", ["nosuch://host/x", "file://", "file:/tmp/x", "file://host/tmp/x"])
 def test_a_url_of_which_a_part_would_be_dropped_is_refused(url: str) -> None:
     with pytest.raises(StudyError, match="must"):
         StudyFiles.at(url)

@@ -1,4 +1,4 @@
-"""Which study speaks for a trial that several have."""
+"""Which study speaks for a trial that several have, and what studies must agree about."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,40 +6,38 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from store_samples import opened, points, row, scores, worker
+from store_samples import opened, points, row, scores
 
 from tune_sentcl.config import parse_config
+from tune_sentcl.errors import StudyError
 from tune_sentcl.score import Score
 from tune_sentcl.store import Study, TrialRow
 from tune_sentcl.store.snapshot import Snapshot
-from tune_sentcl.store.union import CombinedStudies, combine
+from tune_sentcl.store.union import union
 
 Status = Literal["failed", "pruned", "finished"]
+Trials = Mapping[str, tuple[TrialRow, list[Score]]]
 
 
-def write(path: Path, trials: Mapping[str, tuple[TrialRow, list[Score]]]) -> Snapshot:
+def write(path: Path, trials: Trials) -> Snapshot:
     with opened(path) as driver:
-        for trial_id, (ended, found) in trials.items():
-            worker(driver).write_scores(trial_id, found)
-            worker(driver).write_curves(trial_id, points(float(ended.attempt)))
-            driver.commit(ended)
+        for ended, found in trials.values():
+            driver.commit(ended, found, points(float(ended.attempt)))
     return Snapshot.of(Study.read(path))
 
 
-def united(
-    tmp_path: Path, *studies: Mapping[str, tuple[TrialRow, list[Score]]]
-) -> CombinedStudies:
-    names = [f"s{number}" for number in range(len(studies))]
-    found = [write(tmp_path / n, s) for n, s in zip(names, studies, strict=True)]
-    return combine(found, names)
+def united(tmp_path: Path, *studies: Trials) -> Snapshot:
+    return union({f"s{n}": write(tmp_path / f"s{n}", s) for n, s in enumerate(studies)})
 
 
-def said(union: CombinedStudies, folder: str, column: str) -> list[tuple[Any, ...]]:
-    table = union.snapshot.tables[folder]
+def said(found: Snapshot, folder: str, column: str) -> list[tuple[Any, ...]]:
+    table = found.tables[folder]
     return list(zip(*(table[name].to_pylist() for name in ("trial_id", column)), strict=True))
 
 
-def test_finished_goes_before_pruned_before_failed_and_then_the_first(tmp_path: Path) -> None:
+def test_a_trial_is_of_the_first_study_in_which_it_finished_else_of_the_first(
+    tmp_path: Path,
+) -> None:
     kinds: tuple[Status, ...] = ("failed", "pruned", "finished")
     studies: list[dict[str, tuple[TrialRow, list[Score]]]] = [{}, {}]
     expected = {}
@@ -47,146 +45,81 @@ def test_finished_goes_before_pruned_before_failed_and_then_the_first(tmp_path: 
         for other in kinds:
             name = f"{one}-{other}"
             studies[0][name] = (row(name, one, attempt=1), scores(70.0))
-            studies[1][name] = (row(name, other, attempt=2), scores(70.0))
-            expected[name] = 2 if kinds.index(other) > kinds.index(one) else 1
-    union = united(tmp_path, *studies)
-    assert dict(said(union, "trials", "attempt")) == expected
-    assert len(union.snapshot.tables["trials"]) == len(expected)
-    assert not union.disagreements
-    # Curves and scores are of the same study.
-    assert dict(said(union, "curves", "value")) == {n: float(k) for n, k in expected.items()}
-    scored = [name for name, _ in said(union, "scores", "value")]
-    assert sorted(scored) == sorted(2 * [n for n in expected if "finished" in n])
-
-
-def test_trials_keep_the_order_of_the_studies(tmp_path: Path) -> None:
-    one = {name: (row(name), scores()) for name in ("z", "b")}
-    other = {name: (row(name), scores()) for name in ("a", "b")}
-    union = united(tmp_path, one, other)
+            studies[1][name] = (row(name, other, attempt=2), scores(71.0))
+            expected[name] = 2 if other == "finished" != one else 1
+    studies[0]["z"], studies[1]["a"] = (row("z"), scores()), (row("a"), scores())
+    expected |= {"z": 1, "a": 1}
+    found = united(tmp_path, *studies)
+    assert dict(said(found, "trials", "attempt")) == expected
+    assert len(found.tables["trials"]) == len(expected)
+    # Curves and scores are of the same study, and so is its name.
+    assert dict(said(found, "curves", "value")) == {n: float(k) for n, k in expected.items()}
+    scored = dict(said(found, "scores", "value"))
+    assert scored.keys() == {n for n in expected if "finished" in n or len(n) == 1}
+    assert (scored["failed-finished"], scored["finished-finished"]) == (71.0, 70.0)
     for folder in ("trials", "scores", "curves"):
-        names = union.snapshot.tables[folder]["trial_id"].to_pylist()
-        assert list(dict.fromkeys(names)) == [*Study.read(tmp_path / "s0").ended(), "a"]
+        names = dict(said(found, folder, "study"))
+        assert (names["pruned-finished"], names["finished-pruned"]) == ("s1", "s0")
+        assert sorted(names.values()) == list(names.values())
 
 
-def test_scores_that_only_one_study_has_stand_beside_those_of_the_first(tmp_path: Path) -> None:
-    failed = replace(scores()[0], task="MR", value=None, reason="it fell over")
-    taken = replace(failed, value=60.0, reason=None)
-    union = united(
-        tmp_path,
-        {"t": (row("t"), [*scores(70.0, 2), failed])},
-        {"t": (row("t"), [*scores(70.004, 3), taken])},
-    )
-    assert not union.disagreements
-    table = union.snapshot.tables["scores"].select(["task", "value"]).to_pylist()
-    values = {found["task"]: found["value"] for found in table}
-    assert values == {"STS12": 70.0, "STS13": 70.0, "STS14": 70.004, "MR": 60.0}
-    assert len(table) == 4
+def with_data(data: str, **more: Any) -> TrialRow:
+    config = {"method": {"name": "scl"}, "evaluation": {"data": data}}
+    return row("t", "failed", config=parse_config(config, "test"), **more)
+
+
+MINE = replace(scores()[0], suite="own", task="mine", split="dev", version="v1")
+TWO = (("STS-B:spearman:dev", 80.5), ("STS12:spearman:test", 3.0))
 
 
 @pytest.mark.parametrize(
-    ("column", "values", "change"),
+    ("one", "other", "differs"),
     [
-        ("steps", "10 in s0 and 11 in s1", {"steps": 11}),
-        ("configuration", "c0 in s0 and c1 in s1", {"configuration": "c1"}),
+        (row("t"), row("t", objective=80.6), "trial t: STS-B:spearman:dev = 80.5 in s0 and 80.6"),
+        (row("t"), row("t", objective=80.504), ""),
         (
-            "objective",
-            "80.5 in s0 and 80.6 in s1",
-            {"objectives": (("STS-B:spearman:dev", 80.6),)},
+            replace(row("t"), objectives=TWO),
+            replace(row("t"), objectives=(*TWO[:1], ("STS12:spearman:test", 4.0))),
+            "trial t: STS12:spearman:test = 3.0 in s0 and 4.0 in s1",
         ),
-        ("STS12:spearman:test:cosine, sts, toy", "70.0 in s0 and 70.01 in s1", 70.01),
+        (row("t"), replace(row("t"), objectives=(("SICK-R:spearman:dev", 1.0),)), ""),
+        (row("t"), row("t", "pruned", objective=1.0), ""),
+        (
+            replace(row("t"), data_fingerprint="f"),
+            replace(row("t"), data_fingerprint="g"),
+            "trial t: data_fingerprint = f in s0 and g in s1",
+        ),
+        (row("t"), replace(row("t"), host="elsewhere", wall_seconds=9.0, attempt=4), ""),
+        (
+            with_data("toy"),
+            with_data("root"),
+            "all trials: evaluation.data = toy in s0 and root in s1",
+        ),
+        (MINE, replace(MINE, version="v2"), "task mine: version of dev, own = v1 in s0 and v2 in"),
+        (MINE, replace(MINE, version=None), ""),
+        (MINE, replace(MINE, task="yours", version="v2"), ""),
+        (MINE, replace(MINE, split="test", version="v2"), ""),
+        (MINE, replace(MINE, value=None, reason="no", version="v2"), ""),
     ],
 )
-def test_finished_rows_that_do_not_agree_are_named(
-    column: str, values: str, change: Any, tmp_path: Path
+def test_studies_that_differ_are_refused_in_one_sentence(
+    one: TrialRow | Score, other: TrialRow | Score, differs: str, tmp_path: Path
 ) -> None:
-    found = scores(70.0)
-    other = row("t")
-    if isinstance(change, dict):
-        other = replace(other, **change)
-    else:
-        found = [replace(found[0], value=change), found[1]]
-    same = {"u": (row("u"), scores())}
-    union = united(
-        tmp_path, {"t": (row("t"), scores(70.0)), **same}, {"t": (other, found), **same}
-    )
-    (fault,) = union.disagreements
-    assert str(fault).startswith(f"trial t: {column} = {values}: two finished rows")
-    assert dict(said(union, "scores", "value"))["t"] == 70.0  # the first one's stand
-
-
-def test_scores_of_several_versions_of_a_task_are_named(tmp_path: Path) -> None:
-    plain = scores()
-    mine = replace(plain[0], suite="own", task="mine", split="dev", version="v1")
-    studies: list[dict[str, tuple[TrialRow, list[Score]]]] = [
-        {"a": (row("a"), [*plain, mine])},
-        {"b": (row("b"), [*plain, replace(mine, version="v2")])},
-        {"c": (row("c"), [*plain, replace(mine, version=None)])},  # of no version: says nothing
-        {"d": (row("d"), [*plain, replace(mine, task="yours", version="v2"), mine])},
-        {"e": (row("e"), [*plain, replace(mine, split="test", version="v2")])},
-        {"f": (row("f"), [*plain, replace(mine, value=None, reason="no", version="v2")])},
+    studies = [
+        {"t": (found, scores())} if isinstance(found, TrialRow) else {name: (row(name), [found])}
+        for name, found in (("t", one), ("u", other))
     ]
-    (fault,) = united(tmp_path, *studies).disagreements
-    said_ = "task mine: version of dev, own = v1 in s0 and v2 in s1: all studies must have"
-    assert str(fault).startswith(said_)
-    assert not united(tmp_path / "again", studies[0], *studies[2:]).disagreements
-
-
-def test_where_and_how_long_a_trial_ran_is_no_disagreement(tmp_path: Path) -> None:
-    other = replace(row("t"), host="elsewhere", wall_seconds=9.0, device="gpu", attempt=4)
-    renamed = replace(other, objectives=(("SICK-R:spearman:dev", 1.0),))
-    for number, changed in enumerate((other, renamed)):
-        place = tmp_path / str(number)
-        union = united(place, {"t": (row("t"), scores())}, {"t": (changed, scores())})
-        assert not union.disagreements
-        assert said(union, "trials", "attempt") == [("t", 1)]
-
-
-@pytest.mark.parametrize("real", [0, 1])
-def test_of_a_trial_on_toy_and_real_sets_the_real_row_counts_in_any_order(
-    tmp_path: Path, real: int
-) -> None:
-    studies: list[dict[str, tuple[TrialRow, list[Score]]]] = []
-    for number in range(2):
-        data: Literal["toy", "root"] = "root" if number == real else "toy"
-        value = 80.0 if data == "root" else 30.0
-        config = parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
-        found = [replace(one, data=data) for one in scores(value)]
-        found += [replace(one, task="STS16") for one in scores(value / 1e5, 1)]
-        ended = row("t", config=config, objective=value, attempt=1 + number)
-        studies.append({"t": (ended, found)})
-    union = united(tmp_path, *studies)
-    assert not union.disagreements
-    assert said(union, "trials", "objective") == [("t", 80.0)]
-    assert said(union, "trials", "evaluation.data") == [("t", "root")]
-    assert dict(said(union, "curves", "value")) == {"t": 1.0 + real}
-    values = sorted(value for _, value in said(union, "scores", "value"))
-    assert values == [0.0008, 30.0, 30.0, 80.0, 80.0]  # of both, and that of the row
-
-
-def test_objectives_on_the_same_data_must_agree_behind_other_data(tmp_path: Path) -> None:
-    toy, real = (
-        parse_config({"method": {"name": "scl"}, "evaluation": {"data": data}}, "test")
-        for data in ("toy", "root")
-    )
-    rows = [row("t", config=c, objective=v) for c, v in ((toy, 30.0), (real, 80.0), (real, 81.0))]
-    (fault,) = united(tmp_path, *({"t": (one, [])} for one in rows)).disagreements
-    assert str(fault).startswith("trial t: objective = 80.0 in s1 and 81.0 in s2")
-
-
-@pytest.mark.parametrize("status", ["finished", "failed"])
-def test_seeds_that_one_study_has_chosen_by_are_fresh_in_none(
-    tmp_path: Path, status: Status
-) -> None:
-    confirmed = {name: (replace(row(name), origin="confirm"), scores()) for name in ("t", "u")}
-    searched = {"t": (replace(row("t", status), origin="sampler"), scores())}
-    for number, studies in enumerate(((confirmed, searched), (searched, confirmed))):
-        union = united(tmp_path / str(number), *studies)
-        assert dict(said(union, "trials", "origin")) == {"t": "sampler", "u": "confirm"}
+    if not differs:
+        united(tmp_path, *studies)
+        return
+    with pytest.raises(StudyError) as caught:
+        united(tmp_path, *studies)
+    assert str(caught.value).startswith(differs)
+    assert len(caught.value.faults) == 1
 
 
 def test_studies_without_trials_come_to_one_without(tmp_path: Path) -> None:
-    union = united(tmp_path, {}, {})
-    assert [len(table) for table in union.snapshot.tables.values()] == [0, 0, 0]
+    assert [len(table) for table in united(tmp_path, {}, {}).tables.values()] == [0, 0, 0]
 
 
 def test_a_snapshot_stays_as_it_was_read(tmp_path: Path) -> None:

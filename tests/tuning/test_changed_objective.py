@@ -26,9 +26,9 @@ from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.cli import app
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import ObjectiveError
+from tune_sentcl.errors import ObjectiveError, StudyError
 from tune_sentcl.history import History
-from tune_sentcl.objective import DEFAULT, parse_objectives
+from tune_sentcl.objective import parse_objectives
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare
@@ -50,73 +50,41 @@ def of_trial(study: Path, task: str, split: str, metric: str) -> dict[str, float
     return {key[0]: value for key, value in numbers(study).items() if key[1:] == wanted}
 
 
-def test_an_objective_is_read_on_the_data_and_by_the_protocol_that_are_meant(
-    tmp_path: Path,
-) -> None:
+def test_an_objective_is_read_by_the_protocol_that_is_meant(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     run_planted(space, study)
-    measurements = (
-        Measurement("root", "STS-B", "dev", "cosine", None),
-        Measurement("root", "STS-B", "test", "relatedness", 1111),
-        Measurement("toy", "STS-B", "test", "relatedness", 1111),
-        Measurement("toy", "STS-B", "test", "relatedness", 1112),
-    )
-    truth: dict[str, dict[tuple[str, ...], list[float | None]]] = {}
+    measurements = [Measurement("toy", "STS-B", "test", "relatedness", s) for s in (1111, 1112)]
+    truth: dict[str, tuple[Any, ...]] = {}
     for row in rows(study):
         config = TrialConfig.model_validate_json(row["config"])
         scores = [s for m in measurements for s in planted_scores(config, m)]
         files_of(study, row).add_scores(row["trial_id"], scores)
-        trained = [s for s in scores if (s.protocol, s.metric) == ("relatedness", "pearson")]
-        truth[row["trial_id"]] = {
-            ("root", "cosine"): [s.value for s in scores[:1]],
-            ("root", "relatedness"): [s.value for s in trained if s.data == "root"][:1],
-            ("toy", "cosine"): [row["objective"]],
-            ("toy", "relatedness"): [
-                s.value for s in trained if s.data == "toy" and s.split == "dev"
-            ],
-        }
+        dev = [s.value for s in scores if (s.metric, s.split) == ("pearson", "dev")]
+        assert len(set(dev)) == 2
+        mean = sum(value for value in dev if value is not None) / 2
+        truth[row["trial_id"]] = (row["objective"], pytest.approx(mean))
     asked = ["STS-B:spearman:dev", "STS-B:pearson:dev:relatedness"]
     history = History.read(Study.read(study), parse_objectives(asked, allow_test=False))
-    for name, known in truth.items():
-        for data in ("toy", "root"):
-            seeds = known[data, "relatedness"]
-            assert len(seeds) == (2 if data == "toy" else 1)
-            mean = sum(value for value in seeds if value is not None) / len(seeds)
-            expected = (*known[data, "cosine"], pytest.approx(mean))
-            assert history.values(name, data) == expected
-            assert history.result(name, data).values == expected
-    planted = [v for known in truth.values() for values in known.values() for v in values]
-    assert len(set(planted)) == len(planted) == 10
-    # The rows were written for the toy sets, and go on to speak of them.
+    for name, expected in truth.items():
+        assert history.values(name) == history.result(name).values == expected
     table = history.with_objectives(Study.read(study).trials())
     assert {r["trial_id"]: r["objective"] for r in table.to_pylist()} == objectives(study)
 
 
-def test_other_evaluation_data_is_measured_from_kept_weights_and_then_what_all_speak_of(
-    tmp_path: Path,
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA), tmp_path / "study"
-    root = write_sts_root(tmp_path / "root")
-    run_planted(space, study, keep=2)
-    toy = objectives(study)
+def test_a_study_has_one_kind_of_evaluation_data(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
+    run_planted(space, study)
+    before = rows(study)
     asked = space.with_overrides({"evaluation.data": "root"})
-    outcome, actions = run_planted(asked, study, keep=2, data=root)
-    assert (actions, outcome.failures, outcome.needs_retraining) == (["measure"] * 2, 0, ())
-    of_data: dict[str, dict[str, float]] = {"toy": {}, "root": {}}
-    for score in Study.read(study).scores().to_pylist():
-        if DEFAULT.picks(scored := Score(**{k: v for k, v in score.items() if k != "trial_id"})):
-            of_data[scored.data][score["trial_id"]] = score["value"]
-    assert of_data["toy"] == toy
-    assert objectives(study) == of_data["root"] != toy
-    assert sorted(t.values[0] for t in mirrored(study)) == sorted(of_data["root"].values())
-    history = History.read(Study.read(study), (DEFAULT,))
-    for name in toy:
-        assert history.values(name, "toy") == (of_data["toy"][name],)
-        assert history.values(name, "root") == (of_data["root"][name],)
-    # Both are known now, so that either can be asked for again without a trial.
-    for again in (space, asked, space):
-        assert run_planted(again, study, keep=2, data=root)[1] == []
-    assert sorted(t.values[0] for t in mirrored(study)) == sorted(toy.values())
+    root = write_sts_root(tmp_path / "root")
+    with pytest.raises(StudyError) as caught:
+        run_planted(asked, study, data=root)
+    said = "evaluation.data: root: the trials of this study were scored on toy data"
+    assert str(caught.value).startswith(said) and "Choose another folder" in str(caught.value)
+    assert rows(study) == before
+    with pytest.raises(StudyError, match="was scored on toy evaluation data, and this search is"):
+        run_planted(asked, tmp_path / "other", data=root, learn_from=(str(study),))
+    assert not (tmp_path / "other").exists()
 
 
 def test_an_end_in_this_run_counts_as_one_that_is_read(tmp_path: Path) -> None:
@@ -133,9 +101,8 @@ def test_an_end_in_this_run_counts_as_one_that_is_read(tmp_path: Path) -> None:
         by_trial.setdefault(row.pop("trial_id"), []).append(Score(**row))
     for name, scores in by_trial.items():
         noted.record_end(name, "finished", 1, scores)
-        assert noted.values(name, "toy") == read.values(name, "toy")
-        assert None not in read.values(name, "toy")
-        assert noted.values(name, "root") == read.values(name, "root") == (None, None)
+        assert noted.values(name) == read.values(name)
+        assert None not in read.values(name)
 
 
 def test_another_objective_is_what_rows_record_tables_and_sampler_speak_of(

@@ -98,18 +98,6 @@ def test_two_points_of_one_trial_ask_for_all_that_either_asks_for(tmp_path: Path
     assert protocols == {"cosine", "relatedness"}
 
 
-def test_numbers_on_toy_sets_and_on_real_ones_are_never_ranked_together(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.2), tmp_path / "study"
-    run_planted(space, study, keep=2)
-    history = History.read(Study.read(study), [DEFAULT])
-    names = [row["trial_id"] for row in rows(study)]
-    ranks = [history.checkpoint_score(name) for name in names]
-    for name in names:
-        history.set_evaluation_data(name, "root")
-    assert all(rank > 0 for rank in ranks)
-    assert [history.checkpoint_score(name) for name in names] == [float("-inf")] * 2
-
-
 def test_a_study_that_another_command_has_begun_since_is_not_taken_for_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

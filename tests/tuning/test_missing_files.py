@@ -22,7 +22,7 @@ evaluation.protocols = ["cosine", "senteval-5fold", "scl-paper-compat"]
 def test_a_source_that_only_a_range_names_is_spoken_of_before_the_first_trial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = lambda_space(tmp_path, 0.3).text
+    file = lambda_space(tmp_path, 0.3, fixed='evaluation.data = "toy"').text
     ranges = '[search.ranges]\ndata.source = { choices = ["toy", "snli"] }\n'
     head, _, _ = file.partition("[search.ranges]")
     (tmp_path / "ranged.toml").write_text(head + ranges)

@@ -16,7 +16,6 @@ import fake_tracker
 import pytest
 from processes import descendants, wait_until
 from search_samples import (
-    NoInputs,
     lambda_space,
     rows,
     run_planted,
@@ -26,12 +25,9 @@ from staged import fate, run_staged
 from stand_in import StandIn, Stopped
 from tracked import READERS
 
-from tune_sentcl.config import parse_dotted
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.history import Assignment
 from tune_sentcl.launch import search
 from tune_sentcl.store.driver import StudyDriver
-from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.watch.terminal import RichWatcher
 from tune_sentcl.watch.tracking import processes
@@ -141,43 +137,6 @@ def test_trap_a_worker_that_is_lost_makes_no_point_twice(tmp_path: Path) -> None
     outcome, actions = run_planted(space, study, stand_in, track=(FAKE,))
     assert (outcome.failures, len(actions)) == (0, 2)
     assert [call[0] for call in calls(study)] == ["begin", "log", "log", "end", "close"]
-
-
-@pytest.mark.usefixtures("fake")
-def test_trap_no_secret_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = "hf_aaaaBBBB1111ccccDDDD2222"
-    config = parse_dotted(
-        {"method.name": "scl", "encoder.checkpoint": f"https://me:{secret}@host/model"}, "a test"
-    )
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    prints = NoInputs().load(space.configurations[0]).fingerprints
-    assignment = Assignment("abc123", "def456", config, "grid", prints)
-    row = TrialRow(
-        config,
-        trial_id="abc123",
-        configuration="def456",
-        space="tiny",
-        origin="grid",
-        status="failed",
-        error_type="OSError",
-        error_text=f"cannot read https://me:{secret}@host with token={secret}",
-    )
-    lines = list[str | None]()
-    tell = processes._TrackerProcess.send
-
-    def recorded(self: processes._TrackerProcess, line: str | None) -> None:
-        lines.append(line)
-        tell(self, line)
-
-    monkeypatch.setattr(processes._TrackerProcess, "send", recorded)
-    following = processes.tracking((FAKE,), str(study), "tiny", RichWatcher())
-    with StudyDriver.open(study, space=space, command=[]), following as watcher:
-        watcher.started(assignment)
-        watcher.ended(row, 1)
-    begun, ended, _ = calls(study)
-    assert "HIDDEN" in begun[3]["encoder.checkpoint"]
-    assert "HIDDEN" in ended[4]["error_text"]
-    assert len(lines) == 3 and secret not in f"{calls(study)}{lines}"
 
 
 @pytest.mark.usefixtures("fake")

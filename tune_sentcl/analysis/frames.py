@@ -18,7 +18,8 @@ from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.snapshot import STUDY, Snapshot
-from tune_sentcl.store.union import Damaged, read
+from tune_sentcl.store.study import Study
+from tune_sentcl.store.union import union
 
 _TRIAL = (STUDY, "trial_id", "configuration", "origin", "status")
 _NAMED = ("task", "metric", "split", "protocol")
@@ -35,11 +36,9 @@ def _kept(scores: pa.Table, column: str, wanted: str | None, allowed: Collection
     return scores.filter(pc.field(column) == wanted)
 
 
-def _values(scores: pa.Table, trial_ids: pa.ChunkedArray, data: pa.Array) -> pd.DataFrame:
-    """Pivot scores on each trial's own data; means over the classifier's seeds."""
-    rows = pc.index_in(scores["trial_id"], value_set=trial_ids.combine_chunks())
-    meant = pc.equal(scores["data"], data.take(rows.combine_chunks()))
-    found = scores.filter(pc.and_(meant, pc.is_finite(scores["value"])))
+def _values(scores: pa.Table) -> pd.DataFrame:
+    """Pivot scores; means over the classifier's seeds."""
+    found = scores.filter(pc.is_finite(scores["value"]))
     means = found.group_by(["trial_id", *_NAMED]).aggregate([("value", "mean")])
     frame = means.to_pandas()
     kinds = frame[list(_NAMED)].drop_duplicates().sort_values(list(_NAMED)).to_numpy().tolist()
@@ -69,13 +68,11 @@ class StudyFrames:
     Attributes:
         snapshot: The tables in Arrow.
         searched: The objectives of each study's last search, as on the command line.
-        faults: What was skipped, with `damaged="skip"`: damaged files or contradicting trials.
         manifests: Each `study.json`, by the study's name as given to `read_study`.
     """
 
     snapshot: Snapshot = field(repr=False)
     searched: tuple[tuple[str, ...], ...] = ()
-    faults: tuple[Fault, ...] = ()
     manifests: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -116,9 +113,9 @@ class StudyFrames:
         Columns: `study` (for a list of studies), `trial_id`, `configuration`, `origin`,
         `status`, every knob in which the trials differ (except knobs that only affect
         measuring), `seed`, `data`, and one column per score of a whole task, under its name on
-        the command line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. A score is
-        taken on the trial's own evaluation data (`data`: toy | root). It is the mean over the
-        classifier's seeds, and joins all pairs (`all`) of a task with subsets. NaN: not measured.
+        the command line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. `data` is
+        the evaluation data (toy | root). A score is the mean over the classifier's seeds, and
+        joins all pairs (`all`) of a task with subsets. NaN: not measured.
 
         Args:
             suite: `sts` or `transfer`; None for both.
@@ -128,22 +125,21 @@ class StudyFrames:
             ConfigError: The suite or protocol does not exist.
         """
         trials = self.snapshot.trials()
-        scores = self.snapshot.scores(["trial_id", *_NAMED, "suite", "data", "value"], WHOLE_TASKS)
+        scores = self.snapshot.scores(["trial_id", *_NAMED, "suite", "value"], WHOLE_TASKS)
         protocols = {name for offers in OFFERS.values() for name in offers}
         scores = _kept(scores, "suite", suite, get_args(SuiteName))
         scores = _kept(scores, "protocol", protocol, protocols)
-        data = pa.array(evaluation_data_of_rows(trials), pa.string())
         there = [name for name in _TRIAL if name in trials.column_names]
         columns = [*there, *varied_knobs(trials), "seed"]
-        frame = frame_of(trials.select(columns)).assign(data=data)
-        values = _values(scores, trials["trial_id"], data).reindex(frame["trial_id"].to_list())
+        frame = frame_of(trials.select(columns)).assign(data=evaluation_data_of_rows(trials))
+        values = _values(scores).reindex(frame["trial_id"].to_list())
         return pd.concat([frame, values.set_axis(frame.index)], axis=1)
 
     def configurations(self, objectives: Sequence[str | Objective] | None = None) -> pd.DataFrame:
         """One row per configuration: mean, sd and n over finished seeds, the best first.
 
         `tune_sentcl.analysis.configurations` lists the columns. Seeds from several studies are
-        averaged together; seeds measured on different evaluation data are not.
+        averaged together.
 
         Args:
             objectives: The scores to rank by, as on the command line (`STS-B:spearman`); None:
@@ -175,26 +171,29 @@ class StudyFrames:
         return next(iter(several))
 
 
-def read_study(
-    path: str | Path | Sequence[str | Path], *, damaged: Damaged = "raise"
-) -> StudyFrames:
+def read_study(path: str | Path | Sequence[str | Path]) -> StudyFrames:
     """Read one or several studies; a study may be running, finished or interrupted.
 
     Only trials that have ended are included. For a list of studies, the column `study` says which
-    study a row comes from. A trial in several studies is included once: a finished row is
-    preferred to a pruned one, and a pruned one to a failed one; of equal rows, the one from the
-    study that is named first. Scores that only the other studies have are added to it.
+    study a row comes from. A trial in several studies is included once, with the rows of the first
+    study in which it finished, else of the first study.
 
     Args:
         path: A folder or URL, or a list of them.
-        damaged: `skip` skips damaged table files, and in a list also studies with a damaged
-            `study.json`, and lists them in `faults`. If two finished rows of a trial disagree,
-            it takes the row of the first study.
 
     Raises:
-        StudyError: A study does not exist or cannot be read. Unless `damaged` is `skip`: a file
-            is damaged, or two finished rows of a trial disagree.
+        StudyError: A study does not exist or cannot be read, a file is damaged, or two studies
+            differ in the kind of evaluation data, in the version of a task, or in the objectives
+            or fingerprints of a trial that both finished.
         ValueError: The list is empty.
     """
-    contents = read(path, damaged)
-    return StudyFrames(contents.snapshot, contents.searched, contents.faults, contents.manifests)
+    paths = (path,) if isinstance(path, str | Path) else path
+    studies = {str(one): Study.read(one) for one in paths}
+    if not studies:
+        raise ValueError("there must be a study to read")
+    found = {name: Snapshot.of(study) for name, study in studies.items()}
+    manifests = {name: study.manifest for name, study in studies.items()}
+    searches = [manifest.search for manifest in manifests.values()]
+    searched = tuple(search.objectives if search else () for search in searches)
+    snapshot = union(found) if paths is path else next(iter(found.values()))
+    return StudyFrames(snapshot, searched, manifests)

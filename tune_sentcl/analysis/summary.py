@@ -19,7 +19,6 @@ from tune_sentcl.history import (
     Configuration,
     History,
     Result,
-    evaluation_data_of_rows,
     ranked,
 )
 from tune_sentcl.judging.configurations import study_objectives
@@ -36,7 +35,6 @@ STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 
 _AVERAGED = tuple(Objective(task, "spearman", "test", "cosine") for task in STS_TASKS)
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
-_KEYS = ["configuration", "data"]
 _TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
 _SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the order of trials
 
@@ -77,9 +75,9 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
 
     Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
     knobs that only affect measuring), `data`, and for each objective and `sts_avg`: `..._mean`,
-    `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with a score. Seeds
-    measured on different `data` are in separate rows. Fresh seeds do not count in these columns;
-    if there are any, `fresh_mean`, `fresh_sd` and `fresh_n` describe their first objective.
+    `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with a score. Fresh seeds
+    do not count in these columns; if there are any, `fresh_mean`, `fresh_sd` and `fresh_n`
+    describe their first objective.
 
     Args:
         study: A running or finished study.
@@ -128,20 +126,17 @@ def _refuse_unknown(objectives: Sequence[Objective], history: History) -> None:
 
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
     names = list(value_columns(len(objectives)))
-    # Scores on the toy sets are never ranked against scores on real ones.
     ended = zip(table["status"], table["origin"], strict=True)
     ranks = [_RANKED[status] + (origin == CONFIRM_ORIGIN) / 2 for status, origin in ended]
-    data = table["data"].where(table["status"] == "finished", None)
     stops = [name for name in ("seen", "last_score") if name in table]
-    order = table.assign(rank=ranks, data=data).sort_values(
-        ["rank", "data", "objective", *stops, "trial_id"],
-        ascending=[True, True, False, *(False for _ in stops), True],
+    order = table.assign(rank=ranks).sort_values(
+        ["rank", "objective", *stops, "trial_id"],
+        ascending=[True, False, *(False for _ in stops), True],
         na_position="last",
     )
     if len(objectives) > 1:
-        order["pareto"] = False
-        for _, part in order[order["origin"] != CONFIRM_ORIGIN].groupby("data", dropna=False):
-            order.loc[part.index, "pareto"] = front_of(part[names].to_numpy(float))
+        points = order[names].where(order["origin"] != CONFIRM_ORIGIN).to_numpy(float)
+        order["pareto"] = front_of(points)
         names = [*names, "pareto"]
     names += [name for name in (*test_columns(objectives), *stops) if name in table]
     columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
@@ -154,19 +149,18 @@ def _aggregated(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
         ended[ended["origin"] != CONFIRM_ORIGIN],
         ended[ended["origin"] == CONFIRM_ORIGIN],
     )
-    groups = finished.groupby(_KEYS, dropna=False, sort=True)
+    groups = finished.groupby("configuration", sort=True)
     tests = [name for name in test_columns(objectives) if name in table]
     named = {
         f"{column}_{name}": (column, statistic)
         for column in (*value_columns(len(objectives)), *tests, "sts_avg")
         for name, statistic in (("mean", "mean"), ("sd", "std"), ("n", "count"))
     }
-    own = {knob: (knob, "first") for knob in _knobs(table)}
+    own = {knob: (knob, "first") for knob in (*_knobs(table), "data")}
     found: pd.DataFrame = groups.agg(**own, **named).reset_index()
-    columns = ["configuration", *own, "data", *named]
-    keys = list(found[_KEYS].itertuples(index=False, name=None))
-    by_key = _configurations(table)
-    there = [by_key[key] for key in keys]
+    columns = ["configuration", *own, *named]
+    by_name = _configurations(table)
+    there = [by_name[name] for name in found["configuration"]]
     # Independent of the order of the seeds, unlike the mean of a pandas group.
     means = [mean(one.chosen_scores().values()) for one in there]
     found["objective_mean"] = pd.array(means, "float64")
@@ -178,27 +172,23 @@ def _aggregated(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.Data
             "fresh_sd": ("objective", "std"),
             "fresh_n": ("objective", "count"),
         }
-        confirmed = fresh.groupby(_KEYS, dropna=False).agg(**again).reset_index()
-        found = found.merge(confirmed, on=_KEYS, how="left").fillna({"fresh_n": 0})
+        confirmed = fresh.groupby("configuration").agg(**again).reset_index()
+        found = found.merge(confirmed, on="configuration", how="left").fillna({"fresh_n": 0})
         found["fresh_n"] = found["fresh_n"].astype(int)
         columns += again
-    place = {key: number for number, key in enumerate(keys)}
-    order = [
-        place[one.name, on]
-        for on in sorted({on for _, on in keys})
-        for one in ranked(by_key[key] for key in keys if key[1] == on)
-    ]
+    place = {one.name: number for number, one in enumerate(there)}
+    order = [place[one.name] for one in ranked(there)]
     return found[columns].iloc[order].reset_index(drop=True)
 
 
-def _configurations(table: pd.DataFrame) -> dict[tuple[str, str], Configuration]:
-    """The configurations with their first objective, by id and evaluation data."""
-    found: dict[tuple[str, str], Configuration] = {}
-    columns = (*_KEYS, "origin", "method.name", "seed", "status", "objective", "lost")
+def _configurations(table: pd.DataFrame) -> dict[str, Configuration]:
+    """The configurations with their first objective, by id."""
+    found: dict[str, Configuration] = {}
+    columns = ("configuration", "origin", "method.name", "seed", "status", "objective", "lost")
     rows = zip(*(table[name] for name in columns), strict=True)
-    for name, on, origin, method, seed, status, value, lost in rows:
+    for name, origin, method, seed, status, value, lost in rows:
         empty = Configuration(name, "grid", {"method.name": method})
-        one = found.setdefault((name, on), empty)
+        one = found.setdefault(name, empty)
         values = (None if pd.isna(value) else value,)
         one.results[seed] = Result(status, values, lost=("failed" if lost else None,))
         if origin == CONFIRM_ORIGIN:
@@ -216,9 +206,8 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     )
     _refuse_unknown(objectives, history)
     table = history.table
-    data = evaluation_data_of_rows(table)
     names = table["trial_id"].to_pylist()
-    values = [history.values(name, sets) for name, sets in zip(names, data, strict=True)]
+    values = [history.values(name) for name in names]
     frame = frame_of(table.select([*_TRIAL_COLUMNS, *_SECONDS, "seed", *varied_knobs(table)]))
     frame["seconds"] = frame[_SECONDS].sum(axis="columns", skipna=False)
     named = [*value_columns(len(objectives)), *tests]
@@ -228,13 +217,13 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     tasks = [found[len(named) :] for found in values]
     averages = [None if None in found else mean(found) for found in tasks]
     frame["sts_avg"] = pd.array(averages, "float64")
-    frame["data"] = data
+    frame["data"] = history.data
     _add_stages(frame, table["stages"].to_pylist())
-    ended = zip(names, data, table["origin"].to_pylist(), strict=True)
+    ended = zip(names, table["origin"].to_pylist(), strict=True)
     frame["lost"] = pd.array(
         [
-            origin != CONFIRM_ORIGIN and history.lost_reason(name, sets) is not None
-            for name, sets, origin in ended
+            origin != CONFIRM_ORIGIN and history.lost_reason(name) is not None
+            for name, origin in ended
         ],
         "bool",
     )

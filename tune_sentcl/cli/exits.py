@@ -57,10 +57,8 @@ def _say_reason(error: BaseException) -> int | None:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, with secrets masked."""
-    from tune_sentcl.store.provenance import mask_text  # imports pyarrow, not for --help
-
-    sys.stderr.write(f"{mask_text(text)}\n")
+    """Write a line to stderr."""
+    sys.stderr.write(f"{text}\n")
 
 
 def watch_output() -> None:

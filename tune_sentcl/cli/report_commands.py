@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tune_sentcl.cli.exits import FAILED, say
+from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.options import JsonOption, RankByOption
 from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json
@@ -59,10 +59,7 @@ def report(
     ] = False,
     json_rows: JsonOption = False,
 ) -> None:
-    """Write a report of one or several studies: leaderboard, figures, cost, failures.
-
-    Damaged files are skipped and named, and the exit code is 1.
-    """
+    """Write a report of one or several studies: leaderboard, figures, cost, failures."""
     kind = _format(format_, out, json_rows)
     if figures is not None:
         from tune_sentcl.analysis.report.pictures import check_pictures
@@ -70,7 +67,7 @@ def report(
         check_pictures()
     from tune_sentcl.analysis import read_study
 
-    frames = read_study(study[0] if len(study) == 1 else study, damaged="skip")
+    frames = read_study(study[0] if len(study) == 1 else study)
     say_trials_read(frames)
     from tune_sentcl.analysis.report.subject import Subject
 
@@ -87,10 +84,6 @@ def report(
         _write(leaderboard_frame(subject, details=details).to_csv(index=False), out)
     if figures is not None or (kind != "csv" and not json_rows):
         _tell(subject, kind, out, figures, limit, details=details, silent=json_rows)
-    for fault in frames.faults:
-        say(f"error: {fault}")
-    if frames.faults:
-        raise typer.Exit(FAILED)
 
 
 def _tell(

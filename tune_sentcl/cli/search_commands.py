@@ -41,7 +41,6 @@ def search(
     options.check(loaded)
     # Imports torch, for which bad input need not wait.
     from tune_sentcl.launch import search as run_search
-    from tune_sentcl.store.provenance import mask_text
 
     outcome = run_search(loaded, study, data=data, seeds=chosen, options=options)
     print_study(study)
@@ -49,7 +48,7 @@ def search(
         line("The ranges hold no further configuration; the search is complete.")
     late = f", {outcome.timed_out} ran out of time" if outcome.timed_out else ""
     ran = f"{outcome.ran} runs ended now, {outcome.failures} of them failed{late}"
-    line(f"{ran}. Study: {mask_text(study)}")
+    line(f"{ran}. Study: {study}")
     if outcome.failures:
         raise typer.Exit(FAILED)
 

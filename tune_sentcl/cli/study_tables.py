@@ -46,9 +46,8 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
         say("no trial has ended yet")
     found = test_columns(chosen)
     tests = {column: str(found[column]) for column in found if column in trials}
-    mixed = trials["data"].nunique() > 1
     first = _first(study, trials, most, "trial_id")
-    rows = [_trial(row, names, tests, mixed=mixed) for row in first]
+    rows = [_trial(row, names, tests) for row in first]
     _print(trials, most, rows, names, tests)
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
         first = _first(study, over_seeds, most, "configuration")
@@ -140,7 +139,7 @@ def _short_titles(objectives: Sequence[str]) -> list[str]:
 
 
 def _trial(
-    row: dict[str, Any], objectives: Sequence[str], tests: Mapping[str, str], *, mixed: bool
+    row: dict[str, Any], objectives: Sequence[str], tests: Mapping[str, str]
 ) -> dict[str, Any]:
     return {
         "trial": row["trial_id"],
@@ -154,7 +153,6 @@ def _trial(
         **({"Pareto": "*" if row["pareto"] else ""} if "pareto" in row else {}),
         **_stop(row),
         _AVERAGE: row["sts_avg"],
-        **({"data": row["data"]} if mixed else {}),
         "seconds": row["seconds"],
     }
 

@@ -22,7 +22,7 @@ from tune_sentcl.cli.options import (
 )
 from tune_sentcl.cli.search_commands import search
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table
-from tune_sentcl.errors import ConfigError, Fault, TuneSentclError, first_line
+from tune_sentcl.errors import ConfigError, Fault, TuneSentclError, first_line, refuse_credentials
 from tune_sentcl.space import Space, load_space
 
 if TYPE_CHECKING:
@@ -80,13 +80,12 @@ def submit(
     from tune_sentcl.on_ray import submission
 
     space = _checked(asked)
-    words = list(command_words(context, study or "STUDY"))
-    submission.check_sent(space, words)
+    submission.check_sent(space)
     _check_locations(study, asked)
     files = submission.working_directory(space)
     extras = [*space.extras, *(asked["track"] or ())]
     environment = submission.runtime_environment(pip=pip, extras=extras)
-    command = shlex.join(words)
+    command = shlex.join(command_words(context, study or "STUDY"))
     if dry_run:
         _print_submission(study, command, files, environment)
         return
@@ -189,6 +188,7 @@ def _check_location(where: str, location: str) -> None:
     from tune_sentcl.store.files import StudyFiles
     from tune_sentcl.store.study_urls import refuse_memory
 
+    refuse_credentials(where, "", location)
     refuse_memory(where, location)
     if "://" in location:
         StudyFiles.at(location)  # raises for a URL of no known kind
@@ -248,6 +248,7 @@ def _jobs_of(address: str | None, study: str) -> "StudyJobs":
     if where is None:
         move = "Give http://HEAD:8265, or set RAY_API_SERVER_ADDRESS."
         raise ConfigError(Fault("--address", "", "", rule, move))
+    refuse_credentials("--address", "", where)
     if not where.startswith(("http://", "https://")):
         raise ConfigError(Fault("--address", "", where, rule, "Write http://HEAD:8265."))
     from tune_sentcl.on_ray.environment import prepare_ray

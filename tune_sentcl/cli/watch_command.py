@@ -14,13 +14,11 @@ from rich.text import Text
 
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.terminal_tables import cell, line
-from tune_sentcl.config import evaluation_data_of
-from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
+from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest
 from tune_sentcl.store.progress import RunningTrial, SearchProgress
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.study import Study
 from tune_sentcl.watch.clock import clock
 
@@ -35,8 +33,6 @@ _COLUMNS = (
     "started_at",
     "wall_seconds",
     "error_type",
-    "evaluation.data",
-    "data.source",
 )
 _SUMMARY_INTERVAL_S = 60.0
 _LAST = 10  # ended trials that a terminal shows
@@ -69,8 +65,7 @@ class StudyView:
     def best(self) -> Row | None:
         """The trial with the best first objective; confirmation trials do not count.
 
-        Values of another objective, from an earlier search, do not count either, nor do scores on
-        toy sets beside scores on real ones: see `tune_sentcl.history.ranked_data`.
+        Values of another objective, from an earlier search, do not count either.
         """
         found = [
             row
@@ -79,10 +74,7 @@ class StudyView:
             and row["objective_name"] == self.objective
             and row["origin"] != CONFIRM_ORIGIN
         ]
-        sets = [evaluation_data_of(row) for row in found]
-        data = ranked_data((on, True) for on in sets)
-        judged = [row for row, on in zip(found, sets, strict=True) if on == data]
-        return max(judged, key=lambda row: float(row["objective"]), default=None)
+        return max(found, key=lambda row: float(row["objective"]), default=None)
 
     def summary(self) -> list[str]:
         """Number of trials by status, and the rate of ended trials."""
@@ -122,7 +114,7 @@ def watch(path: str) -> None:
     _wait_for_search(StudyFiles.at(path))
     study = Study.read(path)
     reader = _StudyReader(study)
-    name = mask_text(study.files.where)
+    name = study.files.where
     if sys.stdout.isatty():  # a variable can force rich's own check
         _watch_in_place(reader, Console(highlight=False), name)
     else:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tune_sentcl.config.catalogue import Knob, knobs, union_members
 from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
-from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.errors import ConfigError, Fault, refuse_credentials
 
 ALIASES = {
     "learning_rate": "optimizer.lr",
@@ -53,8 +53,11 @@ def parse_config(values: Values, where: str) -> TrialConfig:
     """Validate nested tables and freeze them; `where` is their file or option, for messages.
 
     Raises:
-        ConfigError: One fault for each unknown key and each value that breaks its rule.
+        ConfigError: One fault for each unknown key and each value that breaks its rule; the first
+            value alone that is a URL with credentials, which no message must show.
     """
+    for key, value in flatten(values):
+        refuse_credentials(where, key, str(value))
     try:
         return TrialConfig.model_validate(values)
     except ValidationError as error:

@@ -8,10 +8,10 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tune_sentcl.analysis.summary import configurations
-from tune_sentcl.config import DataName, evaluation_data_of, is_start, is_unchanged
+from tune_sentcl.config import is_start, is_unchanged
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.export.rerun_command import train_command
-from tune_sentcl.history import CONFIRM_ORIGIN, History, ranked_data
+from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.objective import (
     DEFAULT,
     MAX_OBJECTIVES,
@@ -70,15 +70,13 @@ class Choice:
     Attributes:
         study: The study.
         objective: The score.
-        data: The evaluation data; see `tune_sentcl.history.ranked_data`.
         over_seeds: The configurations (`tune_sentcl.analysis.configurations`), the best first.
         ranked: The trials with the score, without fresh seeds, by configuration, the best first.
-        others: Every other trial by id: unfinished ones, those on fresh seeds or other data.
+        others: Every other trial by id: unfinished ones, and those on fresh seeds.
     """
 
     study: Study
     objective: Objective
-    data: DataName
     over_seeds: pd.DataFrame
     ranked: Sequence[Candidate]
     others: Mapping[str, Candidate]
@@ -96,17 +94,13 @@ class Choice:
         scored = [
             one for one in found if one.value is not None and one.row["origin"] != CONFIRM_ORIGIN
         ]
-        sets = [evaluation_data_of(one.row) for one in scored]
-        data = ranked_data((measured, True) for measured in sets)
-        on_data = [one for one, measured in zip(scored, sets, strict=True) if measured == data]
         over_seeds = configurations(study, [objective])
-        names = over_seeds.loc[over_seeds["data"] == data, "configuration"]
-        rank = {name: place for place, name in enumerate(names)}
-        best = sorted(on_data, key=lambda one: (-(one.value or 0.0), one.trial_id))
+        rank = {name: place for place, name in enumerate(over_seeds["configuration"])}
+        best = sorted(scored, key=lambda one: (-(one.value or 0.0), one.trial_id))
         ranked = sorted(best, key=lambda one: rank[one.row["configuration"]])
         taken = {one.trial_id for one in ranked}
         others = {one.trial_id: one for one in found if one.trial_id not in taken}
-        return cls(study, objective, data, over_seeds, ranked, others)
+        return cls(study, objective, over_seeds, ranked, others)
 
     def start_of(self, one: Candidate) -> Candidate | None:
         """The best trial of the unchanged checkpoint that a trial began with, if any."""
@@ -211,5 +205,5 @@ def _searched(row: Mapping[str, Any]) -> tuple[Objective, ...]:
 
 def _candidate(row: Mapping[str, Any], history: History) -> Candidate:
     name = row["trial_id"]
-    (value,) = history.values(name, evaluation_data_of(row))
+    (value,) = history.values(name)
     return Candidate(name, value, name in history.weights, row)

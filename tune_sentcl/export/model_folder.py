@@ -19,8 +19,7 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.disk import atomic_folder
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.objects import storage_errors
-from tune_sentcl.store.provenance import library_versions, mask_text
-from tune_sentcl.store.rows import masked
+from tune_sentcl.store.provenance import library_versions
 from tune_sentcl.store.schema import LIBRARIES
 from tune_sentcl.store.study import Study
 
@@ -117,7 +116,7 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
         "scores": _scores(study, one),
         "untrained": _scores(study, start) if start else [],
         "space": study.manifest.space,
-        "commands": list(masked(study.manifest.commands)),
+        "commands": list(study.manifest.commands),
         "written_with": dict(library_versions()),
     }
 
@@ -129,8 +128,7 @@ def _scores(study: Study, one: Candidate) -> list[dict[str, Any]]:
 
 def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
     """The statistics over seeds of a trial's configuration."""
-    data = evaluation_data_of(row)
-    fits = table[(table["configuration"] == row["configuration"]) & (table["data"] == data)]
+    fits = table[table["configuration"] == row["configuration"]]
     if not len(fits):
         return {}
     found = fits.astype(object).where(fits.notna(), None).iloc[0]
@@ -145,7 +143,7 @@ def _target(path: str | Path, to: str | Path) -> Path:
     """
     if "://" in str(to) or str(to).startswith("file:"):
         rule, move = "must be a folder of this machine", "Export there, then upload the folder."
-        raise StudyError(Fault("--to", "", mask_text(str(to)), rule, move))
+        raise StudyError(Fault("--to", "", str(to), rule, move))
     target = Path(to).expanduser().absolute()
     move = "Choose another place for --to."
     if os.path.lexists(target):

@@ -10,7 +10,6 @@ from tune_sentcl.history.ranking import (
     RankKey,
     constant_score,
     rank_keys,
-    ranked_data,
 )
 from tune_sentcl.history.trial_records import (
     WHOLE_TASKS,
@@ -18,7 +17,6 @@ from tune_sentcl.history.trial_records import (
     Assignment,
     LostReason,
     Origin,
-    RequestedScores,
     Result,
     Status,
     evaluation_data_of_rows,
@@ -35,12 +33,10 @@ __all__ = [
     "LostReason",
     "Origin",
     "RankKey",
-    "RequestedScores",
     "Result",
     "Status",
     "constant_score",
     "evaluation_data_of_rows",
     "rank_keys",
     "ranked",
-    "ranked_data",
 ]

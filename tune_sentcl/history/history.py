@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.config import evaluation_data_of, flatten
+from tune_sentcl.config import DataName, evaluation_data_of, flatten
 from tune_sentcl.history.configuration import Configuration
-from tune_sentcl.history.ranking import ranked_data
 from tune_sentcl.history.trial_records import (
     KEYS,
     MEASUREMENT,
@@ -18,15 +17,12 @@ from tune_sentcl.history.trial_records import (
     WHOLE_TASKS,
     Action,
     LostReason,
-    RequestedScores,
     Result,
     Status,
     TrialRecord,
-    evaluation_data_of_rows,
     measurements_by_trial,
     objective_rows,
     of_trials,
-    with_evaluation_data,
     with_measured_metric,
 )
 from tune_sentcl.objective import MAX_OBJECTIVES, Objective, mean, objective_columns
@@ -46,6 +42,7 @@ class History:
 
     Attributes:
         objectives: The objectives, in the order of `Result.values`.
+        data: The evaluation data of all trials; None without trials.
         weights: The trials whose weights are kept.
         table: The trials table as it was read, for columns that no method returns.
         tasks: The tasks of which finished trials have scores or reasons of missing scores.
@@ -55,6 +52,7 @@ class History:
     def __init__(self, objectives: Sequence[Objective]) -> None:
         """Make the history of an empty study; see `read`."""
         self.objectives = tuple(objectives)
+        self.data: DataName | None = None
         self.weights: set[str] = set()
         self.table = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
         self.tasks: set[str] = set()
@@ -118,19 +116,18 @@ class History:
         record = self._trials.get(trial_id)
         return record.attempt if record else 0
 
-    def values(self, trial_id: str, data: str) -> tuple[float | None, ...]:
-        """A finished trial's objectives on evaluation data (`toy` or `root`), times 100."""
+    def values(self, trial_id: str) -> tuple[float | None, ...]:
+        """A finished trial's objectives, times 100."""
         record = self._trials.get(trial_id)
         values = record.objective_values if record and record.status == "finished" else {}
         numbers = range(len(self.objectives))
-        return tuple(mean(v for key, v in values.items() if key[:2] == (data, n)) for n in numbers)
+        return tuple(mean(v for (m, _), v in values.items() if m == n) for n in numbers)
 
-    def lost_reason(self, trial_id: str, data: str, number: int = 0) -> LostReason | None:
+    def lost_reason(self, trial_id: str, number: int = 0) -> LostReason | None:
         """Why a trial with a row has no value of an objective.
 
         Args:
             trial_id: The trial.
-            data: The evaluation data, `toy` or `root`.
             number: The index of the objective.
 
         Returns:
@@ -139,56 +136,48 @@ class History:
         record = self._trials[trial_id]
         if record.status != "finished":
             return "pruned" if record.status == "pruned" else "failed"
-        if self.values(trial_id, data)[number] is not None:
+        if self.values(trial_id)[number] is not None:
             return None
-        not_finite = any(key[:2] == (data, number) for key in record.objective_values)
+        not_finite = any(key == number for key, _ in record.objective_values)
         objective = self.objectives[number]
-        failed = any(m.data == data and objective.rests_on(m) for m in record.failures)
+        failed = any(map(objective.rests_on, record.failures))
         return "failed" if not_finite or failed else None
 
     def checkpoint_score(self, trial_id: str) -> float:
-        """A trial's first objective on its evaluation data, which ranks its weights; else -inf."""
-        record = self._trials.get(trial_id)
-        value = self.values(trial_id, record.data)[0] if record else None
+        """A trial's first objective, which ranks its weights; else -inf."""
+        value = self.values(trial_id)[0]
         return -np.inf if value is None else value
 
     def best(self) -> float | None:
         """The best first objective when the study was read, without confirming trials."""
         columns = (self.table[name].to_pylist() for name in ("trial_id", "origin"))
         chosen = [name for name, origin in zip(*columns, strict=True) if origin != CONFIRM_ORIGIN]
-        found = [(self._trials[name].data, self.checkpoint_score(name)) for name in chosen]
-        data = ranked_data((on, value > -np.inf) for on, value in found)
-        return max((v for on, v in found if on == data and v > -np.inf), default=None)
+        best = max(map(self.checkpoint_score, chosen), default=-np.inf)
+        return best if best > -np.inf else None
 
-    def set_evaluation_data(self, trial_id: str, data: str) -> None:
-        """Set the evaluation data of a trial, which by default is that of its row."""
-        if trial_id in self._trials:
-            self._trials[trial_id].data = data
-
-    def result(self, trial_id: str, data: str) -> Result:
+    def result(self, trial_id: str) -> Result:
         """How a trial with a row ended."""
         record = self._trials[trial_id]
-        values = self.values(trial_id, data)
+        values = self.values(trial_id)
         lost = tuple(
-            self.lost_reason(trial_id, data, number) if value is None else None
+            self.lost_reason(trial_id, number) if value is None else None
             for number, value in enumerate(values)
         )
         return Result(record.status, values, record.stages, record.error_type, lost)
 
-    def lacks_objective(self, trial_id: str, requested: RequestedScores) -> bool:
+    def lacks_objective(self, trial_id: str) -> bool:
         """Whether a finished trial has no value of an objective, and no reason for that."""
         failed = self._trials[trial_id].failures
-        values = self.values(trial_id, requested.data)
         return any(
-            value is None and not any(m.data == requested.data and o.rests_on(m) for m in failed)
-            for o, value in zip(self.objectives, values, strict=True)
+            value is None and not any(map(objective.rests_on, failed))
+            for objective, value in zip(self.objectives, self.values(trial_id), strict=True)
         )
 
     def run_columns(self, trial_id: str) -> dict[str, Any]:
         """A finished trial's run columns, as arguments of `TrialRow`; empty without weights."""
         return self._run_columns.get(trial_id, {})
 
-    def action(self, trial_id: str, requested: RequestedScores) -> Action | None:
+    def action(self, trial_id: str, requested: frozenset[Measurement]) -> Action | None:
         """The next step of a trial towards the requested scores; None if it needs none.
 
         A failed score is measured again from kept weights. After the same failure twice, no trial
@@ -199,7 +188,7 @@ class History:
         if record is None or record.status == "failed":
             return "train"
         is_finished = record.status == "finished"
-        lacking = requested.measurements - record.measured if is_finished else frozenset()
+        lacking = requested - record.measured if is_finished else frozenset()
         if trial_id in self.weights:
             failed_twice = all((m, record.failures.get(m)) in self._failed_twice for m in lacking)
             return None if failed_twice else "measure"
@@ -212,10 +201,7 @@ class History:
         All rows then have the values of this search's objectives.
         """
         names = trials["trial_id"].to_pylist()
-        data = [self._trials[name].data for name in names]
-        values = [self.values(name, its_data) for name, its_data in zip(names, data, strict=True)]
-        if data != evaluation_data_of_rows(trials):
-            trials = with_evaluation_data(trials, data)
+        values = [self.values(name) for name in names]
         for number in range(MAX_OBJECTIVES):
             is_present = number < len(self.objectives)
             found = pa.array([v[number] if is_present else None for v in values], pa.float64())
@@ -240,7 +226,7 @@ class History:
                 one = found[name]
                 one.origin = "sampler" if "sampler" in (origin, one.origin) else "grid"
                 one.trials[seed] = trial_id
-                one.results[seed] = self.result(trial_id, evaluation_data_of(one.values))
+                one.results[seed] = self.result(trial_id)
         yield from found.values()
 
     def record_end(
@@ -266,7 +252,7 @@ class History:
             for score in scores:
                 if score.value is not None and objective.picks(score):
                     # Existing values are kept, as in `StudyDriver.commit`.
-                    key = (score.data, number, score.classifier_seed)
+                    key = (number, score.classifier_seed)
                     record.objective_values.setdefault(key, score.value)
 
     def record_stage(self, trial_id: str, share: float, score: float) -> None:
@@ -289,12 +275,11 @@ class History:
     def _read_trials(self, table: pa.Table, compared: str) -> None:
         names = ("trial_id", "status", "attempt", "error_type", "stages")
         columns = [table[name].to_pylist() for name in names]
-        evaluation_data = evaluation_data_of_rows(table)
-        for name, status, attempt, error, ends, data in zip(
-            *columns, evaluation_data, strict=True
-        ):
+        for row in table.slice(0, 1).select(_DATA).to_pylist():
+            self.data = evaluation_data_of(row)
+        for name, status, attempt, error, ends in zip(*columns, strict=True):
             stages = {e["share"]: e["value"] for e in ends or () if e["objective"] == compared}
-            record = TrialRecord(status, attempt or 1, stages=stages, error_type=error, data=data)
+            record = TrialRecord(status, attempt or 1, stages=stages, error_type=error)
             self._trials[name] = record
         self._rows = table.select(list(_CONFIGURED))
         finished = table.filter(pc.field("status") == "finished")
@@ -318,8 +303,6 @@ class History:
             self._trials[name].measured = self._interned.setdefault(measured, measured)
         for number, objective in enumerate(self.objectives):
             rows = objective_rows(objective, found)
-            columns = (
-                rows[n].to_pylist() for n in ("trial_id", "data", "classifier_seed", "value")
-            )
-            for name, data, seed, value in zip(*columns, strict=True):
-                self._trials[name].objective_values[data, number, seed] = value
+            columns = (rows[n].to_pylist() for n in ("trial_id", "classifier_seed", "value"))
+            for name, seed, value in zip(*columns, strict=True):
+                self._trials[name].objective_values[number, seed] = value

@@ -1,16 +1,16 @@
-"""The ranking of configurations, and the evaluation data that it uses."""
+"""The ranking of configurations."""
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
-from tune_sentcl.config import DataName, Values, draws
+from tune_sentcl.config import Values, draws
 from tune_sentcl.objective import mean as mean_of
 from tune_sentcl.store.union import TOLERANCE
 
 K = TypeVar("K", bound=Hashable)
 RankKey = tuple[bool, bool, int, float, str]
-"""Sorts configurations with the same evaluation data; the smallest is the best."""
+"""Sorts configurations; the smallest is the best."""
 
 
 def constant_score(values: Sequence[float], knobs: Values) -> float | None:
@@ -33,7 +33,7 @@ def rank_keys(
     lost: Mapping[K, int] = MappingProxyType({}),
     constant: Container[K] = (),
 ) -> dict[K, RankKey]:
-    """The sort keys of configurations with the same evaluation data; the smallest is the best.
+    """The sort keys of configurations; the smallest is the best.
 
     The order is: configurations without lost seeds, with lost seeds (whose other seeds may be the
     lucky ones), without a score. Within each group those with the most seeds come first, because
@@ -53,15 +53,3 @@ def rank_keys(
         seeds = 0 if mean is None else most if is_constant else len(values)
         found[key] = (mean is None, missed, -seeds, -(mean or 0.0), str(key))
     return found
-
-
-def ranked_data(finished: Iterable[tuple[str, bool]]) -> DataName:
-    """The evaluation data that ranks trials if several were used: the real sets if possible.
-
-    Args:
-        finished: The evaluation data of each finished trial that counts for a choice, and whether
-            it has the score. Trials without the score matter only if no trial has it.
-    """
-    distinct = set(finished)
-    sets = {data for data, scored in distinct if scored} or {data for data, _ in distinct}
-    return "toy" if sets == {"toy"} else "root"

@@ -1,6 +1,5 @@
 """Records of trials, and functions over a study's tables that fill them."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -58,19 +57,6 @@ class Assignment:
     pause_above: float | None = None
 
 
-@dataclass(frozen=True)
-class RequestedScores:
-    """The scores that a search requests of a trial.
-
-    Attributes:
-        data: The evaluation data: `toy` or `root`.
-        measurements: The measurements of the trial's settings whose evaluation sets can be read.
-    """
-
-    data: str
-    measurements: frozenset[Measurement]
-
-
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a trial ended.
@@ -100,10 +86,9 @@ class TrialRecord:
     attempt: int
     measured: frozenset[Measurement] = frozenset()
     failures: Mapping[Measurement, str] = field(default_factory=lambda: NO_FAILURES)
-    objective_values: dict[tuple[str, int, int | None], float] = field(default_factory=dict)
+    objective_values: dict[tuple[int, int | None], float] = field(default_factory=dict)
     stages: dict[float, float] = field(default_factory=dict)
     error_type: str | None = None
-    data: str = "root"
 
 
 KEYS = ("data", "task", "split", "protocol", "classifier_seed")
@@ -122,21 +107,6 @@ def evaluation_data_of_rows(trials: pa.Table) -> list[str]:
     keys = ("evaluation.data", "data.source")
     rows = zip(*(trials[key].to_pylist() for key in keys), strict=True)
     return [evaluation_data_of(dict(zip(keys, row, strict=True))) for row in rows]
-
-
-def with_evaluation_data(trials: pa.Table, data: Sequence[str]) -> pa.Table:
-    """Set the evaluation data of the rows of a trials table, where it differs."""
-    keys = ("evaluation.data", "config")
-    columns = [trials[key].to_pylist() for key in keys]
-    for index, (before, now) in enumerate(zip(evaluation_data_of_rows(trials), data, strict=True)):
-        if before != now:
-            config = json.loads(columns[1][index])
-            config["evaluation"]["data"] = columns[0][index] = now
-            columns[1][index] = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
-    for key, values in zip(keys, columns, strict=True):
-        column = pa.array(values, pa.string())
-        trials = trials.set_column(trials.column_names.index(key), key, column)
-    return trials
 
 
 def of_trials(trial_ids: Iterable[str]) -> pc.Expression:

@@ -8,7 +8,6 @@ from tune_sentcl.config import (
     AUTO_FALLBACKS,
     Values,
     affects_weights,
-    evaluation_data_of,
     knobs,
     naming_knobs,
     short_name,
@@ -22,7 +21,6 @@ from tune_sentcl.history import (
     Configuration,
     History,
     ranked,
-    ranked_data,
 )
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space.space import build_space
@@ -50,8 +48,8 @@ class Configurations:
         where: The study's name in messages.
         space_texts: The texts of its spaces, the latest last.
         objective: The score that is judged.
-        data: The evaluation data that is ranked; see `tune_sentcl.history.ranked_data`.
-        found: The configurations that were tried on it, by id, the first that began first. The
+        data: The evaluation data.
+        found: The configurations that were tried, by id, the first that began first. The
             number of the judged score is 0, and that of the score for ranking 1.
         differ: The knobs in which they differ, except those that only affect measuring.
         plan: The seeds that the search was asked for; None if they were not recorded.
@@ -120,18 +118,12 @@ class Configurations:
         history = History.read(tables, objectives[::-1], wanted)
         rows = history.table.select(wanted).to_pylist()
         rows.sort(key=lambda row: (row["started_at"] or "", row["configuration"]))
-        sets = [evaluation_data_of(row) for row in rows]
-        data = ranked_data(
-            (on, history.values(row["trial_id"], on)[0] is not None)
-            for row, on in zip(rows, sets, strict=True)
-            if row["origin"] != CONFIRM_ORIGIN and history.status(row["trial_id"]) == "finished"
-        )
         found: dict[str, Configuration] = {}
-        for row in (row for row, on in zip(rows, sets, strict=True) if on == data):
+        for row in rows:
             name, seed, trial_id = row["configuration"], row["seed"], row["trial_id"]
             if name not in found:
                 found[name] = Configuration(name, "grid", {key: row[key] for key in knobs()})
-            one, result = found[name], history.result(trial_id, data)
+            one, result = found[name], history.result(trial_id)
             one.trials[seed] = trial_id
             one.results[seed] = replace(result, precision=row["precision_used"])
             if row["origin"] == CONFIRM_ORIGIN:
@@ -140,7 +132,7 @@ class Configurations:
                 one.origin = "sampler"
         naming = naming_knobs([one.values for one in found.values()])
         differ = list(filter(affects_weights, naming)) or ["method.name"]
-        return cls(where, space_texts, objectives[1], data, found, differ)
+        return cls(where, space_texts, objectives[1], history.data or "root", found, differ)
 
     def named(self, name: Named) -> Configuration:
         """Find the one configuration that a name or some knobs match.

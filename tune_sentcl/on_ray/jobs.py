@@ -22,7 +22,6 @@ from ray.job_submission import JobDetails, JobSubmissionClient
 from tune_sentcl.errors import Fault, ResourceError, StudyError, TuneSentclError
 from tune_sentcl.on_ray.preflight import authentication_error
 from tune_sentcl.on_ray.submission import job_id, run_of
-from tune_sentcl.store.provenance import mask_text
 
 _TIMES = (10.0, 60.0)  # seconds to connect and between two bytes; Ray's client sets no limits
 _OVERRIDING = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
@@ -45,7 +44,7 @@ class UnknownJobError(ResourceError):
 
 
 class StudyJobs:
-    """The jobs of one study on one cluster; secrets in its results are masked."""
+    """The jobs of one study on one cluster."""
 
     def __init__(self, address: str, study: str) -> None:
         """Connect to the dashboard at `address`: http or https, with or without a path.
@@ -71,7 +70,7 @@ class StudyJobs:
         with self._translated_errors():
             listed = self._client.list_jobs()
         numbers = ((run_of(self._study, job.submission_id), job) for job in listed)
-        found = {number: _masked(job) for number, job in numbers if number is not None}
+        found = {number: job for number, job in numbers if number is not None}
         return dict(sorted(found.items()))
 
     def latest(self) -> JobDetails:
@@ -80,7 +79,7 @@ class StudyJobs:
         if not runs:
             rule = "this cluster knows no job of this study"
             move = "Check the address and the study, or submit it."
-            raise UnknownJobError(Fault(mask_text(self._study), "", "", rule, move))
+            raise UnknownJobError(Fault(self._study, "", "", rule, move))
         return runs[max(runs)]
 
     def logs(self, job: str) -> str:
@@ -112,7 +111,7 @@ class StudyJobs:
                         entrypoint=command,
                         submission_id=name,
                         runtime_env={**environment, "working_dir": folder},
-                        metadata={"study": mask_text(self._study)},
+                        metadata={"study": self._study},
                     )
             except TuneSentclError as error:
                 if "already exists" in str(error):
@@ -170,7 +169,7 @@ class StudyJobs:
 
     def commands(self) -> dict[str, str]:
         """The commands that follow and stop the latest run."""
-        where = shlex.join([mask_text(self._study), "--address", mask_text(self._address)])
+        where = shlex.join([self._study, "--address", self._address])
         return {
             "follow": f"tune-sentcl jobs logs {where} --follow",
             "stop": f"tune-sentcl jobs stop {where}",
@@ -178,13 +177,13 @@ class StudyJobs:
 
     def _job_info(self, job: str) -> JobDetails:
         with self._translated_errors():
-            return _masked(self._client.get_job_info(job))
+            return self._client.get_job_info(job)
 
     def _already_running_error(self, job: JobDetails) -> StudyError:
         rule = f"{job.submission_id} is {job.status} on this cluster"
         shown = self.commands()
         move = f"Follow it: {shown['follow']}. Or stop it: {shown['stop']}."
-        return StudyError(Fault("--study", "", mask_text(self._study), rule, move))
+        return StudyError(Fault("--study", "", self._study, rule, move))
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -197,14 +196,14 @@ class StudyJobs:
             raise self._translated(error) from None
 
     def _translated(self, error: Exception) -> TuneSentclError:
-        match, where = _STATUS.search(str(error)), mask_text(self._address)
+        match, where = _STATUS.search(str(error)), self._address
         code = int(match[1]) if match else 0
         if code == 404:
             rule = "this cluster does not know the job"
             move = "If the cluster was restarted, submit the search again."
             return UnknownJobError(Fault("--address", "", where, rule, move))
         if match and (code < 500 or "already exists" in match[2]):
-            return TuneSentclError(f"{where} refused: {mask_text(match[2][-2000:])}")
+            return TuneSentclError(f"{where} refused: {match[2][-2000:]}")
         try:
             self._client.get_version()
         except (OSError, RuntimeError, ValueError) as now:
@@ -219,11 +218,6 @@ class _Client(JobSubmissionClient):
         return super()._do_request(method, endpoint, **{"timeout": _TIMES, **more})
 
 
-def _masked(job: JobDetails) -> JobDetails:
-    masked: JobDetails = job.model_copy(update={"message": mask_text(job.message or "")})
-    return masked
-
-
 def _no_job_client() -> ResourceError:
     rule = "Ray's job client needs more than ray[tune]"
     move = 'Run pip install "tune-sentcl[cluster]".'
@@ -233,7 +227,7 @@ def _no_job_client() -> ResourceError:
 def _authentication_error(address: str, error: Exception) -> ResourceError:
     refused = "Authentication failed" in str(error)
     why = "it refuses the token that was sent" if refused else "no token was sent"
-    return authentication_error(mask_text(address), why)
+    return authentication_error(address, why)
 
 
 def _no_dashboard(address: str, error: Exception) -> NoAnswerError:
@@ -245,7 +239,7 @@ def _no_dashboard(address: str, error: Exception) -> NoAnswerError:
         why = f"another program answers there ({_shown(error)})"
     rule = f"must be the address of a Ray dashboard, but {why}"
     move = "Correct it (http://HEAD:8265), start the cluster, or make its dashboard reachable."
-    return NoAnswerError(Fault("--address", "", mask_text(address), rule, move))
+    return NoAnswerError(Fault("--address", "", address, rule, move))
 
 
 def _no_agent(address: str, error: Exception) -> NoAnswerError:
@@ -253,18 +247,18 @@ def _no_agent(address: str, error: Exception) -> NoAnswerError:
     why = f"no answer in {_TIMES[1]:g} s" if late else _shown(error)
     rule = f"the Ray dashboard answers, but the head's job agent does not ({why})"
     move = "Read dashboard_agent.log in Ray's logs on the head, and repeat the command."
-    return NoAnswerError(Fault("--address", "", mask_text(address), rule, move))
+    return NoAnswerError(Fault("--address", "", address, rule, move))
 
 
 def _shown(error: Exception) -> str:
-    """A short text of an error of Ray's client, without secrets."""
+    """A short text of an error of Ray's client."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"status {error.response.status_code}"
     match = _STATUS.search(str(error))
     if match is None:
         return type(error).__name__
     last = match[2].strip().splitlines()[-1:]  # the last line of a traceback
-    return ", ".join([f"status {match[1]}", *(mask_text(text[:200]) for text in last)])
+    return ", ".join([f"status {match[1]}", *(text[:200] for text in last)])
 
 
 @contextmanager

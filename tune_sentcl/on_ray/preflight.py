@@ -15,7 +15,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from tune_sentcl.errors import Fault, ResourceError, first_names
+from tune_sentcl.errors import Fault, ResourceError, first_names, refuse_credentials
 from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request
 
 DISTRIBUTION = "tune-sentcl"
@@ -163,6 +163,7 @@ def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
 
 def check_address(address: str) -> None:
     """Check that a server listens at HOST:PORT; Ray itself tries for minutes and then exits."""
+    refuse_credentials("--address", "", address)
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():
         return

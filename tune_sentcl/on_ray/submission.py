@@ -7,7 +7,7 @@ import json
 import posixpath
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +20,6 @@ from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.on_ray.preflight import DISTRIBUTION, dependencies
 from tune_sentcl.space import Space
 from tune_sentcl.space.space import spaces_folder
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.study_urls import normalized_location
 
 SPACE_FILE = "space.toml"
@@ -42,7 +41,7 @@ def job_id(study: str, run: int | str) -> str:
     """The id of a run of a study's search; Ray accepts an id once, so it refuses a second driver.
 
     Spellings of one location give one id: repeated slashes, `.` and `..`, `file://`, the case of a
-    host, the order of a query. Runs are counted from 1.
+    host. Runs are counted from 1.
     """
     location = normalized_location(study)
     word = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(urlsplit(location).path).lower())
@@ -107,10 +106,9 @@ def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
     return environment
 
 
-def check_sent(space: Space, words: Collection[str]) -> None:
-    """Check that command and space hold no secret, and no path relative to a local folder."""
-    faults = [*_secrets(space, words), *_relative_paths(space)]
-    if faults:
+def check_sent(space: Space) -> None:
+    """Check that a space holds no path relative to a local folder."""
+    if faults := list(_relative_paths(space)):
         raise ConfigError(faults)
 
 
@@ -146,19 +144,6 @@ def _pinned(extras: Sequence[str]) -> Iterator[str]:
             rule = f"installs the versions that are installed here, and {name} is not"
             move = f'Run: pip install "{DISTRIBUTION}[{",".join(extras)}]".'
             raise ConfigError(Fault("--pip", "", "", rule, move)) from None
-
-
-def _secrets(space: Space, words: Collection[str]) -> Iterator[Fault]:
-    rule = "holds a secret, which every user of the cluster could read"
-    move = "Give the cluster's machines a role, or environment variables, for the access."
-    for word in words:
-        masked = mask_text(word)
-        if masked != word:
-            yield Fault("submit", "", masked, rule, move)
-    for number, text in enumerate(space.text.splitlines(), 1):
-        masked = mask_text(text)
-        if masked != text:
-            yield Fault(space.source, f"line {number}", masked.strip(), rule, move)
 
 
 def _relative_paths(space: Space) -> Iterator[Fault]:

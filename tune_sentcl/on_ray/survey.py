@@ -24,7 +24,6 @@ from tune_sentcl.on_ray.preflight import ClusterStatus, NodeRequirements, NodeSt
 from tune_sentcl.space import Space
 from tune_sentcl.store.driver_files import SCRATCH
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import Node, bundle_of
 
@@ -51,7 +50,7 @@ def survey(prepared: PreparedSearch, study: str) -> Survey:
     requirements, storage_faults = None, tuple[Fault, ...]()
     if options.ray_address != "local" or len(cluster.nodes) > 1:
         versions = preflight.installed_versions(space.extras)
-        requirements = NodeRequirements(mask_text(study), versions, _fingerprints(space))
+        requirements = NodeRequirements(study, versions, _fingerprints(space))
         try:
             cluster = _ask_nodes(study, requirements)
         except StudyError as error:  # the driver cannot write to the study

@@ -77,7 +77,7 @@ class StudyDriver:
         Args:
             path: A folder, or the URL of an object store.
             space: The space of the search; a changed file of the same name extends the study.
-            command: The driver's command line, stored with its secrets hidden.
+            command: The driver's command line.
             say: Called with a message before it waits for another driver's lease.
 
         Raises:
@@ -187,8 +187,7 @@ class StudyDriver:
         """
         self._require_lock()
         before = self.study.manifest
-        masked_search = search.masked() if search else before.search
-        manifest = replace(before, search=masked_search, plan=plan or before.plan)
+        manifest = replace(before, search=search or before.search, plan=plan or before.plan)
         self._files.write(MANIFEST, manifest.encoded())
         self.study = replace(self.study, manifest=manifest)
 

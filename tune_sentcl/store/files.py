@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import obstore
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import Fault, StudyError, refuse_credentials
 from tune_sentcl.store.disk import make_folder
 from tune_sentcl.store.objects import (
     TakenError,
@@ -19,7 +19,6 @@ from tune_sentcl.store.objects import (
     os_errors,
     storage_errors,
 )
-from tune_sentcl.store.provenance import mask_text
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,11 @@ class StudyFiles:
         """Make the files of a study from its folder, `file://` URL or object-store URL.
 
         Raises:
-            StudyError: The URL has an unknown scheme or credentials.
+            ConfigError: The URL has credentials.
+            StudyError: It has an unknown scheme.
         """
         text = str(path)
+        refuse_credentials("study", "", text)
         if text.startswith("file:"):
             text = _path_of(text)
         if "://" in text:
@@ -173,7 +174,7 @@ class StudyFiles:
 def _path_of(url: str) -> str:
     parts = urlsplit(url)
     here = url.startswith("file:///") or parts.netloc == "localhost"
-    if not here or "?" in url or "#" in url or not parts.path.strip("/"):
+    if not here or not parts.path.strip("/"):
         rule = "must name a folder of this machine as file:///PATH"
-        raise StudyError(Fault(mask_text(url), "", "", rule, "Correct it, or give a plain path."))
+        raise StudyError(Fault(url, "", "", rule, "Correct it, or give a plain path."))
     return unquote(parts.path)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tune_sentcl.config import TrialConfig, completed, flatten, knobs, nest
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.score import Score
-from tune_sentcl.store.provenance import library_versions, mask_text
+from tune_sentcl.store.provenance import library_versions
 from tune_sentcl.store.schema import CURVES, LIBRARIES, SCORES, TRIALS
 
 RUN_COLUMNS = (
@@ -66,7 +66,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """How one trial ended: a row of `TRIALS`, stored with the secrets in its texts hidden.
+    """How one trial ended: a row of `TRIALS`.
 
     Attributes:
         config: The trial's config with its seed; gives the knob columns and the JSON.
@@ -153,15 +153,13 @@ class TrialRow:
             raise ValueError(f"a trial has {MAX_OBJECTIVES} objectives at most")
 
     def values(self) -> dict[str, Any]:
-        """The values by column name, with secrets hidden."""
+        """The values by column name."""
         run_columns = {f.name: getattr(self, f.name) for f in fields(self)}
         del run_columns["config"], run_columns["versions"], run_columns["objectives"]
         for number, (name, value) in enumerate(self.objectives, 1):
             run_columns.update(zip(objective_columns(number), (name, value), strict=True))
-        for name in ("data_source", "error_text", "notes"):
-            run_columns[name] = masked(run_columns[name])
         # `completed` resolves `auto` like the trial's id, if the search has not resolved it.
-        config = masked(nest(completed(self.config.dotted()), "config"))
+        config = nest(completed(self.config.dotted()), "config")
         return {
             **run_columns,
             **_knob_values(config),
@@ -175,17 +173,6 @@ def stored_run_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     run_columns = {n: row[n] for n in RUN_COLUMNS if n in row and not n.startswith("version_")}
     versions = {name: row.get(f"version_{name}") for name in LIBRARIES}
     return {**run_columns, "versions": {n: version for n, version in versions.items() if version}}
-
-
-def masked(value: Any) -> Any:
-    """Hide the secrets in all texts of nested mappings and lists."""
-    if isinstance(value, str):
-        return mask_text(value)
-    if isinstance(value, Mapping):
-        return {key: masked(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [masked(item) for item in value]
-    return value
 
 
 def trials_table(rows: Sequence[TrialRow]) -> pa.Table:

@@ -3,11 +3,10 @@
 import posixpath
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.provenance import mask_text
 
 
 def normalized_location(study: str) -> str:
@@ -18,8 +17,7 @@ def normalized_location(study: str) -> str:
     if parts.scheme.lower() == "file":  # as in `StudyFiles.at`
         return posixpath.normpath(f"/{unquote(parts.path)}").replace("//", "/")
     path = posixpath.normpath(f"/{parts.path}").replace("//", "/")
-    query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True)))
-    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, query, ""))
+    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{path}"
 
 
 def study_identity(study: str | Path) -> str:
@@ -38,7 +36,7 @@ def refuse_itself(study: str | Path, learn_from: Iterable[str]) -> None:
     """Raise ConfigError if a search is told to learn from its own study."""
     if study_identity(study) in map(study_identity, learn_from):
         rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
-        raise ConfigError(Fault("--learn-from", "", mask_text(str(study)), rule, move))
+        raise ConfigError(Fault("--learn-from", "", str(study), rule, move))
 
 
 def refuse_memory(where: str, location: str) -> None:

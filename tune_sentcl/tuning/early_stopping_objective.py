@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tune_sentcl.config import evaluation_data_of
+from tune_sentcl.config import evaluation_data, evaluation_data_of
 from tune_sentcl.data.tasks.own_task import MtebTask, OwnTask, objectives_of
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError, StudyError
 from tune_sentcl.history import History
@@ -27,6 +27,7 @@ def search_objectives(
     its first score. `named` tells whether the user named the objectives, and `halves` whether
     stages of trials are scored.
     """
+    _refuse_mixed_evaluation_data(space)
     configs = space.configurations
     objectives = loader.objectives
     if not any(config.evaluation.own for config in configs):
@@ -46,8 +47,6 @@ def search_objectives(
             move = "Add dev rows, or name an objective."
             raise ObjectiveError(Fault("--objective", "", "", rule, move))
         objectives = (default,)
-    if objectives[0].is_own:
-        _refuse_mixed_evaluation_data(space)
     early_stopping = early_stopping_objective(objectives[0], measured)
     is_substitute = (
         early_stopping != objectives[0]
@@ -91,6 +90,15 @@ def other_versions(
                 others = history.versions.get((task.name, split), set()) - {task.version or ""}
                 if others:
                     yield task, split, " and ".join(sorted(others))
+
+
+def check_evaluation_data(space: Space, history: History) -> None:
+    """Raise if the study's trials were scored on other evaluation data than the search's."""
+    wanted = evaluation_data(space.configurations[0])
+    if history.data not in (None, wanted):
+        rule = f"the trials of this study were scored on {history.data} data, and a study has one"
+        move = f"Choose another folder for the study, or set evaluation.data={history.data}."
+        raise StudyError(Fault("evaluation.data", "", wanted, rule, move))
 
 
 def check_versions(space: Space, loader: InputLoader, history: History) -> None:

@@ -137,7 +137,7 @@ def check_objectives(read: Sequence[GridInputs], objectives: Sequence[Objective]
 def _is_measured(objective: Objective, one: GridInputs) -> bool:
     if objective.is_own:
         return objective in one.resolved.inputs.sets.objectives
-    return any(map(objective.rests_on, one.resolved.requested.measurements))
+    return any(map(objective.rests_on, one.resolved.requested))
 
 
 def _missing_objective(objective: Objective, one: GridInputs) -> Fault:

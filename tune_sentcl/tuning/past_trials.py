@@ -5,12 +5,11 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, evaluation_data_of, varied
+from tune_sentcl.config import TrialConfig, evaluation_data, varied
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import Configuration, History
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
@@ -57,7 +56,7 @@ def past_studies(
         if in_ranges:
             rule += f" that has finished with {' and '.join(map(str, objectives))}"
         move = "Leave that study out, or name one of the same space and objective."
-        faults.append(Fault("--learn-from", "", mask_text(study), rule, move))
+        faults.append(Fault("--learn-from", "", study, rule, move))
     if faults:
         raise StudyError(faults)
     return found
@@ -79,8 +78,6 @@ def _in_ranges(
             continue
         sampled = space.sampled_values(params)
         if all(one.values[k] == sampled[k] for k in others if k in one.values and k in sampled):
-            data = evaluation_data_of(sampled)
-            one.results = {s: history.result(trial, data) for s, trial in one.trials.items()}
             yield params, one
 
 
@@ -95,14 +92,18 @@ def _score(one: Configuration, objectives: int) -> float | None:
 
 
 def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:
-    """Raise if a study's objectives were scored on other rows: such values cannot be compared."""
+    """Raise if a study was scored on other rows: such values cannot be compared."""
     faults: dict[Fault, None] = {}
+    wanted = evaluation_data(space.configurations[0])
+    if history.data not in (None, wanted):
+        rule = f"was scored on {history.data} evaluation data, and this search is on {wanted}"
+        faults[Fault("--learn-from", "", path, rule, "Leave that study out.")] = None
     for task, split, others in other_versions(space, loader, history):
         for objective in history.objectives:
             if (objective.task, objective.split) == (task.name, split):
                 rule = f"has {objective} of version {others}, and the rows here are {task.version}"
                 move = "Leave that study out, or restore its rows."
-                faults[Fault("--learn-from", "", mask_text(path), rule, move)] = None
+                faults[Fault("--learn-from", "", path, rule, move)] = None
     if faults:
         raise StudyError(faults)
 

@@ -26,8 +26,6 @@ from tune_sentcl.errors import (
 from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.space import Space
 from tune_sentcl.store.manifest import PlanRecord
-from tune_sentcl.store.provenance import mask_text
-from tune_sentcl.store.rows import masked
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.tuning.disk_need import DiskNeed
@@ -114,9 +112,9 @@ def _rows(
     keys, raw, shown = varied([values for _, values, _ in trials]), [], []
     for trial_id, values, status in trials:
         rest = {"seed": values["seed"], "status": status}
-        own = {short_name(key): masked(values.get(key)) for key in keys}
+        own = {short_name(key): values.get(key) for key in keys}
         raw.append({"trial_id": trial_id, **own, **rest})
-        own = {short_name(key): masked(stated(key, values)) for key in keys}
+        own = {short_name(key): stated(key, values) for key in keys}
         shown.append({"trial_id": trial_id, **own, **rest})
     return raw, shown
 
@@ -201,7 +199,7 @@ def _say_time(
     try:
         found = estimate(prepared, study, **how)
     except TuneSentclError as error:
-        say(f"the time cannot be estimated: {mask_text(str(error))}")
+        say(f"the time cannot be estimated: {error}")
     for line in stages_table(prepared, found and found.training):
         say(line)
     return found

@@ -28,7 +28,11 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
-from tune_sentcl.tuning.early_stopping_objective import check_versions, search_objectives
+from tune_sentcl.tuning.early_stopping_objective import (
+    check_evaluation_data,
+    check_versions,
+    search_objectives,
+)
 from tune_sentcl.tuning.halving import first_shares
 from tune_sentcl.tuning.input_checks import (
     check_first_batches,
@@ -192,8 +196,10 @@ class PreparedSearch:
             ConfigError: The search begins with another seed than the study.
             ObjectiveError: A trial lacks the value of an objective, and only a new training
                 could give it.
-            StudyError: The rows of an own task have changed since the trials were scored.
+            StudyError: The trials were scored on other evaluation data, or the rows of an own
+                task have changed since.
         """
+        check_evaluation_data(self.space, history)
         check_versions(self.space, self.loader, history)
         shares, _ = self.boundaries(recorded)
         self.proposals.resume_from(
@@ -204,9 +210,7 @@ class PreparedSearch:
             given=self.given,
         )
         without_objective = [
-            name
-            for name in self.proposals.needs_retraining
-            if history.lacks_objective(name, self.proposals.requested(name))
+            name for name in self.proposals.needs_retraining if history.lacks_objective(name)
         ]
         if without_objective:
             names = ", ".join(map(str, self.objectives))

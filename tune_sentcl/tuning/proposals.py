@@ -9,7 +9,8 @@ from itertools import chain
 from types import MappingProxyType
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.history import Action, Assignment, Configuration, History, RequestedScores, Result
+from tune_sentcl.history import Action, Assignment, Configuration, History, Result
+from tune_sentcl.score import Measurement
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.halving import Stages
 from tune_sentcl.tuning.sampler.sampling import Params, Sampler
@@ -123,7 +124,7 @@ class Proposals:
             requested = self.requested(trial_id)
             self.running.add(trial_id)
             if action == "measure" and self.history.action(trial_id, requested) is None:
-                self.end(trial_id, self.history.result(trial_id, requested.data))
+                self.end(trial_id, self.history.result(trial_id))
                 continue
             return self.configurations.assignment(trial_id, action, until)
         return None
@@ -217,7 +218,7 @@ class Proposals:
         queued = (trial for trial, _ in chain(self._queue, self._leftovers()))
         return {*self.running, *queued, *self._due()}
 
-    def requested(self, trial_id: str) -> RequestedScores:
+    def requested(self, trial_id: str) -> frozenset[Measurement]:
         """The scores that the search needs of one of its trials."""
         found = self.configurations.of_trial(trial_id)
         if found is None:
@@ -251,15 +252,14 @@ class Proposals:
         """The least score at the end of a stage with which a trial may go on; None: no stage."""
         return self._staging.pause_above(until) if self._staging and until < 1 else None
 
-    def _resume(self, one: Configuration, seed: int, requested: RequestedScores) -> None:
+    def _resume(self, one: Configuration, seed: int, requested: frozenset[Measurement]) -> None:
         """Queue a trial of the grid, and one of an earlier run that lacks scores."""
         trial_id, status = one.trials[seed], self.history.status(one.trials[seed])
         if status is None:
             if one.origin == "grid":
                 self._queue.append((trial_id, "train"))
             return
-        self.history.set_evaluation_data(trial_id, requested.data)
-        one.results[seed] = self.history.result(trial_id, requested.data)
+        one.results[seed] = self.history.result(trial_id)
         action = self.history.action(trial_id, requested)
         is_sampled = one.origin == "sampler"
         is_refused = action == "retrain" and not self.options.retrain

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tune_sentcl.config import TrialConfig, Values, draws, shown
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
-from tune_sentcl.history import Action, Assignment, Configuration, RequestedScores
+from tune_sentcl.history import Action, Assignment, Configuration
+from tune_sentcl.score import Measurement
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.trial_ids import TrialNamer
@@ -97,7 +98,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
         values = self._found[name].values
         return self._configs.get(name) or self.space.sampled(self.space.params_of(values) or {})
 
-    def requested(self, name: str) -> RequestedScores:
+    def requested(self, name: str) -> frozenset[Measurement]:
         """The scores that the search needs of a configuration's trials."""
         return self.namer.resolve(self._found[name].values).requested
 
@@ -162,7 +163,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
     def _merge_requested(self, name: str, duplicate: TrialConfig) -> None:
         """Keep, of two grid points with one name, the one that asks for more scores."""
         first, second = (
-            self.namer.resolve(config.dotted()).requested.measurements
+            self.namer.resolve(config.dotted()).requested
             for config in (self._configs[name], duplicate)
         )
         if first < second:

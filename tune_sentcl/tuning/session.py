@@ -251,8 +251,7 @@ class Session:
             if is_recorded:  # else the earlier row stays
                 curves = None if last is None or assignment.action == "measure" else last.curves
                 self._driver.commit(row, scores, curves, weights=self.settings.keep > 0)
-            data = self.study.data(assignment)
-            self.proposals.end(trial_id, self.history.result(trial_id, data))
+            self.proposals.end(trial_id, self.history.result(trial_id))
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
             self.fatal = error  # the study cannot take further trials

@@ -217,7 +217,6 @@ class SessionStudy:
         goes_on = self._history.status(trial_id) == "pruned"
         attempt = self._history.attempts(trial_id) + (assignment.action != "measure")
         self._history.record_end(trial_id, status, attempt - goes_on, scores)
-        self._history.set_evaluation_data(trial_id, self.data(assignment))
         if status == "failed":
             self._history.record_error(trial_id, run_columns.get("error_type"))
         elif status == "pruned" and last is not None and last.dev is not None:
@@ -228,7 +227,7 @@ class SessionStudy:
     ) -> TrialRow:
         """The row of a trial that has ended."""
         inputs = self._loader.load(assignment.config)
-        values = self._history.values(assignment.trial_id, inputs.sets.data)
+        values = self._history.values(assignment.trial_id)
         if status != "finished":  # earlier values are not this attempt's
             values = (None,) * len(values)
         found = {
@@ -258,10 +257,6 @@ class SessionStudy:
         found = self._history.stages(trial_id).items()
         ends = ({"objective": objective, "share": s, "value": v} for s, v in sorted(found))
         return (*self._other_stages.get(trial_id, ()), *ends) or None
-
-    def data(self, assignment: Assignment) -> str:
-        """The evaluation data that a trial is scored on."""
-        return self._loader.load(assignment.config).sets.data
 
 
 def _label_of(assignment: Assignment) -> str:

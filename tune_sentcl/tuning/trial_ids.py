@@ -7,7 +7,7 @@ from typing import Any
 
 from tune_sentcl.config import configuration_id_of, knobs, parse_dotted, trial_id_of
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.history import RequestedScores
+from tune_sentcl.score import Measurement
 from tune_sentcl.trial import InputLoader, TrialInputs
 from tune_sentcl.trial.inputs import measures_of
 
@@ -17,7 +17,7 @@ class ResolvedInputs:
     """The loaded inputs of trials, and the measurements whose evaluation sets can be read."""
 
     inputs: TrialInputs
-    requested: RequestedScores
+    requested: frozenset[Measurement]
 
 
 class TrialNamer:
@@ -34,9 +34,7 @@ class TrialNamer:
             config = parse_dotted(values, "trial")
             inputs = self.loader.load(config)
             wanted = expected_measurements(inputs.sets, measures_of(config))
-            self._resolved[key] = ResolvedInputs(
-                inputs, RequestedScores(inputs.sets.data, frozenset(wanted))
-            )
+            self._resolved[key] = ResolvedInputs(inputs, frozenset(wanted))
         return self._resolved[key]
 
     def trial_ids(self, values: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:

@@ -9,7 +9,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tune_sentcl.errors import first_line
 from tune_sentcl.history import CONFIRM_ORIGIN, Assignment
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress as TrialProgress
 from tune_sentcl.watch.clock import clock
@@ -149,7 +148,7 @@ class RichWatcher:
         self._line(text)
 
     def _line(self, text: str) -> None:
-        self._console.print(mask_text(text), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Remove the live line, and write the number of trials per minute."""

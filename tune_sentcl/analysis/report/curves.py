@@ -45,7 +45,7 @@ def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
     ]
     trials = subject.trials[["trial_id", "configuration"]]
     points = kept[["trial_id", "samples", "value"]].merge(trials, on="trial_id")
-    best = subject.shown["configuration", ""].head(_BEST).tolist()
+    best = subject.over_seeds["configuration", ""].head(_BEST).tolist()
     there = points["configuration"].drop_duplicates()
     others = there[~there.isin(best)].sort_values()
     count = len(others)

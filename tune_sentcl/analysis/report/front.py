@@ -52,7 +52,7 @@ def _table(points: Points, axes: dict[str, str], best: Sequence[bool], most: int
     subject = points.subject
     rows: list[tuple[Value, ...]] = []
     # The points of the figures are rounded; a table that rounded them again could differ.
-    order = subject.shown[best]
+    order = subject.over_seeds[best]
     for index, row in (order.head(most) if most else order).iterrows():
         values: list[Value] = [int(str(index)) + 1]
         values += [

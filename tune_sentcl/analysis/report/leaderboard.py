@@ -16,9 +16,9 @@ _SPREADS = {"mean": "mean", "std": "sd", "count": "n"}
 
 
 def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
-    """One table per evaluation data; at most `most` rows each, 0: all."""
-    for data, part in subject.over_seeds.groupby(("data", ""), sort=False):
-        yield _table(subject, part, most, str(data))
+    """The leaderboard, if a trial has finished; at most `most` rows, 0: all."""
+    if len(subject.over_seeds):
+        yield _table(subject, most)
 
 
 _SPARE = 1000
@@ -30,9 +30,8 @@ def on_data(objective: Objective, data: str) -> str:
     return "" if objective.is_own else ON_DATA[data]
 
 
-def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
-    labels = [subject.labels[key] for key in subject.knobs]
-    several = subject.over_seeds["data", ""].nunique() > 1
+def _table(subject: Subject, most: int) -> Table:
+    labels, part = [subject.labels[key] for key in subject.knobs], subject.over_seeds
     shown = part.head(max(most, _SPARE)) if most else part
     lost = bool(part["lost", ""].any())
     has_fresh = bool(len(subject.fresh))
@@ -51,14 +50,14 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
     targets[1:1] = ["fresh seeds"] if has_fresh else []
     seeds = ("seeds",) + ("lost",) * lost
     columns = ("rank", *targets, *seeds, *labels, subject.cost_title, "configuration")
-    scores, ids = subject.by_seed(data), shown["configuration", ""].tolist()
+    scores, ids = subject.by_seed, shown["configuration", ""].tolist()
     places = {1 + y + (y > 0) * has_fresh: scores[t] for y, t in enumerate(subject.targets)}
     best, near = marks(rows, ids, places, subject.constants)
     first = 1 + len(targets) + len(seeds)
     count = most or len(rows)
     return Table(
-        name=f"leaderboard-{data}" if several else "leaderboard",
-        title=f"Leaderboard{ON_DATA[data]}" if several else "Leaderboard",
+        name="leaderboard",
+        title="Leaderboard",
         columns=columns,
         rows=tuple(rows[:count]),
         best=best,
@@ -68,7 +67,7 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
         ids=tuple(map(subject.brief, ids)),
         spare=tuple(rows[count:]),
         caption=caption(
-            f"Scores times 100{on_data(subject.objectives[0], data)}",
+            f"Scores times 100{on_data(subject.objectives[0], subject.data)}",
             shown["n", ""],
             subject.averaged(subject.targets),
         ),
@@ -79,7 +78,7 @@ def _table(subject: Subject, part: pd.DataFrame, most: int, data: str) -> Table:
 
 def _fresh(subject: Subject, row: "pd.Series[Any]") -> Estimate | None:
     """The first objective on fresh seeds."""
-    key = (row["configuration", ""], row["data", ""])
+    key = row["configuration", ""]
     if key not in subject.fresh.index:
         return None
     values = subject.fresh[key]
@@ -112,11 +111,10 @@ def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame
     `fresh_n` describe the first objective on fresh seeds, if any.
     """
     found = subject.over_seeds
-    ranks = found.groupby(("data", "")).cumcount() + 1
-    columns: dict[str, Any] = {"rank": ranks}
+    columns: dict[str, Any] = {"rank": range(1, 1 + len(found))}
     columns |= {"configuration": found["configuration", ""]} if details else {}
     columns |= {key: found[key, ""] for key in subject.knobs}
-    columns |= {"data": found["data", ""], "seeds": found["n", ""].astype(int)}
+    columns |= {"data": [subject.data] * len(found), "seeds": found["n", ""].astype(int)}
     numbers = [*subject.targets, *(s for s in subject.scores if s not in subject.targets)]
     for number in (*numbers, *((HOURS, GPU_HOURS) if details else ())):
         name = number.replace(" ", "_").lower() if ":" not in number else number

@@ -16,7 +16,7 @@ from tune_sentcl.config import UNSET, knobs
 _GOLDEN = 0.618033988749895
 _CROWDED = 50
 _MAGNITUDES = 8
-_ENDS = ["configuration", "data", "stages"]
+_ENDS = ["configuration", "stages"]
 _NUMBERS = {"int": "Int64", "float": "float64"}
 
 
@@ -34,7 +34,7 @@ class Points:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The rows, the best first."""
-        shown = self.subject.shown
+        shown = self.subject.over_seeds
         count = len(shown)
         columns: dict[str, Any] = {
             "id": shown["configuration", ""].map(self.subject.brief),
@@ -70,7 +70,7 @@ class Points:
         """
         subject, target = self.subject, self.subject.targets[0]
         there = subject.trials["stages"].notna() & (subject.trials["status"] == "pruned")
-        there &= ~subject.trials["configuration"].isin(subject.shown["configuration", ""])
+        there &= ~subject.trials["configuration"].isin(subject.over_seeds["configuration", ""])
         rows = [
             (
                 subject.brief(name),
@@ -78,9 +78,9 @@ class Points:
                 end["value"],
                 *subject.stated(name),
             )
-            for name, data, ends in subject.trials.loc[there, _ENDS].to_numpy()
+            for name, ends in subject.trials.loc[there, _ENDS].to_numpy()
             for end in [max(ends, key=lambda one: one["share"])]
-            if (data, end["objective"]) == (subject.data, target)
+            if end["objective"] == target
         ]
         found = pd.DataFrame(
             rows, columns=pd.Index(["id", "seen", "last", *map(self.knob, subject.knobs)])
@@ -123,7 +123,7 @@ class Points:
 
     @cached_property
     def _unit(self) -> tuple[str, float]:
-        return time_unit(float(self.subject.shown[self.subject.cost, "mean"].max()))
+        return time_unit(float(self.subject.over_seeds[self.subject.cost, "mean"].max()))
 
     def knob(self, key: str) -> str:
         """The column of a knob."""

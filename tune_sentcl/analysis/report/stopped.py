@@ -39,7 +39,7 @@ _NAMED = 5
 
 
 def failures(subject: Subject, most: int) -> Iterator[Table]:
-    """Failed trials and scores by reason, and the damaged files that were skipped."""
+    """Failed trials and scores by reason."""
     trials = subject.trials
     failed = trials[trials["status"] == "failed"]
     if len(failed):
@@ -55,17 +55,6 @@ def failures(subject: Subject, most: int) -> Iterator[Table]:
         rows, more = _grouped(named, ["task", "protocol", "reason"], most)
         columns = ("task", "protocol", "reason", "trials", "which")
         yield Table("failed-scores", "Scores that could not be measured", columns, rows, more=more)
-    if subject.frames.faults:
-        faults = tuple(
-            (fault.where, fault.rule, fault.next_move) for fault in subject.frames.faults
-        )
-        yield Table(
-            "left-out",
-            "Left out of this report",
-            ("file", "what is wrong", "what to do"),
-            faults,
-            note="The numbers in this report come from all other files.",
-        )
 
 
 def _grouped(

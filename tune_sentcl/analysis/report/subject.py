@@ -16,7 +16,7 @@ from tune_sentcl.analysis.report.table import Estimate, Value, plain
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import Values, draws, knobs, naming_knobs, short_name, stated, title
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.history import CONFIRM_ORIGIN, ranked_data
+from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.objective import OFFERS, Objective, objective_named, tasks_of
 from tune_sentcl.space.grids import read_ranges
 
@@ -45,9 +45,8 @@ class Subject:
 
     @cached_property
     def data(self) -> str:
-        """The evaluation data of the figures; see `tune_sentcl.history.ranked_data`."""
-        scored = self.searched[str(self.objectives[0])].notna()
-        return ranked_data(zip(self.searched["data"], scored.to_list(), strict=True))
+        """The evaluation data of all trials."""
+        return str(next(iter(self.trials["data"]), "root"))
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -175,26 +174,26 @@ class Subject:
         there = (self.trials["status"] == "finished") & (self.trials["origin"] != CONFIRM_ORIGIN)
         return self.trials[there]
 
-    def by_seed(self, data: str) -> pd.DataFrame:
-        """`searched` on one kind of evaluation data, by configuration and seed."""
-        there = self.searched[self.searched["data"] == data]
-        return there.set_index(["configuration", "seed"])
+    @cached_property
+    def by_seed(self) -> pd.DataFrame:
+        """`searched` by configuration and seed."""
+        return self.searched.set_index(["configuration", "seed"])
 
     @cached_property
     def fresh(self) -> "pd.Series[Any]":
-        """The first objective's values on fresh seeds, by configuration and data.
+        """The first objective's values on fresh seeds, by configuration.
 
         They are not used for ranking.
         """
         there = (self.trials["status"] == "finished") & (self.trials["origin"] == CONFIRM_ORIGIN)
         scored = self.trials[there].dropna(subset=[str(self.objectives[0])])
-        groups = scored.groupby(["configuration", "data"])[str(self.objectives[0])]
+        groups = scored.groupby("configuration")[str(self.objectives[0])]
         found: pd.Series[Any] = groups.agg(list)
         return found
 
     @cached_property
     def over_seeds(self) -> pd.DataFrame:
-        """One row per configuration and data: knobs, `n`, and mean, sd and count of each number.
+        """One row per configuration: knobs, `n`, and mean, sd and count of each number.
 
         The columns of numbers are pairs: a score or a cost, and `mean`, `std` or `count`. The
         order is that of `StudyFrames.configurations`; `lost` is its column. Hours exclude
@@ -203,7 +202,7 @@ class Subject:
         """
         trials = self.searched
         hours = {name: trials[name] * trials[_STEADY] for name in (HOURS, GPU_HOURS)}
-        groups = trials.assign(**hours).groupby(["configuration", "data"], sort=True)
+        groups = trials.assign(**hours).groupby("configuration", sort=True)
         numbers = [*self.scores, STS_AVERAGE, TRANSFER_AVERAGE, HOURS, GPU_HOURS]
         found = groups[numbers].agg(["mean", "std", "count"])
         own: Any = groups[self.knobs].first() if self.knobs else pd.DataFrame(index=found.index)
@@ -214,17 +213,10 @@ class Subject:
         found = pd.concat([own, found], axis=1).copy()
         found["n", ""] = groups.size()
         ranked = self.frames.configurations(self.objectives)
-        keys = list(ranked[["configuration", "data"]].itertuples(index=False, name=None))
-        order: pd.DataFrame = found.loc[keys].copy()
+        order: pd.DataFrame = found.loc[ranked["configuration"]].copy()
         order[str(self.objectives[0]), "mean"] = ranked["objective_mean"].to_numpy()
         order["lost", ""] = ranked["lost"].to_numpy() if "lost" in ranked else 0
         return order.reset_index()
-
-    @cached_property
-    def shown(self) -> pd.DataFrame:
-        """`over_seeds` on the data that the figures show."""
-        found = self.over_seeds
-        return found[found["data", ""] == self.data].reset_index(drop=True)
 
     @cached_property
     def scores(self) -> list[str]:

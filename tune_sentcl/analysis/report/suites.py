@@ -28,7 +28,7 @@ def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
 
 def _own_table(subject: Subject, most: int) -> Table:
     """Every score of the user's own tasks, without an average, because their metrics differ."""
-    scores = subject.by_seed(subject.data)
+    scores = subject.by_seed
     columns = {title_of(objective): scores[name] for name, objective in subject.own.items()}
     of = "Scores times 100"
     made = _built(subject, columns, most, knobs_first=False, averages="", of=of)
@@ -45,13 +45,13 @@ def _table(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[T
     there = {
         task: name
         for task, name in names.items()
-        if name in subject.scores and subject.shown[name, "count"].any()
+        if name in subject.scores and subject.over_seeds[name, "count"].any()
     }
     if not there:
         return
     printed = subject.printed(suite)
     averaged = [name for task, name in there.items() if task in printed]
-    scores = subject.by_seed(subject.data)
+    scores = subject.by_seed
     columns = {task: scores[name] for task, name in there.items()}
     sentence = ""
     if averaged:
@@ -92,7 +92,7 @@ def _built(
         averages: Of which tasks an average is, as a sentence.
         of: What the scores are, for the caption.
     """
-    part = subject.shown.head(most) if most else subject.shown
+    part = subject.over_seeds.head(most) if most else subject.over_seeds
     ids = part["configuration", ""].tolist()
     scores = zip(*(_estimates(values, ids) for values in columns.values()), strict=True)
     rows: list[tuple[Value, ...]] = []
@@ -112,7 +112,7 @@ def _built(
         rows=tuple(rows),
         best=best,
         note=f"Mean ± sd over seeds.{averages} {LEGEND}.",
-        more=len(subject.shown) - len(part),
+        more=len(subject.over_seeds) - len(part),
         near=near,
         ids=tuple(map(subject.brief, ids)),
         caption=caption(of, part["n", ""], averages),

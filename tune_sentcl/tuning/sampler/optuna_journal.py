@@ -15,7 +15,6 @@ from optuna.trial import FrozenTrial, TrialState
 from tune_sentcl.config import varied
 from tune_sentcl.history import Configuration
 from tune_sentcl.space import Space
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.tuning.sampler.sampling import distributions
 
 
@@ -103,4 +102,4 @@ def _axis(values: Sequence[Any]) -> IntDistribution | FloatDistribution | Catego
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | float | bool) else mask_text(str(value))
+    return value if isinstance(value, int | float | bool) else str(value)

@@ -17,7 +17,6 @@ from typing import Any
 
 from tune_sentcl.config import flatten
 from tune_sentcl.objective import MAX_OBJECTIVES, value_columns
-from tune_sentcl.store.provenance import mask_text
 from tune_sentcl.store.rows import RUN_COLUMNS
 from tune_sentcl.store.study import Study
 from tune_sentcl.watch.tracking.tracker import Tracker
@@ -94,7 +93,7 @@ def follow(lines: Iterable[str]) -> None:
     study = Study.read(search["study"])
     folder = study.files.folder or Path(tempfile.gettempdir())
     client = import_module(f"tune_sentcl.watch.tracking.{search['tracker']}").Client
-    tracker: Tracker = client(search["space"], mask_text(study.files.where), folder)
+    tracker: Tracker = client(search["space"], study.files.where, folder)
     handler = EventHandler(study, tracker)
     for event in events:
         handler.handle(event)
@@ -111,7 +110,7 @@ def main() -> None:
             follow(sys.stdin)
         except Exception as error:  # noqa: BLE001 - a tracker's error ends its process alone
             message = (str(error).strip() or "no message").splitlines()[0]
-            json.dump({"error": mask_text(f"{type(error).__name__}: {message}")}, channel)
+            json.dump({"error": f"{type(error).__name__}: {message}"}, channel)
             channel.flush()
             os._exit(1)  # a client's threads and exit handlers may hang
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tune_sentcl.history import Assignment
-from tune_sentcl.store.rows import TrialRow, masked
+from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.trial import Progress
 from tune_sentcl.watch.watcher import Watcher
 
@@ -39,7 +39,7 @@ class TrackingWatcher:
             assignment.trial_id,
             "begun",
             configuration=assignment.configuration,
-            config=masked(assignment.config.nested()),
+            config=assignment.config.nested(),
         )
 
     def planned(self, seconds: float) -> None:

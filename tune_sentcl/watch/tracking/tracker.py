@@ -8,7 +8,6 @@ from typing import Protocol
 
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.provenance import mask_text
 
 REMOTE = {
     "mlflow": "MLFLOW_TRACKING_URI",
@@ -33,7 +32,7 @@ class Tracker(Protocol):
 
         Args:
             space: The name of the space and the experiment.
-            study: The study's path or URL, without secrets.
+            study: The study's path or URL.
             folder: The folder for the tracker's files.
         """
         ...
@@ -55,7 +54,7 @@ class Tracker(Protocol):
             trial_id: The trial.
             step: Its last optimizer step.
             values: Objectives, scores (`score/...`, times 100) and costs (`cost/...`).
-            texts: `status` (finished, pruned or failed) and other texts, without secrets.
+            texts: `status` (finished, pruned or failed) and other texts.
         """
         ...
 
@@ -89,13 +88,13 @@ def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
     if variable and (on_cluster or _is_set(variable)):
         return
     if "://" in study and not study.startswith("file:"):
-        rule = f"needs a study in a folder, because it writes its files there: {mask_text(study)}"
+        rule = f"needs a study in a folder, because it writes its files there: {study}"
         move = f"Set {variable}, or name a folder." if variable else "Name a folder."
         yield Fault("--track", "", name, rule, move)
     elif name == "mlflow":  # its SQLite URLs are quoted differently by different readers
         folder = StudyFiles.at(study).where
         if odd := " or ".join(character for character in "?#%" if character in folder):
-            rule = f"cannot write below a folder with {odd} in its name ({mask_text(folder)})"
+            rule = f"cannot write below a folder with {odd} in its name ({folder})"
             yield Fault("--track", "", name, rule, f"Rename it, or set {variable}.")
 
 
