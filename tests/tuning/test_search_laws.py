@@ -198,8 +198,7 @@ class World:
         study = Study.read(self.study)
         tables = (study.trials(), study.scores(), study.curves())
         found = [sorted(map(repr, table.to_pylist())) for table in tables]
-        whole = {name for name in self.weights() if not name.startswith(".")}
-        return [*found, whole, study.manifest.search]
+        return [*found, self.weights(), study.manifest.search]
 
     def clashes(self, ask: Ask) -> bool:
         """Whether a command gives two sizes, or begins with another seed than the stages."""
@@ -211,11 +210,9 @@ class World:
         return is_other or bool(ask.trials and ask.budget is not None)
 
     def weights(self) -> set[str]:
-        """The trials with weights; a driver may have died before it named them by the trial."""
+        """The trials with weights; a killed driver may have left others besides."""
         there = (self.study / "study.json").is_file()
-        rows = Study.read(self.study).trials().to_pylist() if there else []
-        labels = {f"{row['trial_id']}.{row['attempt_files']}": row["trial_id"] for row in rows}
-        return {labels.get(name, name) for name in checkpoints(self.study)}
+        return Study.read(self.study).checkpoints() if there else set()
 
     def check_actions(
         self, prepared: PreparedSearch, ask: Ask, stand_in: StandIn, weights: set[str]

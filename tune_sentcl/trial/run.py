@@ -123,8 +123,9 @@ def run(
         inputs: The result of `InputLoader.load` for it.
         account: The device and threads, and the counter of the cost; None: one CPU thread.
         output: Writes the trial's weights and states, and may let it pause: the trial is then
-            scored by the early-stopping objective, and its last report is marked `paused`. A later run goes on
-            from the state that it has left, if it has left one. None keeps everything in memory.
+            scored by the early-stopping objective, and its last report is marked `paused`. A later
+            run goes on from the state that it has left, if it has left one. None keeps everything
+            in memory.
         early_stopping_objective: Measured at evaluation points besides STS-B dev.
         accumulate: Whether to split batches that do not fit the device's memory, if the method's
             loss allows it.
