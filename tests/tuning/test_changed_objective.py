@@ -11,6 +11,7 @@ from planted_spaces import told
 from search_samples import (
     LAMBDA,
     add_scores,
+    checkpoints,
     lambda_space,
     mirrored,
     numbers,

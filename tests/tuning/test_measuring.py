@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from search_samples import Row, lambda_space, run_planted
+from search_samples import Row, checkpoints, lambda_space, run_planted
 
 from tune_sentcl import read_study
 from tune_sentcl.history import Action, History
