@@ -185,7 +185,7 @@ def assigned(config: TrialConfig, loader: InputLoader, action: Action = "train")
     """A trial as a driver hands it out."""
     inputs = loader.load(config)
     names = inputs.trial_id(config), inputs.trial_id(config.model_copy(update={"seed": 0}))
-    return Assignment(*names, config, "grid", inputs.fingerprints, action)
+    return Assignment(*names, config, "grid", inputs.fingerprints, action, "1-1")
 
 
 def ended(made: Proposals) -> bool:
