@@ -85,6 +85,7 @@ class StandIn:
         pauses: Each pause in order: the trial, the share of its training, and its score there.
         ends: What ended, in order: each trial with `finished`, `pruned`, `lost` or an error.
         events: In order, what of its points was behind a trial that began, and behind each state.
+        opened: The files of each attempt, by the trial and the attempt's label.
     """
 
     study: Path
@@ -103,6 +104,7 @@ class StandIn:
     pauses: list[tuple[str, float, float]] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
     events: list[tuple[Literal["begins", "leaves"], str, Left]] = field(default_factory=list)
+    opened: dict[tuple[str, str], TrialFiles] = field(default_factory=dict)
 
     def __call__(self, session: Session) -> None:
         """Run everything."""
@@ -138,7 +140,9 @@ class StandIn:
         return lost.get(fate, False)
 
     def _files(self, assignment: Assignment) -> TrialFiles:
-        return TrialFiles(self.study, assignment.attempt_files, assignment.files_before)
+        name, label = assignment.trial_id, assignment.attempt_files
+        made = TrialFiles(self.study, label, assignment.files_before)
+        return self.opened.setdefault((name, label), made)  # because an attempt counts its states
 
     def _lose(self, session: Session, name: str) -> None:
         self.lost.add(name)
