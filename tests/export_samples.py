@@ -88,14 +88,14 @@ def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFA
                 scores = [Score("sts", task, "dev", metric, "cosine", data, planted.value, 9)]
             elif planted.encoder is not None:
                 scores = score_by_cosine(planted.encoder.encode, tasks)
-            files.write_scores(name, scores)
             facts: dict[str, Any] = {
                 "configuration": "c0",
                 "space": "smoke",
                 "origin": "grid",
                 "status": "finished",
+                "attempt_files": "1-1",
                 "checkpoint_fingerprint": "start",
                 **planted.row,
             }
-            driver.commit(TrialRow(config, trial_id=name, **facts))
+            driver.commit(TrialRow(config, trial_id=name, **facts), scores)
     return Study.read(path)

@@ -9,6 +9,8 @@ from typing import Any
 
 import optuna
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -25,8 +27,8 @@ from tune_sentcl.objective import Objective
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
@@ -183,7 +185,7 @@ def assigned(config: TrialConfig, loader: InputLoader, action: Action = "train")
     """A trial as a driver hands it out."""
     inputs = loader.load(config)
     names = inputs.trial_id(config), inputs.trial_id(config.model_copy(update={"seed": 0}))
-    return Assignment(*names, config, "grid", inputs.fingerprints, action)
+    return Assignment(*names, config, "grid", inputs.fingerprints, action, "1-1")
 
 
 def ended(made: Proposals) -> bool:
@@ -224,9 +226,13 @@ def draw_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sampler, "propose", propose)
 
 
-def files_of(study: Path, row: Mapping[str, Any]) -> TrialFiles:
-    """What changes the very files that a row speaks of."""
-    return TrialFiles(study, row["attempt_files"], row["attempt_files"])
+def add_scores(study: Path, trial_id: str, scores: Sequence[Score], but: str = "") -> None:
+    """Add scores to those of a trial, and leave out those that it has of a task."""
+    (part,) = (study / "scores").iterdir()
+    table = pq.read_table(part)
+    left = pc.and_(pc.equal(table["trial_id"], trial_id), pc.equal(table["task"], but))
+    added = scores_table(trial_id, scores).replace_schema_metadata(table.schema.metadata)
+    pq.write_table(pa.concat_tables([table.filter(pc.invert(left)), added]), part)
 
 
 def run_on_ray(space: Space | str, study: Path, **options: Any) -> SearchOutcome:
@@ -279,8 +285,13 @@ def numbers(study: Path) -> dict[tuple[Any, ...], float]:
 
 
 def checkpoints(study: Path) -> set[str]:
+    """The trials whose weights are kept; no folder is of another attempt than their row's."""
+    kept = Study.read(study).checkpoints()
     folder = study / "checkpoints"
-    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    own = {f"{row['trial_id']}.{row['attempt_files']}" for row in rows(study)}
+    named = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    assert named <= own and {name.partition(".")[0] for name in named} == kept
+    return kept
 
 
 def mirrored(study: Path) -> list[FrozenTrial]:

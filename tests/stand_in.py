@@ -85,6 +85,7 @@ class StandIn:
         pauses: Each pause in order: the trial, the share of its training, and its score there.
         ends: What ended, in order: each trial with `finished`, `pruned`, `lost` or an error.
         events: In order, what of its points was behind a trial that began, and behind each state.
+        opened: The files of each attempt, by the trial and the attempt's label.
     """
 
     study: Path
@@ -103,6 +104,7 @@ class StandIn:
     pauses: list[tuple[str, float, float]] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
     events: list[tuple[Literal["begins", "leaves"], str, Left]] = field(default_factory=list)
+    opened: dict[tuple[str, str], TrialFiles] = field(default_factory=dict)
 
     def __call__(self, session: Session) -> None:
         """Run everything."""
@@ -128,8 +130,7 @@ class StandIn:
             files = self._files(assignment)
             with files.checkpoint(name) as folder:
                 assert (folder / WEIGHTS).read_text() == name
-            files.keep_curves(name)
-            self._finish(session, assignment, again=True)
+            self._finish(session, assignment)
         else:
             self._train(session, assignment, fate)
 
@@ -139,7 +140,9 @@ class StandIn:
         return lost.get(fate, False)
 
     def _files(self, assignment: Assignment) -> TrialFiles:
-        return TrialFiles(self.study, assignment.attempt_files, assignment.files_before)
+        name, label = assignment.trial_id, assignment.attempt_files
+        made = TrialFiles(self.study, label, assignment.files_before)
+        return self.opened.setdefault((name, label), made)  # because an attempt counts its states
 
     def _lose(self, session: Session, name: str) -> None:
         self.lost.add(name)
@@ -147,10 +150,7 @@ class StandIn:
         session.worker_lost(name, Failure(self.lost_as, "gone", {}))
 
     def _train(self, session: Session, assignment: Assignment, fate: Fate) -> None:
-        name, again = assignment.trial_id, assignment.action == "retrain"
-        files = self._files(assignment)
-        curve = self.curve(assignment.config)
-        objective = session.history.objectives[0]
+        name, files = assignment.trial_id, self._files(assignment)
         if not self._go_through(session, assignment, fate):
             return
         self._die()
@@ -162,8 +162,7 @@ class StandIn:
             if self.keep:
                 files.write_checkpoint(name, lambda folder: _leave(folder, name))
                 self.left.add(name)
-            files.write_curves(name, _curves(curve, objective))
-            self._finish(session, assignment, again=again)
+            self._finish(session, assignment)
 
     def _go_through(self, session: Session, assignment: Assignment, fate: Fate) -> bool:
         """All points but the last, or those up to a pause; whether the trial then goes on."""
@@ -172,31 +171,28 @@ class StandIn:
         pause = 0 if fate in ("fail", "diverge") else pause_of(curve, assignment.until)
         made = made_for(assignment.config, early_stopping_objective(objective))
         behind = self._begin(files, name, made)
-        keeps = assignment.action != "retrain"
-        if behind and keeps:
-            files.write_curves(name, _curves(curve[:behind], objective))
         for count, seen in enumerate(curve[:-1], 1):
             if count > behind:
                 self._die()
-                if keeps:
-                    files.write_curves(name, _curves(curve[:count], objective))
             if count == pause:
                 self._pause(session, assignment, (made, count), seen)
                 return False
             if count > behind:
-                session.progress(name, _point(count, *seen, []))
+                session.progress(name, _point(curve[:count], objective))
                 if self.saves and self._leave_state(session, assignment, (made, count), fate):
                     return False
         return True
 
     def _pause(self, session: Session, assignment: Assignment, left: Left, seen: Seen) -> None:
         name, (rows, score) = assignment.trial_id, seen
+        points = self.curve(assignment.config)[: left[1]]
         least = assignment.pause_above
         if self.saves and least is not None and score >= least:
             self._write_state(assignment, left, rows)
         self.ends.append((name, "pruned"))
         self.pauses.append((name, assignment.until, score))
-        session.progress(name, _point(left[1], rows, score, [], paused=True))
+        point = _point(points, session.history.objectives[0], paused=True)
+        session.progress(name, point)
 
     def _leave_state(
         self, session: Session, assignment: Assignment, left: Left, fate: Fate
@@ -230,12 +226,11 @@ class StandIn:
             if self.points < 0:
                 raise Stopped
 
-    def _finish(self, session: Session, assignment: Assignment, *, again: bool) -> None:
-        files, scores = self._files(assignment), self._scores(session, assignment.config)
-        (files.add_scores if again else files.write_scores)(assignment.trial_id, scores)
+    def _finish(self, session: Session, assignment: Assignment) -> None:
+        scores = self._scores(session, assignment.config)
         curve = self.curve(assignment.config)
         self.ends.append((assignment.trial_id, "finished"))
-        point = _point(len(curve), *curve[-1], scores, final=True)
+        point = _point(curve, session.history.objectives[0], scores, final=True)
         session.progress(assignment.trial_id, point)
 
     def _scores(self, session: Session, config: TrialConfig) -> list[Score]:
@@ -281,16 +276,17 @@ def pause_of(curve: Sequence[Seen], until: float) -> int:
 
 
 def _point(
-    step: int,
-    seen: int,
-    score: float,
-    scores: list[Score],
+    curve: Sequence[Seen],
+    objective: Objective,
+    scores: Sequence[Score] = (),
     *,
     final: bool = False,
     paused: bool = False,
 ) -> Progress:
+    step, (seen, score) = len(curve), curve[-1]
     account = Account()
     account.steps = step
     account.saving_seconds = 0.001
     facts = account.run_columns()
-    return Progress(step, step + 1, seen, score, tuple(scores), facts, final, paused)
+    points = tuple(_curves(curve, objective))
+    return Progress(step, step + 1, seen, score, tuple(scores), facts, final, paused, points)

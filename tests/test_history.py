@@ -12,7 +12,7 @@ from tune_sentcl.history import History
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.space import Space
-from tune_sentcl.store import StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store import StudyDriver, TrialRow
 from tune_sentcl.store.study import Study
 
 OBJECTIVES = parse_objectives(
@@ -56,8 +56,7 @@ def write(path: Path, trials: Mapping[str, tuple[str, Sequence[Score]]]) -> Stud
     space = Space("tiny", "", (), "", (CONFIG,), {}, (), (0,), "", "tiny.toml")
     with StudyDriver.open(path, space=space, command=["test"]) as driver:
         for name, (status, found) in trials.items():
-            TrialFiles(path).write_scores(name, found)
-            driver.commit(_row(name, CONFIG, status))
+            driver.commit(_row(name, CONFIG, status), found)
     return Study.read(path)
 
 

@@ -9,7 +9,7 @@ from tune_sentcl.config import TrialConfig, parse_config
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
-from tune_sentcl.store import CurvePoint, SearchRecord, Study, StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store import CurvePoint, SearchRecord, Study, StudyDriver, TrialRow
 from tune_sentcl.store.manifest import SeedPlan
 
 Data = Literal["toy", "root"]
@@ -55,6 +55,7 @@ class Trial:
     startup: float = 0.0
     precision: str | None = None
     stages: tuple[tuple[float, float], ...] = ()
+    curves: Sequence[CurvePoint] = (CurvePoint(1, 0.5, 8, "loss", 1.0),)
 
 
 def write_study(
@@ -62,7 +63,6 @@ def write_study(
     trials: Iterable[Trial],
     asked: Sequence[str] = (),
     *,
-    compact: bool = False,
     text: str = "",
     plan: SeedPlan | None = None,
 ) -> Study:
@@ -72,18 +72,14 @@ def write_study(
         path: Where.
         trials: In this order.
         asked: As on the command line; empty: no search has been recorded.
-        compact: Leave one file a table.
         text: Of the space's file.
         plan: The seeds that the search was asked for; only with `asked`.
     """
     space = Space("tiny", "", (), "", (config(0),), {}, (), (0,), text, "tiny.toml")
     record = SearchRecord(tuple(asked), "tpe", 0, seed_plan=plan) if asked else None
-    files = TrialFiles(path)
     with StudyDriver.open(path, space=space, command=["x"]) as driver:
         driver.record(record)
         for trial in trials:
-            files.write_scores(trial.trial_id, trial.scores)
-            files.write_curves(trial.trial_id, [CurvePoint(1, 0.5, 8, "loss", 1.0)])
             driver.commit(
                 TrialRow(
                     trial.config,
@@ -102,8 +98,8 @@ def write_study(
                     train_seconds=1.5,
                     evaluation_seconds=0.5,
                     precision_used=trial.precision,
-                )
+                ),
+                trial.scores,
+                trial.curves,
             )
-        if compact:
-            driver.compact()
     return Study.read(path)

@@ -19,7 +19,7 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
-from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store import CurvePoint, StudyDriver, TrialRow
 
 READ = {
     "snli": "nli/snli_train.parquet",
@@ -82,18 +82,13 @@ def moved(one: Planted, cell: PaperCell, by: float) -> Planted:
 
 def write(path: Path, trials: Iterable[Planted]) -> StudyFrames:
     """Write a study, read it again."""
-    files = TrialFiles(path)
     space = Space("papers", "", (), "", (), {}, (), (0,), "", "papers.toml")
     with StudyDriver.open(path, space=space, command=["x"]) as driver:
         for one in trials:
             for place, seed in enumerate(one.seeds):
                 row = _row(one, seed)
                 shift = one.spread * (place - (len(one.seeds) - 1) / 2)
-                if row.status == "finished":
-                    files.write_scores(row.trial_id, list(_scores(one, shift)))
-                files.write_curves(row.trial_id, [CurvePoint(1, 0.5, 8, "loss", 1.0)])
-                driver.commit(row)
-        driver.compact()
+                driver.commit(row, _scores(one, shift), [CurvePoint(1, 0.5, 8, "loss", 1.0)])
     return read_study(path)
 
 

@@ -13,7 +13,7 @@ from analysis_samples import objectives, score
 from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store import CurvePoint, SearchRecord, StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store import CurvePoint, SearchRecord, StudyDriver, TrialRow
 from tune_sentcl.store.manifest import PlanRecord
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ HOSTILE = "</script><script>alert('lost')</script> <b>& \"loss\" | is_nan \\ 5 %
 
 def write_whole_study(path: Path, *, seeds: int = 3) -> Path:
     """Two methods by lambda, pooling and rate, some pruned and failed, with stages and a plan."""
-    files, number = TrialFiles(path), 0
+    number = 0
     with StudyDriver.open(path, space=_space(), command=["tune-sentcl", "search"]) as driver:
         for method in ("scl", "simcse"):
             for place, pooling in enumerate(("mean", "cls")):
@@ -41,10 +41,7 @@ def write_whole_study(path: Path, *, seeds: int = 3) -> Path:
                         number += 1
                         row = _row(number, method, pooling, rate, seed)
                         value = 80.0 - 2 * place + 1e5 * rate + 0.2 * seed
-                        if row.status == "finished":
-                            files.write_scores(row.trial_id, list(_scores(value, seed)))
-                        files.write_curves(row.trial_id, list(_points(value)))
-                        driver.commit(row)
+                        driver.commit(row, _scores(value, seed), list(_points(value)))
         for share, method in ((1 / 16, "scl"), (1 / 4, "simcse"), (1 / 64, "scl")):
             number += 1
             driver.commit(_stopped(number, method, share))

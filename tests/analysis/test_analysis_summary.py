@@ -58,7 +58,7 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
         Trial("t6", config(4), [], "pruned", stages=((0.0625, 99.0),)),
         Trial("t5", config(0, "sbert"), suite_of([60.0] * 7)),
     ]
-    table, _ = summaries(write_study(tmp_path, trials, compact=True))
+    table, _ = summaries(write_study(tmp_path, trials))
     assert list(table["trial_id"]) == ["t2", "t1", "t5", "t4", "t6", "t3"]
     assert list(table["objective"].fillna(-1.0)) == [90.0, 80.0, *[-1.0] * 4]
     ends = table.set_index("trial_id")[["seen", "last_score"]].dropna()

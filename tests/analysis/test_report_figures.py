@@ -17,7 +17,7 @@ from tune_sentcl.analysis.report.pictures import whole
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.subject import Subject
-from tune_sentcl.store import CurvePoint, TrialFiles
+from tune_sentcl.store import CurvePoint
 
 RANGES = """
 [search.ranges]
@@ -30,20 +30,19 @@ def grid_study(path: Path) -> Points:
     """Three rates by two sizes of a batch, and one trial that shares neither."""
     (dev,) = objectives(DEV)
     settings = [*itertools.product((1e-5, 2e-5, 3e-5), (1, 512)), (4e-5, 64)]
+    points = [CurvePoint(s, s / 5, 8 * s, "STS-B.dev.spearman", 60.0 + s) for s in range(1, 4)]
     trials = [
         Trial(
             f"f{place}e{seed}",
             config(seed, optimizer={"lr": rate, "batch_size": size}),
             [score(dev, 70.0 + place + seed)],
             configuration=f"f0e1d2c3-{place}",
+            curves=points,
         )
         for place, (rate, size) in enumerate(settings)
         for seed in range(2)
     ]
     write_study(path, trials, [DEV], text=RANGES)
-    for trial in trials:
-        points = [CurvePoint(s, s / 5, 8 * s, "STS-B.dev.spearman", 60.0 + s) for s in range(1, 4)]
-        TrialFiles(path).write_curves(trial.trial_id, points)
     frames = read_study(path)
     return Points(Subject(frames, frames.objectives()))
 
@@ -92,20 +91,18 @@ def test_the_others_are_counted_although_the_best_have_no_curve(tmp_path: Path) 
     """As an untrained encoder among the best; 119 others were told as 120 of 119."""
     (dev,) = objectives(DEV)
     names = [f"c{number:03}" for number in range(130)]
+    points = [CurvePoint(step, step / 5, 8 * step, "loss", 1.0) for step in (1, 2)]
     trials = [
         Trial(
             name,
             config(0, optimizer={"lr": (1 + n) / 1e6}),
             [score(dev, 90.0 - n)],
             configuration=name,
+            curves=points if n else (),
         )
         for n, name in enumerate(names)
     ]
     study = write_study(tmp_path, trials, [DEV])
-    for name in names[1:]:  # write_study has given each the loss of one step
-        points = [CurvePoint(step, step / 5, 8 * step, "loss", 1.0) for step in (1, 2)]
-        TrialFiles(tmp_path).write_curves(name, points)
-    TrialFiles(tmp_path).write_curves(names[0], [])
     frames = read_study(study.files.where)
     (figure,) = curve_figures(Subject(frames, frames.objectives()))
     assert "Grey: 120 of the 124 others" in figure.caption

@@ -23,7 +23,7 @@ from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.analysis.report.text_formats import _tex_escaped
 from tune_sentcl.cli import app
-from tune_sentcl.store import CurvePoint, TrialFiles
+from tune_sentcl.store import CurvePoint
 
 
 def report(*arguments: object, code: int = 0) -> Any:
@@ -338,9 +338,8 @@ def test_the_curve_of_what_stood_in_for_the_objective_is_drawn(
 ) -> None:
     names = "intent:accuracy:dev", "apples:spearman:dev", "support:ndcg@10:dev", DEV
     scores = [score(one, 70.0) for one in objectives(*names)]
-    write_study(tmp_path, [Trial("t", config(0), scores)], names[:1])
     points = [CurvePoint(step, step / 5, 8 * step, left, 60.0 + step) for step in (1, 2)]
-    TrialFiles(tmp_path).write_curves("t", points)
+    write_study(tmp_path, [Trial("t", config(0), scores, curves=points)], names[:1])
     frames = read_study(tmp_path)
     figures = curve_figures(Subject(frames, frames.objectives()))
     assert [figure.name for figure in figures] == [drawn]

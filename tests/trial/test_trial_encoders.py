@@ -163,8 +163,7 @@ def test_a_state_holds_what_is_trained(
     config = config_of(**values, **choosing)
     kept = Kept(tmp_path, config)
     killed(kept, 3)
-    state = tmp_path / "states" / kept.trial_id / "state.safetensors"
-    with safe_open(state, framework="pt") as file:
+    with safe_open(kept.state / "state.safetensors", framework="pt") as file:
         names = set(file.keys())
     encoder = own_encoder(finish(config)[1])
     trained = {name for name, w in encoder.named_parameters() if w.requires_grad}

@@ -45,16 +45,14 @@ def trial(name: str, **values: Any) -> TrialConfig:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_trial_repeats_to_the_bit(name: str, tmp_path: Path) -> None:
-    folders = [tmp_path / "first", tmp_path / "second"]
+def test_a_trial_repeats_to_the_bit(name: str) -> None:
     config = trial(name, **{"data.limit": 32})
     before = torch.get_rng_state()
-    (points, one), (_, other) = (finish(config, folder) for folder in folders)
+    (points, one), (again, other) = finish(config), finish(config)
     assert torch.equal(before, torch.get_rng_state())
-    left, right = (Kept(folder, config) for folder in folders)
-    assert left.curves == right.curves
-    assert bool(left.curves) == (name not in ("none", "whitened"))
-    assert left.scores == right.scores == list(one.scores) and left.scores
+    assert points[-1].curves == again[-1].curves
+    assert bool(points[-1].curves) == (name not in ("none", "whitened"))
+    assert points[-1].scores == again[-1].scores == one.scores and one.scores
     second = other.encoder.state_dict()
     assert all(torch.equal(w, second[key]) for key, w in one.encoder.state_dict().items())
     frozen = name in ("clsr", "none", "whitened")
@@ -115,9 +113,9 @@ def test_selecting_the_best_restores_the_best_weights(name: str, tmp_path: Path)
     selected = config.evaluation.model_copy(update={"select": "best"})
     last, ruined = finish(config)
     config = config.model_copy(update={"evaluation": selected})
-    _, end = finish(config, tmp_path)
+    points, end = finish(config, tmp_path)
     kept = Kept(tmp_path, config)
-    curve = [point.value for point in kept.curves if point.metric == DEFAULT.curve]
+    curve = [point.value for point in points[-1].curves if point.metric == DEFAULT.curve]
     assert chosen(end) == max(curve) == max(devs(last))
     assert chosen(end) > chosen(ruined)  # so that the test tells something
     dev = [t for t in LOADER.load(config).sets.sts if (t.name, t.split) == ("STS-B", "dev")]
@@ -174,14 +172,13 @@ def test_chance_that_one_method_takes_leaves_another_alone() -> None:
     assert all(torch.equal(value, states[1][key]) for key, value in states[0].items())
 
 
-def test_bf16_trains_inputs_of_two_sentences(tmp_path: Path) -> None:
+def test_bf16_trains_inputs_of_two_sentences() -> None:
     losses = []
     for precision in ("bf16", "fp32"):
         changes = {"optimizer.precision": precision, "evaluation.every": 0}
         config = trial("conisi-o1", **{"data.limit": 32}, **changes)
-        finish(config, tmp_path / precision)
-        curves = Kept(tmp_path / precision, config).curves
-        losses.append([point.value for point in curves if point.metric == "loss"])
+        (*_, last), _ = finish(config)
+        losses.append([point.value for point in last.curves if point.metric == "loss"])
     # Dropout draws the same, so only the rounding differs.
     assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
 

@@ -75,7 +75,7 @@ def resumed(kept: Kept) -> tuple[list[Progress], FinishedTrial]:
 def told(points: list[Progress], after: int = 0) -> list[tuple[Any, ...]]:
     """What the points behind a step and the end say."""
     seen = (p for p in points if p.step > after or p.final)
-    return [(p.step, p.total, p.rows, p.dev, p.scores, p.final) for p in seen]
+    return [(p.step, p.total, p.rows, p.dev, p.scores, p.curves, p.final) for p in seen]
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,11 @@ def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
 ) -> None:
     config = config_of(kind)
     points, end = finish(config, tmp_path / "whole")
-    whole, kept = Kept(tmp_path / "whole", config), Kept(tmp_path / "killed", config)
+    kept = Kept(tmp_path / "killed", config)
     killed(kept, after)
     torch.rand(7)  # another worker's random state is another
     again, ended = resumed(kept)
     assert told(again) == told(points, after)
-    assert kept.curves == whole.curves and kept.scores == whole.scores
     weights = end.encoder.state_dict()
     assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
     assert f"continued from step {after} of" in again[-1].run_columns["notes"]
@@ -109,19 +108,14 @@ def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
             drained(run(config, inputs, output=dying, accumulate=True))
     again, _ = resumed(kept)  # where there is room for whole batches
     assert told(again) == told(points, 3)
-    assert kept.curves == whole.curves and kept.scores == whole.scores
     note = "each batch was split in 4 parts, because a whole one did not fit the device's memory"
     assert points[-1].run_columns["notes"] == note
     assert again[-1].run_columns["notes"] == f"continued from step 3 of a lost attempt; {note}"
 
 
-Undisturbed = tuple[list[Progress], Kept]
-
-
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    folder, config = tmp_path_factory.mktemp("undisturbed"), config_of("scl")
-    return finish(config, folder)[0], Kept(folder, config)
+def undisturbed() -> list[Progress]:
+    return finish(config_of("scl"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -140,13 +134,11 @@ def dead(died: Path, tmp_path: Path) -> Kept:
     return Kept(tmp_path, config_of("scl"))
 
 
-def test_killed_again_and_again(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    points, whole = undisturbed
+def test_killed_again_and_again(undisturbed: list[Progress], tmp_path: Path) -> None:
     kept = Kept(tmp_path, config_of("scl"))
     for after in (1, 2, 5):
         killed(kept, after)
-    assert told(resumed(kept)[0]) == told(points, 5)
-    assert (kept.curves, kept.scores) == (whole.curves, whole.scores)
+    assert told(resumed(kept)[0]) == told(undisturbed, 5)
 
 
 def paused(kept: Kept, until: float, least: float = -math.inf) -> list[Progress]:
@@ -169,8 +161,8 @@ def test_paused_twice_it_ends_as_if_nothing_had_happened(
     behind = 0
     for until in (1 / 4, 1 / 2):
         *before, last = paused(kept, until)
-        assert last.step == math.ceil(until * last.total) == max(p.step for p in kept.curves)
-        assert (last.paused, last.final, last.scores, kept.scores) == (True, False, (), [])
+        assert last.step == math.ceil(until * last.total) == max(p.step for p in last.curves)
+        assert (last.paused, last.final, last.scores) == (True, False, ())
         assert told(before) == told([p for p in points if p.step <= last.step], behind)
         assert all(last.dev == point.dev for point in points if point.step == last.step)
         behind = last.step if keeps else 0
@@ -178,7 +170,6 @@ def test_paused_twice_it_ends_as_if_nothing_had_happened(
     again, _ = resumed(kept)
     assert told(again) == told(points, behind)
     assert again[-1].run_columns["notes"] == points[-1].run_columns["notes"]
-    assert kept.curves == whole.curves and kept.scores == whole.scores
     for file in whole.weights.glob("*.safetensors"):
         assert (kept.weights / file.name).read_bytes() == file.read_bytes()
 
@@ -199,11 +190,11 @@ def test_a_pause_that_was_lost_is_reported_again_without_a_step(
 
 
 def test_a_state_of_a_whole_training_is_not_scored_as_a_share(
-    dead: Kept, undisturbed: Undisturbed
+    dead: Kept, undisturbed: list[Progress]
 ) -> None:
     """A command without stages left it behind the fourth step, and another one has stages."""
     *_, last = paused(dead, 1 / 4)
-    assert (last.step, last.dev, last.paused) == (2, undisturbed[0][0].dev, True)
+    assert (last.step, last.dev, last.paused) == (2, undisturbed[0].dev, True)
 
 
 def test_a_pause_with_a_score_that_is_too_low_leaves_no_state(
@@ -218,8 +209,7 @@ def test_a_pause_with_a_score_that_is_too_low_leaves_no_state(
 
 
 def test_what_it_cost_before_counts(dead: Kept) -> None:
-    path = dead.folder / "states" / dead.trial_id / "state.json"
-    spent = json.loads(path.read_text())["costs"]
+    spent = json.loads((dead.state / "state.json").read_text())["costs"]
     facts = resumed(dead)[0][-1].run_columns
     for name, value in spent.items():
         assert facts[name] >= value
@@ -228,15 +218,14 @@ def test_what_it_cost_before_counts(dead: Kept) -> None:
 
 
 def test_of_two_steps_it_begins_anew(
-    dead: Kept, undisturbed: Undisturbed, tmp_path_factory: pytest.TempPathFactory
+    dead: Kept, undisturbed: list[Progress], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A worker that was given up may replace a state while its successor reads it."""
+    """A tool that copies files one by one may mix them."""
     later = Kept(tmp_path_factory.mktemp("later"), dead.config)
     killed(later, 5)
-    own = Path("states", dead.trial_id, "state.safetensors")
-    (later.folder / own).replace(dead.folder / own)
+    (later.state / "state.safetensors").replace(dead.state / "state.safetensors")
     points, _ = resumed(dead)
-    assert told(points) == told(undisturbed[0])
+    assert told(points) == told(undisturbed)
     assert "damaged" in points[-1].run_columns["notes"]
 
 
@@ -250,15 +239,15 @@ def test_of_two_steps_it_begins_anew(
     ],
 )
 def test_damaged_it_begins_anew(
-    file: str, text: str | None, dead: Kept, undisturbed: Undisturbed
+    file: str, text: str | None, dead: Kept, undisturbed: list[Progress]
 ) -> None:
-    place = dead.folder / "states" / dead.trial_id / file
+    place = dead.state / file
     if text is None:
         place.unlink()
     else:
         place.write_text(text)
     points, _ = resumed(dead)
-    assert told(points) == told(undisturbed[0])
+    assert told(points) == told(undisturbed)
     assert (
         "started again because a lost attempt's state was damaged"
         in points[-1].run_columns["notes"]
@@ -266,13 +255,13 @@ def test_damaged_it_begins_anew(
 
 
 def test_compared_by_another_score_it_begins_anew(
-    undisturbed: Undisturbed, tmp_path: Path
+    undisturbed: list[Progress], tmp_path: Path
 ) -> None:
     """The weights would be the same; the points would be of two kinds."""
     kept = Kept(tmp_path, config_of("scl"))
     killed(kept, 4, Objective("SICK-R", "pearson", "dev", "cosine"))
     points, _ = resumed(kept)
-    assert told(points) == told(undisturbed[0])
+    assert told(points) == told(undisturbed)
     assert (
         "started again because a lost attempt had other settings"
         in points[-1].run_columns["notes"]

@@ -1,7 +1,7 @@
 """Trials that are scored on the transfer tasks too."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.errors import ConfigError, NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures
 from tune_sentcl.evaluate.suites import score_sets
-from tune_sentcl.score import Score, merged
+from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 BOTH = {"evaluation.suites": ["sts", "transfer"]}
@@ -25,12 +25,12 @@ def untrained(**values: Any) -> TrialConfig:
     return parse_dotted({**common, **values}, "test")
 
 
-def test_rows_of_every_protocol_are_written(tmp_path: Path) -> None:
+def test_rows_of_every_protocol_are_reported() -> None:
     protocols = ["cosine", "relatedness", "logreg-10fold", "senteval-5fold"]
     changes = {"evaluation.protocols": protocols, "evaluation.classifier_seeds": 2}
     config = untrained(**BOTH, **changes)
-    (*_, last), end = finish(config, tmp_path)
-    scores = Kept(tmp_path, config).scores
+    (*_, last), end = finish(config)
+    scores = last.scores
     assert {row.data for row in scores} == {"toy"}
     assert {(row.suite, row.protocol, row.classifier_seed) for row in scores} == {
         ("sts", "cosine", None),
@@ -121,14 +121,13 @@ def cr_sentence(config: TrialConfig) -> str:
 
 
 def test_a_transfer_task_that_cannot_be_scored_is_kept_with_its_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = untrained(**BOTH)
     spoil(monkeypatch, cr_sentence(config))
-    (*_, last), end = finish(config, tmp_path)
+    (*_, last), _ = finish(config)
     assert "CR: the embedding of" in last.run_columns["notes"]
-    kept = Kept(tmp_path, config).scores
-    assert kept == list(end.scores)
+    kept = last.scores
     failed = [score for score in kept if score.value is None]
     assert "CR" in {score.task for score in failed}
     assert all(score.reason and "the embedding of" in score.reason for score in failed)
@@ -139,57 +138,35 @@ def test_a_transfer_task_that_cannot_be_scored_is_kept_with_its_reason(
 def test_sts_that_cannot_be_scored_fails_the_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = untrained(**BOTH)
+    config = untrained(**{"method.whitening": True}, **BOTH)
     first = LOADER.load(config).sets.sts[0].subsets[0]
     spoil(monkeypatch, first.sentences1[0])
     with pytest.raises(NonFiniteError, match="STS12"):
         finish(config, tmp_path)
-    assert Kept(tmp_path, config).scores == []
+    assert not Kept(tmp_path, config).weights.exists()
 
 
-def failures(scores: list[Score]) -> set[str]:
+def failures(scores: Sequence[Score]) -> set[str]:
     return {score.task for score in scores if score.value is None}
 
 
-def test_a_measurement_adds_to_the_scores_and_a_failed_one_takes_no_number(
+def test_a_measurement_scores_the_weights_that_were_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = untrained(**{"method.whitening": True})
     more = untrained(**{"method.whitening": True}, **BOTH)
-    finish(plain, tmp_path)
+    _, end = finish(plain, tmp_path)
     kept = Kept(tmp_path, plain)
     assert LOADER.load(more).trial_id(more) == kept.trial_id
-    first = kept.scores
     with monkeypatch.context() as patch:
         spoil(patch, cr_sentence(more))
         ((point,), _) = measured(kept, more)
     assert point.final and (point.step, point.total) == (0, 0)
-    assert kept.scores == merged(merged(first, point.scores), first)
-    assert "CR" in failures(kept.scores)
+    assert "CR" in failures(point.scores)
     ((whole,), _) = measured(kept, more)
-    assert failures(kept.scores) == set()
-    numbers = {s.key: s.value for s in whole.scores} | {s.key: s.value for s in first}
-    assert {s.key: s.value for s in kept.scores} == numbers
-    assert {s.task for s in kept.scores if s.suite == "transfer"} == set(TRANSFER)
+    assert failures(whole.scores) == set()
+    assert {s.task for s in whole.scores if s.suite == "transfer"} == set(TRANSFER)
     # What was scored before it was saved is what is scored now.
-    before = {score.key: score.value for score in first}
+    before = {score.key: score.value for score in end.scores}
     again = {score.key: score.value for score in whole.scores if score.key in before}
     assert again == pytest.approx(before, abs=0.05)
-    held = kept.scores
-    spoil(monkeypatch, cr_sentence(more))
-    measured(kept, more)
-    assert [s.key for s in kept.scores] == [s.key for s in held]
-    assert failures(kept.scores) == set()
-
-
-def test_a_measurement_whose_sts_fails_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = untrained(**{"method.whitening": True})
-    finish(config, tmp_path)
-    kept = Kept(tmp_path, config)
-    before = kept.contents()
-    spoil(monkeypatch, LOADER.load(config).sets.sts[0].subsets[0].sentences1[0])
-    with pytest.raises(NonFiniteError, match="STS12"):
-        measured(kept, config)
-    assert kept.contents() == before

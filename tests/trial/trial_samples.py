@@ -3,9 +3,7 @@
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tune_sentcl.config import TrialConfig
@@ -14,9 +12,9 @@ from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.objective import DEFAULT, Objective
-from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
-from tune_sentcl.store import CurvePoint, StudyDriver, TrialFiles
+from tune_sentcl.store import StudyDriver, TrialFiles
+from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.trial import Account, FinishedTrial, InputLoader, Output, Progress, measure, run
 from tune_sentcl.trial.output import TrialState
 
@@ -68,29 +66,26 @@ LOADER = ShortLoader()
 
 
 class Kept:
-    """What one trial leaves in a study of its own, read file by file."""
+    """What one trial leaves in a study of its own."""
 
     def __init__(self, folder: Path, config: TrialConfig) -> None:
         """Make the study; it may be there already, from an earlier run of the trial."""
-        StudyDriver.open(folder, space=load_space("smoke"), command=["test"]).close()
+        if not (folder / MANIFEST).exists():  # else a driver would delete weights without a row
+            StudyDriver.open(folder, space=load_space("smoke"), command=["test"]).close()
         self.folder, self.config = folder, config
         self.files = TrialFiles(folder)
         self.trial_id = LOADER.load(config).trial_id(config)
 
     @property
-    def curves(self) -> list[CurvePoint]:
-        """Every point; none where there is no file."""
-        return [CurvePoint(**row) for row in self._rows("curves")]
-
-    @property
-    def scores(self) -> list[Score]:
-        """Every score; none where there is no file."""
-        return [Score(**row) for row in self._rows("scores")]
-
-    @property
     def weights(self) -> Path:
         """Where the trial's checkpoint lies, if it has one."""
-        return self.folder / "checkpoints" / self.trial_id
+        return self.folder / "checkpoints" / f"{self.trial_id}.1-1"
+
+    @property
+    def state(self) -> Path:
+        """Where the trial's one state lies."""
+        (found,) = (self.folder / "states").glob(f"{self.trial_id}.*")
+        return found
 
     def encoder(self) -> Encoder:
         """The encoder that was saved, as a measurement would load it."""
@@ -98,24 +93,8 @@ class Kept:
         checkpoint = resolve_checkpoint(str(self.weights))
         return load_encoder(checkpoint, options.pooling, options.max_length)
 
-    def contents(self) -> dict[str, bytes]:
-        """Every file of the study with its bytes."""
-        found = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
-        return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
-
-    def output(
-        self,
-        *,
-        keep_checkpoint: bool = True,
-        again: bool = False,
-        save_every: float | None = None,
-    ) -> Output:
-        return Output(self.files, self.trial_id, keep_checkpoint, again, save_every)
-
-    def _rows(self, table: str) -> list[dict[str, Any]]:
-        file = self.folder / table / f"{self.trial_id}.parquet"
-        rows = pq.read_table(file).to_pylist() if file.exists() else []
-        return [{k: v for k, v in row.items() if k != "trial_id"} for row in rows]
+    def output(self, *, keep_checkpoint: bool = True) -> Output:
+        return Output(self.files, self.trial_id, keep_checkpoint)
 
 
 def drained(
@@ -153,7 +132,7 @@ def devs(points: list[Progress]) -> list[float]:
 def measured(kept: Kept, config: TrialConfig) -> tuple[list[Progress], FinishedTrial]:
     """Score the weights that a trial has left, as a config with other wishes asks."""
     inputs = LOADER.load(config)
-    return drained(measure(config, inputs, kept.weights, Account(), kept.output(again=True)))
+    return drained(measure(config, inputs, kept.weights, Account()))
 
 
 class KilledError(Exception):

@@ -10,7 +10,8 @@ from disk_samples import write_sts_root
 from planted_spaces import told
 from search_samples import (
     LAMBDA,
-    files_of,
+    add_scores,
+    checkpoints,
     lambda_space,
     mirrored,
     numbers,
@@ -58,7 +59,7 @@ def test_an_objective_is_read_by_the_protocol_that_is_meant(tmp_path: Path) -> N
     for row in rows(study):
         config = TrialConfig.model_validate_json(row["config"])
         scores = [s for m in measurements for s in planted_scores(config, m)]
-        files_of(study, row).add_scores(row["trial_id"], scores)
+        add_scores(study, row["trial_id"], scores)
         dev = [s.value for s in scores if (s.metric, s.split) == ("pearson", "dev")]
         assert len(set(dev)) == 2
         mean = sum(value for value in dev if value is not None) / 2
@@ -133,7 +134,7 @@ def test_another_objective_is_what_rows_record_tables_and_sampler_speak_of(
     places = [shown.index(name[:8]) for name in best]
     assert places == sorted(places)
     # The best by the new one is what is kept.
-    assert {path.name for path in (study / "checkpoints").iterdir()} == set(best[:1])
+    assert checkpoints(study) == set(best[:1])
 
     options = SearchOptions(objectives=("SICK-R:pearson",), trials=1)
     prepared = prepare(space, None, (0,), options)

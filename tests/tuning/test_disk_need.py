@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,11 +58,8 @@ class Weighing(Output):
         trained = [t for name, t in state.training.tensors.items() if name != "random.cpu"]
         self.seen.append(sum(tensor.nbytes for tensor in (*trained, *best)))
 
-    def point(self, curves: Sequence[Any]) -> None:
-        del curves
-
-    def end(self, encoder: Any, curves: Sequence[Any], scores: Sequence[Any]) -> None:
-        del encoder, curves, scores
+    def end(self, encoder: Any) -> None:
+        del encoder
 
 
 def drained(trial: Generator[Progress, None, FinishedTrial]) -> FinishedTrial:
@@ -177,7 +174,7 @@ def test_what_the_study_holds_counts_as_room(
 ) -> None:
     """A command that is repeated after a kill asks for what is missing, and no more."""
     weights = 10**7
-    for name in ("checkpoints/one/model.safetensors", "states/two.1-1/state.safetensors"):
+    for name in ("checkpoints/one.1-1/model.safetensors", "states/two.1-1.1/state.safetensors"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_bytes(bytes(weights))
     needs = DiskNeed(trained=3 * weights, kept=2 * weights, states=4 * weights)

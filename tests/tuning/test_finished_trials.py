@@ -1,6 +1,5 @@
 """A search over trials that have finished: what is asked of them again, and what never."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 from search_samples import (
     LAMBDA,
     Row,
-    assigned,
     checkpoints,
     lambda_space,
     mirrored,
@@ -23,8 +21,6 @@ from stand_in import StandIn
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
-from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 
 MORE: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}
 SST2 = frozenset({"SST2"})
@@ -79,22 +75,12 @@ def test_a_retraining_that_comes_to_nothing_leaves_row_scores_and_curves(
     assert run_planted(asked, study, keep=0, retrain=True)[1] == ["retrain"] * 2
 
 
-def test_a_retraining_touches_no_file_of_the_trial_until_all_of_it_is_known(
-    tmp_path: Path,
-) -> None:
-    """Real training: an interruption after its first point takes nothing away."""
+def test_a_retraining_replaces_scores_and_curves(tmp_path: Path) -> None:
+    """Real training."""
     space = lambda_space(tmp_path / "space", 0.3, fixed="evaluation.every = 1")
     study = tmp_path / "study"
     run_here(space, study, keep=0)
     before = everything(study)
-    (config,) = space.with_overrides(MORE).configurations
-    settings = WorkerSettings(str(study), False, 1, 0.0)
-    loader = InputLoader(None)
-    again = assigned(config, loader, "retrain")
-    with closing(Attempt(again, loader, settings).points()) as trial:
-        assert not next(trial).final
-        assert everything(study) == before
-    assert everything(study) == before
     outcome = run_here(space.with_overrides(MORE), study, keep=0, retrain=True)
     assert (outcome.ran, outcome.failures) == (1, 0)
     assert everything(study)[0][0]["objective"] == before[0][0]["objective"]

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from search_samples import Row, lambda_space, run_planted
+from search_samples import Row, checkpoints, lambda_space, run_planted
 
 from tune_sentcl import read_study
 from tune_sentcl.history import Action, History
@@ -34,7 +34,7 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     study = tmp_path / "study"
     run(study)
     before = read_study(study)
-    (kept,) = [path.name for path in (study / "checkpoints").iterdir()]
+    (kept,) = checkpoints(study)
     plan = make_plan(load_space("smoke", {**SMALL, **MORE}), str(study), None, (0, 1), OPTIONS)
     statuses = {row["trial_id"]: row["status"] for row in plan.rows}
     assert statuses.pop(kept) == "to measure"

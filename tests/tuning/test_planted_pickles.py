@@ -121,23 +121,17 @@ def test_in_what_readers_and_drivers_open(
     space: Space, study: Path, tmp_path: Path, bombs: dict[str, bytes]
 ) -> None:
     """Each file by itself, by the function that reads it: tables, leases, states, the cache."""
-    trial, attempt = rows(study)[0]["trial_id"], rows(study)[0]["attempt_files"]
-    before = {path: path.read_bytes() for path in study.rglob("*.parquet")}
     state = tmp_path / "state"
     state.mkdir()
     for bomb in bombs.values():
         assert Holder.parse(bomb) is None
         for table in TABLES:
-            (whole,) = (study / table).glob("all.*.parquet")
-            # The file that the trial's row names counts.
-            own = study / table / f"{trial}.{9 if table == 'trials' else attempt}.parquet"
-            for target in (whole, own):
-                target.write_bytes(bomb)
-                with pytest.raises(StudyError):
-                    getattr(Study.read(study), table)()
-                target.unlink()
-                for path, data in before.items():
-                    path.write_bytes(data)
+            (part,) = (study / table).iterdir()
+            before = part.read_bytes()
+            part.write_bytes(bomb)
+            with pytest.raises(StudyError):
+                getattr(Study.read(study), table)()
+            part.write_bytes(before)
         for file in ("state.safetensors", "state.json"):
             (state / "state.json").write_text("{}")
             (state / file).write_bytes(bomb)
@@ -191,11 +185,12 @@ def test_in_a_state_of_a_trial_that_runs(
     study, name = tmp_path / "study", rows(finished)[0]["trial_id"]
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local", gpus_per_trial=0.0))
     StudyDriver.open(study, space=space, command=["test"]).close()
-    for folder in (study / "states" / name, study / "states" / f"{name}.1-1"):
-        folder.mkdir(parents=True)
-        for file in ("state.safetensors", "state.pt", "optimizer.bin"):
-            (folder / file).write_bytes(bombs["pt"])
-        (folder / "state.json").write_text("{}")
+    folder = study / "states" / f"{name}.1-1.1"
+    folder.mkdir(parents=True)
+    for file in ("state.safetensors", "state.pt", "optimizer.bin"):
+        (folder / file).write_bytes(bombs["pt"])
+    for file in ("state.json", "complete"):
+        (folder / file).write_text("{}")
     run_prepared(prepared, str(study))
     (row,) = rows(study)
     assert row["status"] == "finished"

@@ -138,7 +138,7 @@ def test_a_failed_trial_is_run_again_once_a_repetition_until_it_can_run(tmp_path
 
 
 def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) -> None:
-    """Real training. Scores without a row, as of a killed driver, count as nothing."""
+    """Real training. Weights without a row, as of a killed driver, count as nothing."""
     space = lambda_space(tmp_path / "space", 0.3, fixed="evaluation.every = 1")
     study = tmp_path / "study"
     loader = InputLoader(None)
@@ -150,14 +150,13 @@ def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) 
     with closing(Attempt(assigned(config, loader), loader, settings).points()) as trial:
         for progress in trial:
             points.append(progress)
-            assert (study / "curves" / f"{trial_id}.parquet").is_file()
             if progress.final:
                 break
-            assert not (study / "scores" / f"{trial_id}.parquet").exists()
+            assert not (study / "checkpoints").exists()
     assert [(p.step, p.final) for p in points] == [(1, False), (2, True)]
-    assert (study / "scores" / f"{trial_id}.parquet").is_file()
-    assert (study / "checkpoints" / trial_id / "model.safetensors").is_file()
-    assert (rows(study), numbers(study)) == ([], {})
+    (left,) = (study / "checkpoints").iterdir()
+    assert (left / "model.safetensors").is_file()
+    assert (rows(study), Study.read(study).checkpoints()) == ([], set())
     assert run_planted(space, study)[0].ran == 1
     assert statuses(study) == ["finished"]
     assert {key[0] for key in numbers(study)} == {trial_id}
