@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from tune_sentcl.errors import CheckpointError, first_line
-from tune_sentcl.model.checkpoints.adapters import add_into, merge
+from tune_sentcl.model.checkpoints.adapters import merge
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import fault_of, num_pooled, read_base
 from tune_sentcl.model.checkpoints.hub import HubError, whole_model
@@ -110,7 +110,8 @@ def _kept_adapters(checkpoint: Checkpoint, folder: Path) -> Base:
     """A base with the adapters and the modules of a folder that `keep` has written."""
     base = load_base(checkpoint)
     transformer = copy.deepcopy(base.transformer)
-    add_into(transformer, folder)
+    transformer.load_adapter(str(folder))
+    merge(transformer)
     head, tail, normalize = _split(_modules_of(folder))
     return Base(transformer, base.tokenizer, head, tail, normalize, base.settings)
 
