@@ -237,4 +237,6 @@ def test_minilm_is_single_precision_without_pooler() -> None:
 
 def test_a_checkpoint_that_vanished_is_named() -> None:
     with pytest.raises(CheckpointError, match="gone"):
-        load_encoder(Checkpoint("gone", "/nonexistent", "0" * 16, None, None), "mean", 16)
+        load_encoder(
+            Checkpoint(name="gone", path="/nonexistent", fingerprint="0" * 16), "mean", 16
+        )
