@@ -66,14 +66,7 @@ class Encoder(nn.Module):
         max_length: int,
         train_length: int | None = None,
     ) -> None:
-        """Join the parts without a copy.
-
-        Args:
-            transformer: An encoder that `AutoModel` loads.
-            tokenizer: Its tokenizer.
-            pooling: How token states become an embedding.
-            max_length: The wanted length; the transformer's positions may allow less.
-            train_length: None takes `max_length`.
+        """Join the parts without a copy; the transformer's positions may allow less length.
 
         Raises:
             CheckpointError: The pooling needs a classification token and the tokenizer adds none.
@@ -226,7 +219,6 @@ class Encoder(nn.Module):
     def encode(
         self,
         sentences: Sequence[str],
-        batch_size: int | None = None,
         progress: Progress | None = None,
         *,
         query: bool = False,
@@ -238,8 +230,6 @@ class Encoder(nn.Module):
 
         Args:
             sentences: Any number; the rows keep their order.
-            batch_size: Sentences a batch, which have similar lengths; None: as many as have the
-                number of tokens that suits the device.
             progress: Called after each batch.
             query: Whether they are queries of retrieval, which have another prefix than texts.
 
@@ -253,9 +243,7 @@ class Encoder(nn.Module):
         self.eval()
         try:
             with torch.inference_mode():
-                matrix = by_batches(
-                    self._encoded_batch, tokens, self.width, self.device, batch_size, progress
-                )
+                matrix = by_batches(self._encoded_batch, tokens, self.width, self.device, progress)
         finally:
             self.train(was_training)
         check_finite(matrix, distinct)
@@ -309,8 +297,8 @@ def load_encoder(
 
     Args:
         checkpoint: From `resolve_checkpoint`.
-        pooling: How token states become an embedding; for `auto` see `used`.
-        max_length: Longest input in tokens, special tokens included; for `auto` see `used`.
+        pooling: For `auto` see `used`, as for the length.
+        max_length: Longest input in tokens, special tokens included.
         device: The torch device of the weights.
         train_length: Longest input in training; None takes `max_length`.
 
