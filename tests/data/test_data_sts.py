@@ -6,14 +6,13 @@ import pytest
 from data_samples import REAL_ROOT, needs_real_data
 from disk_samples import write, write_sts_root
 
+from tune_sentcl.data.task import sts_fingerprint
 from tune_sentcl.data.tasks.sts_data import (
     load_sts,
     read_benchmark,
     read_sick,
-    read_sts,
     read_task,
     read_two_files,
-    sts_fingerprint,
 )
 from tune_sentcl.errors import DataError
 
@@ -39,7 +38,7 @@ def write_pair(folder: Path, pairs: str, golds: str) -> Path:
 
 
 def test_reads_a_whole_root(tmp_path: Path) -> None:
-    tasks = read_sts(write_sts_root(tmp_path))
+    tasks = load_sts("root", write_sts_root(tmp_path))
     assert [(task.name, task.split, len(task)) for task in tasks] == COUNTS
     assert [subset.name for subset in tasks[1].subsets] == ["FNWN", "headlines", "OnWN"]
     trial = tasks[7].subsets[0]
@@ -119,7 +118,7 @@ def test_lists_every_fault_at_once(tmp_path: Path) -> None:
     (root / "downstream/STS/STSBenchmark/sts-dev.csv").write_bytes(b"\xff")
     (root / "downstream/SICK/SICK_trial.txt").write_text("")
     with pytest.raises(DataError) as caught:
-        read_sts(root)
+        load_sts("root", root)
     files = [Path(fault.where.split(" line ")[0]).name for fault in caught.value.faults]
     assert files == [
         "STS.gs.FNWN.txt",

@@ -13,7 +13,8 @@ from toy_generator.shipped import SHIPPED, shipped_table
 from toy_generator.toy_sets import SPECIAL_TOKENS, toy_graded, toy_nli, toy_sts, toy_vocabulary
 from toy_generator.words import CONCEPTS, IDLE_WORDS, LEAVES, SLOTS
 
-from tune_sentcl.data.tasks.sts_data import load_sts, sts_fingerprint
+from tune_sentcl.data.task import sts_fingerprint
+from tune_sentcl.data.tasks.sts_data import load_sts
 
 SPLITS = [
     *[(f"STS{year}", "test", 70) for year in range(12, 17)],

@@ -11,8 +11,9 @@ import pytest
 from scipy import stats
 from test_evaluate_suites import encode
 
+from tune_sentcl.data.task import StsSubset, StsTask
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
-from tune_sentcl.data.tasks.sts_data import StsSubset, StsTask, read_task
+from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.suites import Measures, score_by_cosine, score_sets

@@ -16,7 +16,7 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.tokenizing import plain_vocabulary
-from tune_sentcl.model.tokens import InputTemplate
+from tune_sentcl.model.tokens import InputTemplate, Tokens
 
 TEXTS = [
     "",
@@ -48,21 +48,26 @@ def tokenizer(request: pytest.FixtureRequest) -> Any:
     return KINDS[request.param]()
 
 
-def _content(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+def _contents(tokenizer: Any, *texts: str) -> Tokens:
+    return Tokens.of(tokenizer(list(texts), add_special_tokens=False)["input_ids"])
+
+
+def _of_one(pair: Tokens) -> tuple[list[int], list[int]]:
+    assert pair.types is not None
+    return pair.ids.tolist(), pair.types.tolist()
 
 
 def _check(tokenizer: Any, first: str, second: str) -> None:
     template = InputTemplate.of(tokenizer)
-    contents = [_content(tokenizer, text) for text in (first, second)]
+    contents = [_contents(tokenizer, text) for text in (first, second)]
     # As a batch of one: else the library takes a pair with an empty second for a single one.
     expected = tokenizer([first], [second], return_token_type_ids=True)
-    found = template.pair(*contents)
-    assert found.ids == expected["input_ids"][0]
-    assert found.types == expected["token_type_ids"][0]
-    assert template.single(contents[0]) == tokenizer(first)["input_ids"]
-    assert len(template.single(contents[0])) == len(contents[0]) + template.single_length
-    assert len(found.ids) == sum(map(len, contents)) + template.pair_length
+    found = template.pairs(*contents)
+    assert _of_one(found) == (expected["input_ids"][0], expected["token_type_ids"][0])
+    single = template.singles(contents[0])
+    assert single.lists() == [tokenizer(first)["input_ids"]]
+    assert single.lengths == contents[0].lengths + template.single_length
+    assert found.lengths == contents[0].lengths + contents[1].lengths + template.pair_length
 
 
 def test_inputs_are_the_tokenizer_s(tokenizer: Any) -> None:
@@ -77,13 +82,12 @@ def test_inputs_of_any_text(tokenizer: Any, first: str, second: str) -> None:
 
 def test_bert_tells_segments_apart_by_type_and_roberta_by_marks() -> None:
     bert = InputTemplate.of(build_toy()[1])  # [CLS] is 2, [SEP] is 3
-    pair = bert.pair([7, 8], [9])
-    assert (pair.ids, pair.types) == ([2, 7, 8, 3, 9, 3], [0, 0, 0, 0, 1, 1])
-    assert bert.single([7]) == [2, 7, 3]
+    contents = Tokens.of([[7, 8]]), Tokens.of([[9]])
+    assert _of_one(bert.pairs(*contents)) == ([2, 7, 8, 3, 9, 3], [0, 0, 0, 0, 1, 1])
+    assert bert.singles(contents[1]).lists() == [[2, 9, 3]]
     roberta = InputTemplate.of(byte_level_tokenizer())  # <s> is 0, </s> is 2
-    pair = roberta.pair([7, 8], [9])
-    assert (pair.ids, pair.types) == ([0, 7, 8, 2, 2, 9, 2], [0] * 7)
-    assert roberta.single([]) == [0, 2]
+    assert _of_one(roberta.pairs(*contents)) == ([0, 7, 8, 2, 2, 9, 2], [0] * 7)
+    assert roberta.singles(Tokens.of([[]])).lists() == [[0, 2]]
 
 
 def test_a_tokenizer_that_runs_sentences_together_is_refused() -> None:
@@ -111,13 +115,11 @@ def test_a_tokenizer_that_marks_pairs_otherwise_is_refused() -> None:
 
 def test_contents_are_cut_once_to_what_a_single_input_holds() -> None:
     encoder = Encoder(*build_toy(), "cls", 64, train_length=5)
-    contents = encoder.contents(["a a a a a a", "a", ""])
-    assert [len(content) for content in contents] == [3, 1, 0]
-    singles = [encoder.single(content) for content in contents]
-    assert singles == encoder.tokenize(["a a a a a a", "a", ""])
+    contents = Tokens.of(encoder.contents(["a a a a a a", "a", ""]))
+    assert contents.lengths.tolist() == [3, 1, 0]
+    assert encoder.singles(contents).lists() == encoder.tokenize(["a a a a a a", "a", ""])
     # Both halves of a pair are whole contents: an input of twice the length.
-    pair = encoder.pair(contents[0], contents[0])
-    assert len(pair.ids) == 2 * 3 + 3
+    assert encoder.pairs(contents, contents).lengths.tolist() == [2 * 3 + 3, 2 + 3, 3]
     assert encoder.contents([]) == []
     assert Encoder(*build_toy(), "cls", 64, train_length=2).contents(["a"]) == [[]]
 
@@ -141,10 +143,10 @@ def test_roberta_pairs_at_the_edge_of_the_positions(tmp_path: Path) -> None:
     encoder = load_encoder(checkpoint, "cls", 512, train_length=9)
     assert (encoder.max_length, encoder.train_length) == (18, 9)
     encoder.check_pairs_fit()
-    contents = encoder.contents(["a sentence that is longer", "another of the kind"])
-    pair = encoder.pair(*contents)
-    assert len(pair.ids) == 18
-    assert torch.isfinite(encoder([pair.ids], types=[pair.types])).all()
+    texts = ("a sentence that is longer", "another of the kind")
+    pair = encoder.pairs(*(Tokens.of(encoder.contents([text])) for text in texts))
+    assert pair.lengths == 18
+    assert torch.isfinite(encoder(pair)).all()
     too_long = load_encoder(checkpoint, "cls", 512, train_length=10)
     with pytest.raises(
         CheckpointError, match=r"takes 20 tokens, and the encoder has 18 positions"
@@ -157,11 +159,9 @@ def test_pairs_go_through_an_encoder_as_through_the_library(tmp_path: Path) -> N
     roberta = load_encoder(resolve_checkpoint(str(save_roberta(tmp_path, 66))), "mean", 64)
     bert = Encoder(*build_toy(), "mean", 64).eval()
     for encoder in (roberta, bert):
-        pairs = [
-            encoder.pair(*(_content(encoder.tokenizer, text) for text in sides)) for sides in texts
-        ]
+        sides_ = (_contents(encoder.tokenizer, *side) for side in zip(*texts, strict=True))
         with torch.no_grad():
-            found = encoder([pair.ids for pair in pairs], types=[pair.types for pair in pairs])
+            found = encoder(encoder.pairs(*sides_))
             for row, sides in enumerate(texts):
                 inputs = encoder.tokenizer(*([side] for side in sides), return_tensors="pt")
                 expected = encoder.transformer(**inputs).last_hidden_state[0].mean(0)
@@ -170,10 +170,10 @@ def test_pairs_go_through_an_encoder_as_through_the_library(tmp_path: Path) -> N
 
 def test_types_matter_to_bert() -> None:
     encoder = Encoder(*build_toy(), "cls", 64).eval()
-    pair = encoder.pair(*encoder.contents(["the dog", "a man"]))
+    pair = encoder.pairs(*(Tokens.of(encoder.contents([text])) for text in ("the dog", "a man")))
     with torch.no_grad():
-        with_types = encoder([pair.ids], types=[pair.types])
-        without = encoder([pair.ids])
+        with_types = encoder(pair)
+        without = encoder(pair.lists())
     assert not torch.allclose(with_types, without, atol=1e-3)
 
 

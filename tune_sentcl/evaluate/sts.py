@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
-from tune_sentcl.data.tasks.sts_data import StsSubset, StsTask
+from tune_sentcl.data.task import StsSubset, StsTask
 from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
 from tune_sentcl.score import Aggregation, Score

@@ -19,14 +19,7 @@ _Scores = Sequence[Mapping[str, Any]]
 
 
 def card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
-    """Render the card as Markdown.
-
-    Args:
-        record: The facts about the model.
-        width: The width of an embedding.
-        pooling: How token states become an embedding.
-        max_length: The longest input in tokens.
-    """
+    """Render the card as Markdown, with the facts of a model."""
     from huggingface_hub import ModelCardData
     from jinja2 import Environment
 

@@ -25,7 +25,7 @@ from tune_sentcl.model.packing import make_packable, packs_on
 from tune_sentcl.model.pooling import pool
 from tune_sentcl.model.token_states import Runner, TransformerInput
 from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
-from tune_sentcl.model.tokens import InputTemplate, Segments, Tokens
+from tune_sentcl.model.tokens import InputTemplate, Tokens
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
 
 # Without cuDNN's, which plans anew for each shape: on an H200 a step of MiniLM's in bf16 takes 267
@@ -66,14 +66,7 @@ class Encoder(nn.Module):
         max_length: int,
         train_length: int | None = None,
     ) -> None:
-        """Join the parts without a copy.
-
-        Args:
-            transformer: An encoder that `AutoModel` loads.
-            tokenizer: Its tokenizer.
-            pooling: How token states become an embedding.
-            max_length: The wanted length; the transformer's positions may allow less.
-            train_length: None takes `max_length`.
+        """Join the parts without a copy; the transformer's positions may allow less length.
 
         Raises:
             CheckpointError: The pooling needs a classification token and the tokenizer adds none.
@@ -120,7 +113,7 @@ class Encoder(nn.Module):
         return token_ids(self.tokenizer, self.train_length, self._read(sentences, query=query))
 
     def contents(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
-        """Token numbers of sentences without special tokens, truncated so that `single` fits."""
+        """Token numbers of sentences without special tokens, truncated so that `singles` fit."""
         num_tokens = self.train_length - self._template.single_length
         read = self._read(sentences, query=query)
         return token_ids(self.tokenizer, max(num_tokens, 0), read, special=False)
@@ -137,20 +130,12 @@ class Encoder(nn.Module):
             raise _refused(self.pooling, rule, "Take mean, or no prefixes.")
         return self.prefixes.put(sentences, query=query)
 
-    def single(self, content: Sequence[int]) -> list[int]:
-        """Add the special tokens of one sentence to its content."""
-        return self._template.single(content)
-
-    def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
-        """Join two contents and the special tokens of a pair to one input."""
-        return self._template.pair(first, second)
-
     def singles(self, contents: Tokens) -> Tokens:
-        """`single` for many contents."""
+        """Add the special tokens of one sentence to each content."""
         return self._template.singles(contents)
 
     def pairs(self, first: Tokens, second: Tokens) -> Tokens:
-        """`pair` for many pairs of contents."""
+        """Join each two contents and the special tokens of a pair to one input."""
         return self._template.pairs(first, second)
 
     def check_pairs_fit(self) -> None:
@@ -182,18 +167,14 @@ class Encoder(nn.Module):
         self,
         inputs: Tokens | Sequence[Sequence[int]],
         divisor: int | Int[np.ndarray, " inputs"] | None = None,
-        types: Sequence[Sequence[int]] | None = None,
     ) -> Embeddings:
         """Encode tokenized sentences.
 
         Args:
-            inputs: At least one sentence, as Tokens or as lists from `tokenize`, `single` or
-                `pair`.
+            inputs: At least one sentence, as Tokens or as lists from `tokenize`.
             divisor: As for `pool`; an array has one for each input.
-            types: With lists, the segment of each token, if the tokenizer marks segments; None
-                puts all tokens in the first.
         """
-        tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs, types)
+        tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs)
         if self.pooling == "modules":
             pooled = self.head.from_features(self._run(token_states.padded_features, tokens))
         else:
@@ -238,7 +219,6 @@ class Encoder(nn.Module):
     def encode(
         self,
         sentences: Sequence[str],
-        batch_size: int | None = None,
         progress: Progress | None = None,
         *,
         query: bool = False,
@@ -250,8 +230,6 @@ class Encoder(nn.Module):
 
         Args:
             sentences: Any number; the rows keep their order.
-            batch_size: Sentences a batch, which have similar lengths; None: as many as have the
-                number of tokens that suits the device.
             progress: Called after each batch.
             query: Whether they are queries of retrieval, which have another prefix than texts.
 
@@ -265,9 +243,7 @@ class Encoder(nn.Module):
         self.eval()
         try:
             with torch.inference_mode():
-                matrix = by_batches(
-                    self._encoded_batch, tokens, self.width, self.device, batch_size, progress
-                )
+                matrix = by_batches(self._encoded_batch, tokens, self.width, self.device, progress)
         finally:
             self.train(was_training)
         check_finite(matrix, distinct)
@@ -321,8 +297,8 @@ def load_encoder(
 
     Args:
         checkpoint: From `resolve_checkpoint`.
-        pooling: How token states become an embedding; for `auto` see `used`.
-        max_length: Longest input in tokens, special tokens included; for `auto` see `used`.
+        pooling: For `auto` see `used`, as for the length.
+        max_length: Longest input in tokens, special tokens included.
         device: The torch device of the weights.
         train_length: Longest input in training; None takes `max_length`.
 

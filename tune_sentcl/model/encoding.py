@@ -23,17 +23,15 @@ def by_batches(
     tokens: Tokens,
     width: int,
     device: torch.device,
-    batch_size: int | None,
     progress: Progress | None,
 ) -> EmbeddingMatrix:
-    """Encode inputs, the longest first.
+    """Encode inputs, the longest first, in batches that suit the device.
 
     Args:
-        encode: Gives a batch's embeddings, on the device.
+        encode: Gives a batch's embeddings, of this width and on this device.
         tokens: The inputs.
-        width: The width of an embedding.
+        width: The width.
         device: The device.
-        batch_size: Inputs a batch; None: as many as have the number of tokens that suits it.
         progress: Called after each batch.
 
     Returns:
@@ -45,12 +43,7 @@ def by_batches(
     waiting: list[Tensor] = []
     copied = done = 0
     order = np.argsort(-tokens.lengths, kind="stable")
-    if batch_size is None:
-        batches = list(batches_by_length(tokens.lengths[order], budget))
-    else:
-        starts = range(0, len(order), batch_size)
-        batches = [slice(start, min(start + batch_size, len(order))) for start in starts]
-    for rows in batches:
+    for rows in batches_by_length(tokens.lengths[order], budget):
         waiting.append(encode(tokens.take(order[rows])))
         done = rows.stop
         if done == len(order) or (done - copied) * width > _MOST_WAITING:

@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import nn
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault
-from tune_sentcl.model.checkpoints.adapters import whole_state, write_adapters
+from tune_sentcl.model.checkpoints.adapters import merge
 from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE
 from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.model.encoder import Encoder
@@ -61,7 +60,12 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
     library: Any = Transformer
     # The library reads what it wraps, and must not write over a file that it has mapped.
     with TemporaryDirectory() as scratch, quiet(), torch.random.fork_rng(devices=[]):
-        _write_transformer(encoder, Path(scratch))
+        transformer = encoder.transformer
+        if encoder.adapted is not None:
+            transformer = copy.deepcopy(transformer)
+            merge(transformer)
+        _write_weights(transformer, Path(scratch))
+        _saved_tokenizer(encoder).save_pretrained(scratch)
         first = library(
             scratch, model_kwargs={"dtype": encoder.transformer.dtype, "local_files_only": True}
         )
@@ -104,12 +108,12 @@ def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
     """
     path.mkdir(parents=True, exist_ok=True)
     own = own_metadata(encoder, metadata)
-    with _disk_errors():
+    with quiet(), _disk_errors():
         _write_modules(encoder, path)
+        _write_weights(encoder.transformer, path)
         if encoder.adapted is None:
-            _write_transformer(encoder, path)
+            _saved_tokenizer(encoder).save_pretrained(path)
         else:
-            write_adapters(encoder.transformer, encoder.adapted.lora, path)
             base, print_ = encoder.adapted.base, encoder.adapted.fingerprint
             own["base"] = {"checkpoint": base, "fingerprint": print_}
     write_json(path / OWN_FILE, own)
@@ -140,17 +144,10 @@ def _disk_errors() -> Iterator[None]:
         raise OSError(str(error)) from error
 
 
-def _write_transformer(encoder: Encoder, folder: Path) -> None:
-    config = copy.deepcopy(encoder.transformer.config)
-    config.architectures = [type(encoder.transformer).__name__]
-    config.save_pretrained(folder)
-    lora = None if encoder.adapted is None else encoder.adapted.lora
-    weights = {
-        name: weight.detach().cpu().contiguous().clone()
-        for name, weight in whole_state(encoder.transformer, lora).items()
-    }
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    _saved_tokenizer(encoder).save_pretrained(folder)
+def _write_weights(transformer: Any, folder: Path) -> None:
+    """Write a transformer; of one with adapters, the adapters alone."""
+    # Else the renamings of adapters that were loaded and merged would be undone.
+    transformer.save_pretrained(folder, save_original_format=False)
 
 
 def _saved_tokenizer(encoder: Encoder) -> Any:

@@ -101,21 +101,8 @@ _PROBES = ("a", "b")
 
 
 @dataclass(frozen=True)
-class Segments:
-    """One input of two sentences.
-
-    Attributes:
-        ids: Token numbers, special tokens included.
-        types: The tokenizer's segment of each token, 0 or 1; all 0 if it gives none.
-    """
-
-    ids: list[int]
-    types: list[int]
-
-
-@dataclass(frozen=True)
 class InputTemplate:
-    """A tokenizer's special tokens, as (number, type) each.
+    """A tokenizer's special tokens, as (number, type) each; from contents to inputs.
 
     Attributes:
         before: Before the first sentence.
@@ -161,11 +148,14 @@ class InputTemplate:
             end=tuple(alone[first + size :]),
             second=tokens[second][1],
         )
-        both = template.pair(*contents)
+        left, right = (Tokens.of([content]) for content in contents)
+        both = template.pairs(left, right)
+        joined = [] if both.types is None else zip(both.ids, both.types, strict=True)
+        one = [number for number, _ in alone]
         if (
             not template.between
-            or list(zip(both.ids, both.types, strict=True)) != tokens
-            or template.single(contents[0]) != [number for number, _ in alone]
+            or list(joined) != tokens
+            or template.singles(left).lists() != [one]
         ):
             raise _unfit()
         return template
@@ -180,31 +170,16 @@ class InputTemplate:
         """The number of special tokens of a pair."""
         return len(self.before) + len(self.between) + len(self.after)
 
-    def single(self, content: Sequence[int]) -> list[int]:
-        """The input of one sentence."""
-        return [*(n for n, _ in self.before), *content, *(n for n, _ in self.end)]
-
     def singles(self, contents: Tokens) -> Tokens:
-        """`single` for many sentences."""
+        """The inputs of single sentences."""
         found = _woven((self.before, contents, self.end))
         return Tokens(found.ids, found.offsets)
 
     def pairs(self, first: Tokens, second: Tokens) -> Tokens:
-        """`pair` for many pairs."""
+        """The inputs of pairs."""
         kinds = np.full(len(second.ids), self.second, dtype=np.uint8)
         typed = Tokens(second.ids, second.offsets, kinds)
         return _woven((self.before, first, self.between, typed, self.after))
-
-    def pair(self, first: Sequence[int], second: Sequence[int]) -> Segments:
-        """The input of a pair."""
-        tokens = [
-            *self.before,
-            *((number, 0) for number in first),
-            *self.between,
-            *((number, self.second) for number in second),
-            *self.after,
-        ]
-        return Segments([number for number, _ in tokens], [kind for _, kind in tokens])
 
 
 def _woven(parts: Sequence[_Fixed | Tokens]) -> Tokens:

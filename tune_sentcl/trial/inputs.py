@@ -23,10 +23,9 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_rows
-from tune_sentcl.data.task import fingerprint_of
+from tune_sentcl.data.task import StsTask, fingerprint_of, sts_fingerprint
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, load_sets
 from tune_sentcl.data.tasks.own_task import objectives_of
-from tune_sentcl.data.tasks.sts_data import StsTask, sts_fingerprint
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource

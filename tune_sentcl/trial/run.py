@@ -10,7 +10,7 @@ import torch
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import NodeDrainingError
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
-from tune_sentcl.model.checkpoints.adapters import Adapted, Lora, add_adapters
+from tune_sentcl.model.checkpoints.adapters import Adapted, add_adapters
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.encoder import Encoder, load_encoder
@@ -77,11 +77,11 @@ def frozen_encoder_texts(config: TrialConfig, inputs: TrialInputs) -> list[str]:
 def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:
     """Add adapters to an encoder, and freeze the rest of it."""
     seed = stream_seed(config.seed, "adapters")
-    lora = add_adapters(encoder.cpu().transformer, Lora.of(config.encoder), seed)
+    add_adapters(encoder.cpu().transformer, config.encoder, seed)
     encoder.head.requires_grad_(False)
     encoder.tail.requires_grad_(False)
     encoder.eval()
-    encoder.adapted = Adapted(lora, base.name, base.fingerprint)
+    encoder.adapted = Adapted(base.name, base.fingerprint)
 
 
 @contextmanager

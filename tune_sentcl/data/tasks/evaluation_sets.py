@@ -139,16 +139,20 @@ def load_sets(
         DataError: The data root does not exist, or an STS file or an own task is missing or
             damaged.
     """
-    if data == "root" and suites:
-        root = existing_root(root, "the evaluation")
+    folder = existing_root(root, "the evaluation") if data == "root" and suites else Path()
+    toy = data == "toy"
+    rated = toy_sts if toy else partial(read_task, folder)
+    transfer = toy_transfer if toy else partial(read_transfer, folder)
     wanted = set(protocols)
     readers: list[tuple[_Group, str, Callable[[], Any]]] = []
     if "sts" in suites and "relatedness" in wanted:
-        readers += [("rated", name, partial(_rated, data, root, name)) for name in RATED]
+        readers += [("rated", name, partial(_rated, rated, name)) for name in RATED]
     if "transfer" in suites and wanted - {"cosine", "relatedness", "scl-paper-compat"}:
-        readers += [("transfer", name, partial(_transfer, data, root, name)) for name in TASKS]
-    if "transfer" in suites and "scl-paper-compat" in wanted and data == "root":
-        readers += [("truncated", name, partial(_truncated, root, name)) for name in TRUNCATED]
+        readers += [("transfer", name, partial(transfer, name)) for name in TASKS]
+    if "transfer" in suites and "scl-paper-compat" in wanted and not toy:
+        readers += [
+            ("truncated", name, partial(read_truncated, folder, name)) for name in TRUNCATED
+        ]
     found: dict[str, list[Any]] = {"rated": [], "transfer": [], "truncated": []}
     unread: list[Unread] = []
     for group, name, read in readers:
@@ -162,19 +166,5 @@ def load_sets(
     return EvaluationSets(data, sts, **sets, unread=tuple(unread), own=mine)
 
 
-def _transfer(data: Literal["toy", "root"], root: Path | None, name: str) -> TransferTask:
-    if data == "toy":
-        return toy_transfer(name)
-    return read_transfer(existing_root(root, "the transfer tasks"), name)
-
-
-def _truncated(root: Path | None, name: str) -> TransferTask:
-    return read_truncated(existing_root(root, "the transfer tasks"), name)
-
-
-def _rated(data: Literal["toy", "root"], root: Path | None, name: str) -> RatedTask:
-    splits: tuple[StsSplit, ...] = ("train", "dev", "test")
-    if data == "toy":
-        return RatedTask(*(toy_sts(name, split) for split in splits))
-    folder = existing_root(root, "the trained STS evaluation")
-    return RatedTask(*(read_task(folder, name, split) for split in splits))
+def _rated(read: Callable[[str, StsSplit], StsTask], name: str) -> RatedTask:
+    return RatedTask(read(name, "train"), read(name, "dev"), read(name, "test"))

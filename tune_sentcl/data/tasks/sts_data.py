@@ -4,12 +4,14 @@ The readers check row counts, because a damaged file would give another score.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.task import StsSplit, StsSubset, StsTask, sts_fingerprint
+from tune_sentcl.data.task import StsSplit, StsSubset, StsTask
+from tune_sentcl.data.tasks.senteval import COPY_AGAIN, all_read, columns_of
 from tune_sentcl.data.text_files import read_lines
 from tune_sentcl.data.toy import toy_sts
 from tune_sentcl.errors import DataError, Fault
@@ -17,9 +19,9 @@ from tune_sentcl.errors import DataError, Fault
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _STS_RANGE = (0.0, 5.0)
 _SICK_RANGE = (1.0, 5.0)
-_COPY_AGAIN = "Copy the file again from SentEval's data."
 
-_Pair = tuple[str, str, float]
+_Scored = tuple[int, Sequence[str]]
+"""The number of a line; the text of its gold score, and its two sentences."""
 
 
 def read_two_files(folder: Path, subset: str, expected: int) -> StsSubset:
@@ -34,26 +36,13 @@ def read_two_files(folder: Path, subset: str, expected: int) -> StsSubset:
         DataError: One fault per missing or unreadable file, or for the first bad row.
     """
     inputs, scores = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
-    columns: list[list[str]] = []
-    faults: list[Fault] = []
-    for path in (inputs, scores):
-        try:
-            columns.append(read_lines(path, "utf-8"))
-        except DataError as error:
-            faults.extend(error.faults)
-    if faults:
-        raise DataError(faults)
-    texts, golds = columns
+    texts, golds = all_read(partial(read_lines, path, "utf-8") for path in (inputs, scores))
     if len(texts) != len(golds):
         rule = f"the gold file {scores.name} must have as many lines, and has {len(golds)}"
-        raise DataError(Fault(str(inputs), "", f"{len(texts)} lines", rule, _COPY_AGAIN))
-    pairs: list[_Pair] = []
-    for line, (text, gold) in enumerate(zip(texts, golds, strict=True), start=1):
-        if gold.strip():
-            left, right = _fields(inputs, line, text, 2)
-            score = _gold(scores, line, gold, _STS_RANGE)
-            pairs.append((*_filled(inputs, line, left, right), score))
-    return _subset(subset, pairs, expected, inputs)
+        raise DataError(Fault(str(inputs), "", f"{len(texts)} lines", rule, COPY_AGAIN))
+    both = enumerate(zip(texts, golds, strict=True), start=1)
+    rows = ((n, [gold, *_fields(inputs, n, text, 2)]) for n, (text, gold) in both if gold.strip())
+    return _subset(subset, inputs, expected, _pairs(inputs, scores, rows, _STS_RANGE))
 
 
 def read_benchmark(path: Path, expected: int) -> StsSubset:
@@ -62,12 +51,9 @@ def read_benchmark(path: Path, expected: int) -> StsSubset:
     Raises:
         DataError: The file is missing or unreadable, a row is bad, or the count differs.
     """
-    pairs: list[_Pair] = []
-    for line, text in enumerate(read_lines(path, "utf-8"), start=1):
-        *_, gold, left, right = _fields(path, line, text, 7)
-        score = _gold(path, line, gold, _STS_RANGE)
-        pairs.append((*_filled(path, line, left, right), score))
-    return _subset("STS-B", pairs, expected, path)
+    lines = enumerate(read_lines(path, "utf-8"), start=1)
+    rows = ((n, _fields(path, n, text, 7)[-3:]) for n, text in lines)
+    return _subset("STS-B", path, expected, _pairs(path, path, rows, _STS_RANGE))
 
 
 def read_sick(path: Path, expected: int) -> StsSubset:
@@ -77,67 +63,47 @@ def read_sick(path: Path, expected: int) -> StsSubset:
         DataError: The file is missing or unreadable, lacks a column, a row is bad, or the count of
             rows without the header differs.
     """
-    header, *rows = read_lines(path, "utf-8")
-    names = header.split("\t")
-    wanted = ("sentence_A", "sentence_B", "relatedness_score")
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        value = ", ".join(names)
-        rule = f"the header must name the column {missing[0]}"
-        raise DataError(Fault(f"{path} line 1", "", value, rule, _COPY_AGAIN))
-    first, second, third = (names.index(name) for name in wanted)
-    pairs: list[_Pair] = []
-    for line, text in enumerate(rows, start=2):
-        fields = _fields(path, line, text, len(names))
-        score = _gold(path, line, fields[third], _SICK_RANGE)
-        pairs.append((*_filled(path, line, fields[first], fields[second]), score))
-    return _subset("SICK-R", pairs, expected, path)
+    header, *texts = read_lines(path, "utf-8")
+    width, columns = columns_of(path, header, "relatedness_score", "sentence_A", "sentence_B")
+    fields = ((n, _fields(path, n, text, width)) for n, text in enumerate(texts, start=2))
+    rows = ((n, [row[column] for column in columns]) for n, row in fields)
+    return _subset("SICK-R", path, expected, _pairs(path, path, rows, _SICK_RANGE))
 
 
 def _fields(path: Path, line: int, text: str, count: int) -> list[str]:
     fields = text.split("\t")
     if len(fields) != count:
         rule = f"a row must have {count} columns with a tab between them"
-        raise DataError(Fault(f"{path} line {line}", "", f"{len(fields)}", rule, _COPY_AGAIN))
+        raise DataError(Fault(f"{path} line {line}", "", f"{len(fields)}", rule, COPY_AGAIN))
     return fields
 
 
-def _gold(path: Path, line: int, text: str, bounds: tuple[float, float]) -> float:
+def _pairs(
+    path: Path, scores: Path, rows: Iterable[_Scored], bounds: tuple[float, float]
+) -> Iterator[tuple[str, str, float]]:
+    """Check rows of two files, or of one; bounds are those of a gold score."""
     low, high = bounds
-    number = text.strip()
-    # `float` alone would also accept "nan" and "1_0".
-    if _NUMBER.fullmatch(number) and low <= float(number) <= high:
-        return float(number)
-    rule = f"a gold score must be a number from {low:g} to {high:g}"
-    raise DataError(Fault(f"{path} line {line}", "gold", repr(text), rule, _COPY_AGAIN))
+    for line, (gold, left, right) in rows:
+        number = gold.strip()
+        # `float` alone would also accept "nan" and "1_0".
+        if not (_NUMBER.fullmatch(number) and low <= float(number) <= high):
+            rule = f"a gold score must be a number from {low:g} to {high:g}"
+            raise DataError(Fault(f"{scores} line {line}", "gold", repr(gold), rule, COPY_AGAIN))
+        if not (left.strip() and right.strip()):
+            rule = "a scored row must have two sentences, and one is blank"
+            raise DataError(Fault(f"{path} line {line}", "", "", rule, COPY_AGAIN))
+        yield left, right, float(number)
 
 
-def _filled(path: Path, line: int, left: str, right: str) -> tuple[str, str]:
-    if left.strip() and right.strip():
-        return left, right
-    rule = "a scored row must have two sentences, and one is blank"
-    raise DataError(Fault(f"{path} line {line}", "", "", rule, _COPY_AGAIN))
-
-
-def _subset(name: str, pairs: list[_Pair], expected: int, path: Path) -> StsSubset:
-    if len(pairs) != expected:
+def _subset(
+    name: str, path: Path, expected: int, pairs: Iterable[tuple[str, str, float]]
+) -> StsSubset:
+    found = list(pairs)
+    if len(found) != expected:
         rule = f"the file must hold {expected} rows with a gold score"
-        raise DataError(Fault(str(path), "", f"{len(pairs)} found", rule, _COPY_AGAIN))
-    left, right, gold = zip(*pairs, strict=True)
-    return StsSubset(name, left, right, gold)
+        raise DataError(Fault(str(path), "", f"{len(found)} found", rule, COPY_AGAIN))
+    return StsSubset(name, *zip(*found, strict=True))
 
-
-__all__ = [
-    "STS_FILES",
-    "STS_SUBSETS",
-    "StsSplit",
-    "StsSubset",
-    "StsTask",
-    "load_sts",
-    "read_sts",
-    "read_task",
-    "sts_fingerprint",
-]
 
 STS_SUBSETS: dict[str, dict[str, int]] = {
     "STS12": {
@@ -188,33 +154,19 @@ STS_FILES: dict[tuple[str, StsSplit], tuple[str, int, _Reader]] = {
 
 
 def load_sts(data: Literal["toy", "root"], root: Path | None) -> tuple[StsTask, ...]:
-    """The tasks of a trial: the toy's, or those under the data root.
+    """Every task: STS12 to STS16 (test), then STS-B and SICK-R (dev and test).
+
+    Args:
+        data: The toy's tasks, or those under the data root.
+        root: The data root.
 
     Raises:
-        DataError: The data root is missing, or files under it are missing or damaged.
+        DataError: The data root is missing; one fault for each missing or damaged file under it.
     """
     if data == "toy":
         return tuple(toy_sts(name, split) for name, split in _evaluated())
-    return read_sts(existing_root(root, "the STS evaluation"))
-
-
-def read_sts(root: Path) -> tuple[StsTask, ...]:
-    """Read every task: STS12 to STS16 (test), then STS-B and SICK-R (dev and test).
-
-    Raises:
-        DataError: One fault for each missing or damaged file, all at once.
-    """
     folder = existing_root(root, "the STS evaluation")
-    tasks: list[StsTask] = []
-    faults: list[Fault] = []
-    for name, split in _evaluated():
-        try:
-            tasks.append(read_task(folder, name, split))
-        except DataError as error:
-            faults.extend(error.faults)
-    if faults:
-        raise DataError(faults)
-    return tuple(tasks)
+    return tuple(all_read(partial(read_task, folder, *which) for which in _evaluated()))
 
 
 def read_task(root: Path, name: str, split: StsSplit) -> StsTask:
@@ -231,16 +183,9 @@ def read_task(root: Path, name: str, split: StsSplit) -> StsTask:
         return StsTask(name, split, (read(folder / file, expected),))
     if split != "test":
         raise KeyError((name, split))
-    subsets: list[StsSubset] = []
-    faults: list[Fault] = []
-    for subset, expected in STS_SUBSETS[name].items():
-        try:
-            subsets.append(read_two_files(folder / f"STS/{name}-en-test", subset, expected))
-        except DataError as error:
-            faults.extend(error.faults)
-    if faults:
-        raise DataError(faults)
-    return StsTask(name, split, tuple(subsets))
+    place = folder / f"STS/{name}-en-test"
+    subsets = (partial(read_two_files, place, *subset) for subset in STS_SUBSETS[name].items())
+    return StsTask(name, split, tuple(all_read(subsets)))
 
 
 def _evaluated() -> Iterator[tuple[str, StsSplit]]:

@@ -7,10 +7,12 @@ refused: the SCL paper used them, and their scores mean nothing.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.data.task import ClassifiedRows, TransferTask
+from tune_sentcl.data.tasks.senteval import COPY_AGAIN, all_read, columns_of
 from tune_sentcl.data.text_files import Encoding, read_lines
 from tune_sentcl.errors import DataError, Fault
 
@@ -18,7 +20,6 @@ Row = tuple[tuple[str, ...], int]
 
 _COARSE = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
-_COPY_AGAIN = "Copy the file again from SentEval's data."
 
 
 def read_one_class(path: Path, label: int) -> list[Row]:
@@ -31,7 +32,7 @@ def read_sst2(path: Path) -> list[Row]:
 
     def row(line: str) -> Row:
         text, label = line.rstrip().split("\t")
-        return (_words(text),), _class(label, ("0", "1"))
+        return (_words(text),), ("0", "1").index(label)
 
     return _parse(path, "utf-8", row, "a sentence, a tab, and 0 or 1")
 
@@ -41,7 +42,7 @@ def read_sst5(path: Path) -> list[Row]:
 
     def row(line: str) -> Row:
         label, _, text = line.partition(" ")
-        return (_words(text),), _class(label, ("0", "1", "2", "3", "4"))
+        return (_words(text),), ("0", "1", "2", "3", "4").index(label)
 
     return _parse(path, "utf-8", row, "a class from 0 to 4, a space, and a sentence")
 
@@ -51,9 +52,11 @@ def read_trec(path: Path) -> list[Row]:
 
     def row(line: str) -> Row:
         label, _, text = line.partition(" ")
-        return (_words(text),), _class(label.partition(":")[0], _COARSE)
+        return (_words(text),), _COARSE.index(label.partition(":")[0])
 
-    return _parse(path, "latin-1", row, f"COARSE:fine and a question; COARSE is {_names(_COARSE)}")
+    return _parse(
+        path, "latin-1", row, f"COARSE:fine and a question; COARSE is {', '.join(_COARSE)}"
+    )
 
 
 def read_mrpc(path: Path) -> list[Row]:
@@ -61,29 +64,24 @@ def read_mrpc(path: Path) -> list[Row]:
 
     def row(line: str) -> Row:
         label, _, _, first, second = line.split("\t")
-        return (_words(first), _words(second)), _class(label, ("0", "1"))
+        return (_words(first), _words(second)), ("0", "1").index(label)
 
     return _parse(path, "utf-8", row, "0 or 1, two numbers and two sentences", header=1)
 
 
 def read_sick_entailment(path: Path) -> list[Row]:
     """Read sentences and `entailment_judgment` from a file of SICK."""
-    header = read_lines(path, "utf-8")[0].split("\t")
-    wanted = ("sentence_A", "sentence_B", "entailment_judgment")
-    missing = [name for name in wanted if name not in header]
-    if missing:
-        rule = f"the header must name the column {missing[0]}"
-        raise DataError(Fault(f"{path} line 1", "", ", ".join(header), rule, _COPY_AGAIN))
-    positions = [header.index(name) for name in wanted]
+    header = read_lines(path, "utf-8")[0]
+    width, columns = columns_of(path, header, "sentence_A", "sentence_B", "entailment_judgment")
 
     def row(line: str) -> Row:
         fields = line.split("\t")
-        if len(fields) != len(header):
+        if len(fields) != width:
             raise ValueError(line)
-        first, second, label = (fields[position] for position in positions)
-        return (_words(first), _words(second)), _class(label.strip(), _ENTAILMENT)
+        first, second, label = (fields[column] for column in columns)
+        return (_words(first), _words(second)), _ENTAILMENT.index(label.strip())
 
-    return _parse(path, "utf-8", row, f"two sentences and {_names(_ENTAILMENT)}", header=1)
+    return _parse(path, "utf-8", row, f"two sentences and {', '.join(_ENTAILMENT)}", header=1)
 
 
 def _parse(
@@ -98,21 +96,13 @@ def _parse(
             where = f"{path} line {number}"
             shown = line if len(line) < 60 else f"{line[:57]}..."
             raise DataError(
-                Fault(where, "", repr(shown), f"a row must be {rule}", _COPY_AGAIN)
+                Fault(where, "", repr(shown), f"a row must be {rule}", COPY_AGAIN)
             ) from None
     return rows
 
 
-def _class(text: str, classes: tuple[str, ...]) -> int:
-    return classes.index(text)  # ValueError for an unknown class
-
-
 def _words(text: str) -> str:
     return " ".join(text.split())
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
 
 
 _Split = Literal["train", "dev", "test"]
@@ -196,20 +186,14 @@ def read_transfer(root: Path, name: str) -> TransferTask:
         DataError: One fault for each missing or damaged file.
         KeyError: There is no such task.
     """
-    parts: dict[_Split, ClassifiedRows] = {}
-    faults: list[Fault] = []
-    for split, files in TASKS[name].items():
-        rows: list[Row] = []
-        for file in files:
-            try:
-                path = root / "downstream" / file.path
-                rows += _checked(file.read(path), path, file, name)
-            except DataError as error:
-                faults.extend(error.faults)
-        if not faults:
-            parts[split] = _ordered(rows)
-    if faults:
-        raise DataError(faults)
+    readers = (
+        partial(_whole, root, file, name) for files in TASKS[name].values() for file in files
+    )
+    found = iter(all_read(readers))
+    parts = {
+        split: _ordered(row for _ in files for row in next(found))
+        for split, files in TASKS[name].items()
+    }
     return TransferTask(name, parts["train"], parts.get("dev"), parts.get("test"))
 
 
@@ -221,18 +205,15 @@ def read_truncated(root: Path, name: str) -> TransferTask:
     Raises:
         DataError: A file is missing or damaged.
     """
-    rows: list[Row] = []
-    for file in TASKS[name]["train"]:
-        path = root / "downstream" / file.path
-        found = file.read(path)
-        rows += (found if len(found) == file.truncated else _checked(found, path, file, name))[
-            : file.truncated
-        ]
-    return TransferTask(name, _ordered(rows))
+    files = TASKS[name]["train"]
+    rows = (_whole(root, file, name, or_truncated=True)[: file.truncated] for file in files)
+    return TransferTask(name, _ordered(chain.from_iterable(rows)))
 
 
-def _checked(rows: list[Row], path: Path, file: TransferFile, name: str) -> list[Row]:
-    if len(rows) == file.rows:
+def _whole(root: Path, file: TransferFile, name: str, *, or_truncated: bool = False) -> list[Row]:
+    path = root / "downstream" / file.path
+    rows = file.read(path)
+    if len(rows) == file.rows or (or_truncated and len(rows) == file.truncated):
         return rows
     rule = f"{name} must have {file.rows} rows in this file"
     move = "Copy the file again from where the set is published."

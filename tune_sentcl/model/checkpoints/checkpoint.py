@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,6 @@ from tune_sentcl.config import AUTO_FALLBACKS, Auto, Pooling
 from tune_sentcl.model.checkpoints.checkpoint_files import (
     ADAPTER_FILES,
     Description,
-    Prefixes,
     fault_of,
     read_base,
     read_description,
@@ -42,8 +41,8 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """The files of weights, the first that exists; an index of shards has `.index.json` behind it."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Description):
     """An encoder before it is loaded.
 
     Attributes:
@@ -51,37 +50,18 @@ class Checkpoint:
         path: A local folder or a hub name; empty for `toy`, which has no files.
         fingerprint: 16 hexadecimal digits: a hash of the folder's content or of the toy encoder's
             settings, or the start of the hub's commit.
-        pooling: The pooling that its files state; None if they state none.
-        max_length: Longest input in tokens by its files, or None.
         revision: The hub's full commit hash; empty for folders.
         kind: `model`; `random`, the model's architecture with new random weights; or `words`, a
             text file of word vectors.
-        prefixes: The prefixes that its files state.
         base: The base checkpoint of a folder that holds adapters alone; else None.
-        width: Width of an embedding by its files, or None.
-        layers: Number of transformer layers by its files, or None.
-        positions: Longest input that the positions allow, in tokens; None: no limit.
-        notes: What a search says of it once.
-        place: The folder of the transformer, below the checkpoint's.
-        shaping: The folders of the modules that shape embeddings, besides a transformer, a pooling
-            that the configuration names, and a Normalize at the end.
     """
 
     name: str
     path: str
     fingerprint: str
-    pooling: Pooling | None
-    max_length: int | None
     revision: str = ""
     kind: Literal["model", "random", "words"] = "model"
-    prefixes: Prefixes = field(default_factory=Prefixes)
     base: "Checkpoint | None" = None
-    width: int | None = None
-    layers: int | None = None
-    positions: int | None = None
-    notes: tuple[str, ...] = ()
-    place: str = ""
-    shaping: tuple[str, ...] = ()
 
 
 def resolve_checkpoint(name: str) -> Checkpoint:
@@ -99,10 +79,13 @@ def resolve_checkpoint(name: str) -> Checkpoint:
     if name == "toy":
         from tune_sentcl.model.checkpoints import toy_encoder as toy
 
-        print_, width, layers = toy.toy_fingerprint(), toy.TOY_WIDTH, toy.TOY_LAYERS
-        length = toy.TOY_MAX_LENGTH
         return Checkpoint(
-            name, "", print_, None, None, width=width, layers=layers, positions=length
+            name=name,
+            path="",
+            fingerprint=toy.toy_fingerprint(),
+            width=toy.TOY_WIDTH,
+            layers=toy.TOY_LAYERS,
+            positions=toy.TOY_MAX_LENGTH,
         )
     if name == "minilm":
         return _from_folder(name, _embedded_minilm())
@@ -156,7 +139,7 @@ def _from_word_vectors(name: str) -> Checkpoint:
         raise fault_of(name, "there is no such file of word vectors", "Check the path.")
     status = path.stat()
     print_ = _file_digest(str(path), status.st_size, status.st_mtime_ns)[:16]
-    return Checkpoint(name, str(path), print_, "mean", None, kind="words")
+    return Checkpoint(name=name, path=str(path), fingerprint=print_, pooling="mean", kind="words")
 
 
 def _embedded_minilm() -> Path:
@@ -174,24 +157,8 @@ def _from_folder(name: str, folder: Path) -> Checkpoint:
     if stated is not None:
         return _from_adapters(name, folder, found, *stated)
     _check_files(name, folder / found.place)
-    return _described(name, str(folder), folder_fingerprint(name, folder), found)
-
-
-def _described(name: str, path: str, fingerprint: str, found: Description) -> Checkpoint:
-    return Checkpoint(
-        name,
-        path,
-        fingerprint,
-        found.pooling,
-        found.max_length,
-        prefixes=found.prefixes,
-        width=found.width,
-        layers=found.layers,
-        positions=found.positions,
-        notes=found.notes,
-        place=found.place,
-        shaping=found.shaping,
-    )
+    print_ = _folder_fingerprint(name, folder, found)
+    return Checkpoint(**vars(found), name=name, path=str(folder), fingerprint=print_)
 
 
 def _from_adapters(
@@ -209,14 +176,15 @@ def _from_adapters(
     for file in files:
         whole.update(_hashed(name, folder, file))
     merged = f"its adapters are added into the weights of {stated}"
-    return replace(
-        _described(name, str(folder), whole.hexdigest()[:16], found),
+    stated_ = replace(
+        found,
         width=found.width if found.shaping else base.width,
         layers=base.layers,
         positions=base.positions,
         notes=found.notes if fingerprint else (*found.notes, merged),
-        base=base,
     )
+    print_ = whole.hexdigest()[:16]
+    return Checkpoint(**vars(stated_), name=name, path=str(folder), fingerprint=print_, base=base)
 
 
 def _from_hub(name: str) -> Checkpoint:
@@ -224,14 +192,16 @@ def _from_hub(name: str) -> Checkpoint:
 
     try:
         revision = find_revision(name)
-        description = read_description(name, small_files(name, revision))
+        found = read_description(name, small_files(name, revision))
     except HubError as error:
         near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]}?" if near else "Check the spelling and the network."
         raise fault_of(
             name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
         ) from None
-    return replace(_described(name, name, revision[:16], description), revision=revision)
+    return Checkpoint(
+        **vars(found), name=name, path=name, fingerprint=revision[:16], revision=revision
+    )
 
 
 def _check_files(name: str, folder: Path) -> None:
@@ -256,20 +226,12 @@ def _module_files(folder: Path, places: Sequence[str]) -> Iterator[str]:
         )
 
 
-def folder_fingerprint(name: str, folder: Path) -> str:
+def _folder_fingerprint(name: str, folder: Path, found: Description) -> str:
     """Hash the content of a folder's config, weights, tokenizer and modules, but not its name.
-
-    Args:
-        name: The checkpoint's name, for the messages.
-        folder: Holds `config.json` and weights, or a folder that `modules.json` names does.
-
-    Returns:
-        16 hexadecimal digits.
 
     Raises:
         CheckpointError: A file of its index is missing, or cannot be read.
     """
-    found = read_description(name, folder)
     inner = folder / found.place
     others = (file for file in (*TOKENIZER_FILES, *ADAPTER_FILES) if (inner / file).is_file())
     files = dict.fromkeys(("config.json", *_weight_files(name, inner), *others), inner)

@@ -95,16 +95,26 @@ _SETTINGS = tuple(
 _NO_LENGTH = 100_000  # transformers writes 1e30 for a tokenizer without a longest input
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Description:
-    """The statements of a folder's files; `Checkpoint` describes attributes that it has too.
+    """The statements of a checkpoint's small files.
 
     Attributes:
+        pooling: How it pools; None if they state nothing.
+        max_length: Longest input in tokens, or None.
+        prefixes: Prefixes of sentences.
+        width: Width of an embedding, or None.
+        layers: Number of transformer layers, or None.
+        positions: Longest input that the positions allow, in tokens; None: no limit.
+        notes: What a search says of it once.
+        place: The folder of the transformer, below the checkpoint's.
+        shaping: The folders of the modules that shape embeddings, besides a transformer, a pooling
+            that the configuration names, and a Normalize at the end.
         lower_case: Whether texts are put in lower case first.
     """
 
-    pooling: Pooling | None
-    max_length: int | None
+    pooling: Pooling | None = None
+    max_length: int | None = None
     prefixes: Prefixes = field(default_factory=Prefixes)
     width: int | None = None
     layers: int | None = None
@@ -147,16 +157,16 @@ def read_description(name: str, folder: Path) -> Description:
     kinds = [kind for kind, _ in modules]
     shaping = modules[1 if pooling == "modules" else num_pooled(kinds) :]
     return Description(
-        pooling,
-        max_length,
-        prefixes,
-        _width(folder, [place for kind, place in modules if kind == "Dense"], config),
-        _count(config.get("num_hidden_layers", config.get("num_layers"))),
-        stated_positions(config),
-        tuple(_notes(folder)),
-        place,
-        tuple(place for _, place in shaping),
-        settings.get("do_lower_case") is True,
+        pooling=pooling,
+        max_length=max_length,
+        prefixes=prefixes,
+        width=_width(folder, [place for kind, place in modules if kind == "Dense"], config),
+        layers=_count(config.get("num_hidden_layers", config.get("num_layers"))),
+        positions=stated_positions(config),
+        notes=tuple(_notes(folder)),
+        place=place,
+        shaping=tuple(place for _, place in shaping),
+        lower_case=settings.get("do_lower_case") is True,
     )
 
 

@@ -26,7 +26,15 @@ def find_revision(name: str) -> str:
     Raises:
         HubError: No such repository, or no network and no cache.
     """
-    return _cached_revision(name) or _newest_revision(name)
+    try:
+        return _snapshot(name, "main", _SMALL, cached=True).name
+    except HubError:
+        # Files fetched by commit have no branch's name; a single snapshot is unambiguous.
+        from huggingface_hub import constants
+
+        folder = f"models--{name.replace('/', '--')}"
+        found = [*Path(constants.HF_HUB_CACHE, folder, "snapshots").glob("*")]
+        return (found[0] if len(found) == 1 else _snapshot(name, "main", _SMALL)).name
 
 
 def small_files(name: str, revision: str) -> Path:
@@ -46,45 +54,21 @@ def whole_model(name: str, revision: str) -> Path:
     return folder
 
 
-def _cached_revision(name: str) -> str | None:
-    from huggingface_hub import constants, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.file_download import repo_folder_name
-
-    try:
-        main = try_to_load_from_cache(name, "config.json")
-        main = main or try_to_load_from_cache(name, "modules.json")
-    except HFValidationError:
-        raise HubError("not of the form owner/model") from None
-    if isinstance(main, str) and _complete(Path(main).parent):
-        return Path(main).parent.name
-    # Files fetched by commit have no branch's name; a single snapshot is unambiguous.
-    folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model")
-    found = [path.name for path in (folder / "snapshots").glob("*") if _complete(path)]
-    return found[0] if len(found) == 1 else None
-
-
-def _complete(folder: Path) -> bool:
-    named = any((folder / file).exists() for file in ("config.json", "modules.json"))
-    return named and any(True for weights in _WEIGHTS for _ in folder.rglob(weights))
-
-
-def _newest_revision(name: str) -> str:
-    from huggingface_hub import HfApi
-
-    try:
-        return str(HfApi().model_info(name, timeout=10).sha)
-    except _failures() as error:
-        raise HubError(first_line(error)) from None
-
-
-def _snapshot(name: str, revision: str, patterns: tuple[str, ...]) -> Path:
-    from huggingface_hub import snapshot_download
+def _snapshot(
+    name: str, revision: str, patterns: tuple[str, ...], *, cached: bool = False
+) -> Path:
+    from huggingface_hub import errors, snapshot_download
 
     try:
         with _no_bars():
-            folder = snapshot_download(name, revision=revision, allow_patterns=list(patterns))
-    except _failures() as error:
+            folder = snapshot_download(
+                name,
+                revision=revision,
+                allow_patterns=list(patterns),
+                local_files_only=cached,
+            )
+    # The last: no answer at all.
+    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
         raise HubError(first_line(error)) from None
     return Path(str(folder))
 
@@ -101,10 +85,3 @@ def _no_bars() -> Iterator[None]:
     finally:
         if not disabled:
             bars.enable_progress_bars()
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    from huggingface_hub import errors
-
-    library: Any = errors
-    return OSError, ValueError, library.HTTPError  # the last: no answer at all

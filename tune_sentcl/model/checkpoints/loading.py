@@ -1,9 +1,11 @@
 """Loading of a checkpoint by sentence-transformers, once a process and without output."""
 
 import copy
+import gc
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +17,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from tune_sentcl.errors import CheckpointError, first_line
-from tune_sentcl.model.checkpoints.adapters import add_into, merge
+from tune_sentcl.model.checkpoints.adapters import merge
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import fault_of, num_pooled, read_base
 from tune_sentcl.model.checkpoints.hub import HubError, whole_model
@@ -67,7 +69,7 @@ def load_base(checkpoint: Checkpoint) -> Base:
     folder = _files(checkpoint)
     try:
         # transformers draws missing weights at random, which must not change the global stream.
-        with quiet(), torch.random.fork_rng(devices=[]):
+        with _without_collection(), quiet(), torch.random.fork_rng(devices=[]):
             if checkpoint.base is not None and (read_base(folder) or ("", ""))[1]:
                 return _kept_adapters(checkpoint.base, folder)
             return _read(checkpoint, folder)
@@ -83,6 +85,18 @@ def load_base(checkpoint: Checkpoint) -> Base:
         raise fault_of(checkpoint.name, rule, "Repair the files.") from error
 
 
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pause the collector of cycles, which takes half a second of the libraries' 5 s of import."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def _files(checkpoint: Checkpoint) -> Path:
     if not checkpoint.revision:
         return Path(checkpoint.path)
@@ -96,7 +110,8 @@ def _kept_adapters(checkpoint: Checkpoint, folder: Path) -> Base:
     """A base with the adapters and the modules of a folder that `keep` has written."""
     base = load_base(checkpoint)
     transformer = copy.deepcopy(base.transformer)
-    add_into(transformer, folder)
+    transformer.load_adapter(str(folder))
+    merge(transformer)
     head, tail, normalize = _split(_modules_of(folder))
     return Base(transformer, base.tokenizer, head, tail, normalize, base.settings)
 
