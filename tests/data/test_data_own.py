@@ -25,7 +25,7 @@ def read(path: Path) -> tuple[OwnTask, ...]:
     return read_own(OwnSource("mine", str(path)))
 
 
-@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "parquet", "header"])
 def test_pairs_of_every_kind_of_file_are_the_same_task(tmp_path: Path, kind: str) -> None:
     first = write_pairs(tmp_path / "pairs.tsv", PAIRS)
     columns = dict(zip(("sentence1", "sentence2", "score"), zip(*PAIRS, strict=True), strict=True))
@@ -35,6 +35,11 @@ def test_pairs_of_every_kind_of_file_are_the_same_task(tmp_path: Path, kind: str
             file.write_bytes(first.read_bytes())
         case "csv":
             pyarrow.csv.write_csv(pa.table(columns), file)
+        case "header":
+            file = file.with_suffix(".tsv")
+            write_lines(
+                file, [" Sentence1\tSENTENCE2\tScore ", *first.read_text().split("\n")[1:-1]]
+            )
         case "jsonl":
             write_lines(file, [json.dumps(dict(zip(columns, row, strict=True))) for row in PAIRS])
         case _:
@@ -74,7 +79,7 @@ def test_a_column_of_splits_and_a_folder_of_them_are_the_same(tmp_path: Path) ->
     for split, rows in splits.items():
         write_labeled(tmp_path / "folder" / f"{split}.tsv", "text label", rows)
     dealt = [(*row, split) for split, part in splits.items() for row in part]
-    (task,) = read(write_labeled(tmp_path / "all.tsv", "text label split", dealt))
+    (task,) = read(write_labeled(tmp_path / "all.tsv", "Text LABEL Split", dealt))
     assert (task,) == read(tmp_path / "folder")
     assert isinstance(task, LabeledTask)
     assert [len(part) for part in task.parts] == [10, 6, 8]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from disk_samples import write
 
-from tune_sentcl.data.rows.sources import read_table
+from tune_sentcl.data.columns import read_table
 from tune_sentcl.errors import DataError
 
 HEADER = ["sentence1", "sentence2"]

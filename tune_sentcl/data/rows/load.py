@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.config import DataConfig, Rows, source_names
+from tune_sentcl.data.columns import NEGATIVE
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
 from tune_sentcl.data.rows.kinds import (
     KINDS,
-    NEGATIVE,
     columns_read,
     labelled_rows,
     require_sentences,
