@@ -103,7 +103,7 @@ def test_without_rows_to_learn_from_each_split_has_folds_of_its_own(tmp_path: Pa
 def test_retrieval_in_the_layout_of_beir(tmp_path: Path, header: bool) -> None:
     documents = {"b": "second", "a": "first", "B": "third"}
     qrels = {"dev": {"q1": {"a": 2, "b": 1}}, "test": {"q2": {"b": 0}}, "train": {}}
-    queries = {"q1": "one?", "q2": "two?", "q3": "nobody judged"}
+    queries = {"q1": "one?", "q2": "two?", "q3": "nobody judged", "q4": " "}
     write_beir(tmp_path, documents, queries, qrels, header=header)
     with (tmp_path / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "c", "title": "Heading", "text": "body", "metadata": {}}\n')
@@ -154,7 +154,11 @@ DOCUMENT = '{"_id": "a", "text": "x"}'
 SPOILED: list[tuple[str, list[str], list[str]]] = [
     ("corpus.jsonl", [DOCUMENT, DOCUMENT], ["corpus.jsonl line 2", "twice"]),
     ("corpus.jsonl", ['{"_id": "a", "text": " "}'], ["corpus.jsonl: text: must not be blank"]),
-    ("queries.jsonl", ['{"_id": "q1", "text": " "}'], ["line 1", "blank"]),
+    (
+        "queries.jsonl",
+        ['{"_id": "q1", "text": " "}'],
+        ["dev.tsv line 1: q1: is blank in", "queries.jsonl"],
+    ),
     ("corpus.jsonl", [r'{"_id": "a", "title": "b \ud800", "text": "c"}'], ["line 1", "surrogate"]),
     (
         "queries.jsonl",
