@@ -157,7 +157,7 @@ SPOILED: list[tuple[str, list[str], list[str]]] = [
     (
         "queries.jsonl",
         ['{"_id": "q1", "text": " "}'],
-        ["dev.tsv line 1: q1: is blank in", "queries.jsonl"],
+        ["dev.tsv line 2: q1: is blank in"],
     ),
     ("corpus.jsonl", [r'{"_id": "a", "title": "b \ud800", "text": "c"}'], ["line 1", "surrogate"]),
     (
