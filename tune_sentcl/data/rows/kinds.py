@@ -8,8 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.config import Rows
-from tune_sentcl.data.columns import NEGATIVE, NEGATIVE_LIKE
-from tune_sentcl.data.text_files import Origin, blank_sentences, is_text, value_kind
+from tune_sentcl.data.tables import (
+    NEGATIVE,
+    NEGATIVE_LIKE,
+    Origin,
+    blank_sentences,
+    is_text,
+    value_kind,
+)
 from tune_sentcl.errors import DataError, Fault
 
 _LABELED = ("premise", "hypothesis", "label")

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from tune_sentcl.config import DataConfig, Rows, columns_of
-from tune_sentcl.data.columns import NEGATIVE, by_role, read_table, role_of
 from tune_sentcl.data.root import existing_root
 from tune_sentcl.data.rows.kinds import (
     NUMBERS,
@@ -18,12 +17,16 @@ from tune_sentcl.data.rows.kinds import (
     numbered_rows,
     text_column,
 )
-from tune_sentcl.data.tasks.sts_data import read_task
-from tune_sentcl.data.text_files import (
+from tune_sentcl.data.tables import (
+    NEGATIVE,
     SUFFIXES,
     Origin,
     blank_sentences,
+    by_role,
+    read_table,
+    role_of,
 )
+from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.data.toy import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault, first_line
 

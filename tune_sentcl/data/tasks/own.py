@@ -13,12 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.config.data_names import OwnSource
-from tune_sentcl.data.columns import read_table
+from tune_sentcl.data.tables import (
+    SUFFIXES,
+    Origin,
+    blank_sentences,
+    is_text,
+    read_table,
+    value_kind,
+)
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, fingerprint_of
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
 from tune_sentcl.data.tasks.mteb_data import read_mteb
 from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit, OwnTask
-from tune_sentcl.data.text_files import SUFFIXES, Origin, blank_sentences, is_text, value_kind
 from tune_sentcl.errors import DataError, Fault
 
 _SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
