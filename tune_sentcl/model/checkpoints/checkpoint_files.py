@@ -150,7 +150,7 @@ def read_description(name: str, folder: Path) -> Description:
         pooling,
         max_length,
         prefixes,
-        _width(folder, [place for kind, place in modules if kind == "Dense"], config),
+        _width(folder, modules, config),
         _count(config.get("num_hidden_layers", config.get("num_layers"))),
         stated_positions(config),
         tuple(_notes(folder)),
@@ -226,9 +226,17 @@ def _stated_length(
     return min(length, stated_positions(config) or length)
 
 
-def _width(folder: Path, dense: Sequence[str], config: Mapping[str, Any]) -> int | None:
-    if dense:
-        return _count(_table(folder / dense[-1] / "config.json").get("out_features"))
+def _width(
+    folder: Path, modules: Sequence[tuple[str, str]], config: Mapping[str, Any]
+) -> int | None:
+    for kind, place in reversed(modules):
+        stated = _table(folder / place / "config.json")
+        if kind == "Dense":
+            return _count(stated.get("out_features"))
+        if kind == "Pooling":  # its modes stand side by side
+            keys = ("embedding_dimension", "word_embedding_dimension")
+            each = next((n for key in keys if (n := _count(stated.get(key)))), None)
+            return each and each * len(_modes(stated))
     return _count(config.get("hidden_size", config.get("d_model")))
 
 
@@ -255,7 +263,7 @@ def _stated_pooling(
         return "modules"
     pooling = _table(folder / modules[1][1] / "config.json")
     leaves_out = pooling.get("include_prompt") is False and _prompts(folder) != Prefixes()
-    return "modules" if leaves_out else _MODES.get(_mode(pooling), "modules")
+    return "modules" if leaves_out else _MODES.get(" + ".join(_modes(pooling)), "modules")
 
 
 def num_pooled(kinds: Sequence[str]) -> int:
@@ -263,7 +271,7 @@ def num_pooled(kinds: Sequence[str]) -> int:
     return len(kinds) - kinds[::-1].index("Pooling") if "Pooling" in kinds else len(kinds)
 
 
-def _mode(config: Mapping[str, Any]) -> str:
+def _modes(config: Mapping[str, Any]) -> list[str]:
     stated = config.get("pooling_mode")
     if stated is None:  # written before sentence-transformers 6
         chosen = [
@@ -272,8 +280,7 @@ def _mode(config: Mapping[str, Any]) -> str:
             if key.startswith(_OLD_KEY) and value
         ]
         stated = chosen or ["mean"]
-    modes = [stated] if isinstance(stated, str) else [str(mode) for mode in stated]
-    return " + ".join(modes)
+    return [stated] if isinstance(stated, str) else [str(mode) for mode in stated]
 
 
 def _table(path: Path) -> Mapping[str, Any]:
