@@ -174,6 +174,12 @@ def read_base(folder: Path) -> tuple[str, str] | None:
     return (str(stated), "") if alone else None
 
 
+def reads_bytes(folder: Path) -> bool:
+    """Whether a tokenizer reads bytes or characters, which takes no file of a vocabulary."""
+    stated = _table(folder / "tokenizer_config.json").get("tokenizer_class")
+    return stated in ("ByT5Tokenizer", "CanineTokenizer")
+
+
 def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
     """The kind and the place of each module."""
     found = _json(folder / "modules.json")
