@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tune_sentcl.config import EncoderConfig, Pooling
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError, Fault
 
 _QUERY_COLUMNS = frozenset({"anchor"})
@@ -20,19 +21,22 @@ class Prefixes:
     Attributes:
         query: The prefix of queries.
         text: The prefix of all other sentences.
+        document: The prefix of the documents of retrieval; None: that of texts.
     """
 
     query: str = ""
     text: str = ""
+    document: str | None = None
 
     @classmethod
     def of(cls, options: EncoderConfig) -> "Prefixes":
         """The prefixes of a config."""
         return cls(options.query_prefix, options.text_prefix)
 
-    def put(self, sentences: Sequence[str], *, query: bool = False) -> list[str]:
-        """Add the prefix of queries or of texts to sentences."""
-        before = self.query if query else self.text
+    def put(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[str]:
+        """Add their prefix to sentences."""
+        before = getattr(self, prompt)
+        before = self.text if before is None else before
         return [before + sentence for sentence in sentences] if before else list(sentences)
 
 
@@ -84,7 +88,6 @@ PROMPTS_FILE = "config_sentence_transformers.json"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 """peft's file names for the settings and the weights of low-rank adapters."""
 
-_TEXT_PROMPTS = ("document", "passage", "corpus")  # in the order of `encode_document`
 _OLD_KEY = "pooling_mode_"
 _MODES: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 _SETTINGS = tuple(
@@ -141,7 +144,8 @@ def read_description(name: str, folder: Path) -> Description:
     max_length, prefixes = _stated_length(folder / place, settings, config), _prompts(folder)
     if own.get("pooling") in typing.get_args(Pooling):
         pooling, max_length = own["pooling"], _count(own.get("max_length"))
-        prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
+        keys = {name: f"{name}_prefix" for name in typing.get_args(Prompt)}
+        prefixes = Prefixes(**{name: str(own[key]) for name, key in keys.items() if key in own})
     while modules and modules[-1][0] == "Normalize":
         modules.pop()
     kinds = [kind for kind, _ in modules]
@@ -247,13 +251,13 @@ def _width(
 
 
 def _prompts(folder: Path) -> Prefixes:
-    """The prompts of sentence-transformers for queries and for other sentences."""
+    """The prompts of `encode_query`, `encode` and `encode_document`, which takes no other name."""
     config = _table(folder / PROMPTS_FILE)
     stated = config.get("prompts")
     prompts = stated if isinstance(stated, dict) else {}
-    names = [config.get("default_prompt_name"), *_TEXT_PROMPTS]
-    text = next((prompts[name] for name in names if name in prompts), "")
-    return Prefixes(str(prompts.get("query") or ""), str(text or ""))
+    names = ("query", config.get("default_prompt_name"), "document")
+    query, text, document = (str(prompts.get(name) or "") for name in names)
+    return Prefixes(query, text, None if document == text else document)
 
 
 def _stated_pooling(
