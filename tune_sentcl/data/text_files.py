@@ -162,7 +162,9 @@ _NULL_ROW = re.compile(rb"^[ \t]*null", re.MULTILINE)  # Arrow takes it for an o
 _NEWLINE = re.compile(rb"\r\n?|\n")
 _STATED = re.compile(rb'"?sep=([,;\t|])"?(?=[\r\n])', re.IGNORECASE)  # Excel's first line
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
-_HEAD, _LONGEST = 100_000, 2**22  # bytes that hold the header; of a row
+_HEAD = 100_000  # bytes that hold the header
+# Rows of up to 4 MB; threads would not tell the number of a row.
+_READ = {"block_size": 2**22, "autogenerate_column_names": True, "use_threads": False}
 
 
 def csv_table(path: Path, wanted: Which, text: Which) -> pa.Table:
@@ -173,10 +175,7 @@ def csv_table(path: Path, wanted: Which, text: Which) -> pa.Table:
     try:
         table = pa.csv.read_csv(
             pa.BufferReader(raw),
-            # Arrow's threads do not tell the number of a row.
-            pa.csv.ReadOptions(
-                use_threads=False, autogenerate_column_names=True, block_size=_LONGEST
-            ),
+            pa.csv.ReadOptions(**_READ),
             pa.csv.ParseOptions(delimiter=mark, newlines_in_values=True),
             pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
@@ -185,10 +184,8 @@ def csv_table(path: Path, wanted: Which, text: Which) -> pa.Table:
         where, found = str(path), ""
         rule, move = f"the file cannot be read as CSV ({first_line(error)})", "Write it again."
         if ragged := _RAGGED.search(str(error)):
-            where, found = (
-                f"{path} line {csv_lines(path)[int(ragged[1]) - 1]}",
-                f"{ragged[3]} cells",
-            )
+            line, found = csv_lines(path)[int(ragged[1]) - 1], f"{ragged[3]} cells"
+            where = f"{path} line {line}"
             rule = f"a row must have {ragged[2]} cells, as the header has"
             move = f"Quote a cell that holds the separator {mark!r}, or correct the row."
         raise DataError(Fault(where, "", found, rule, move)) from None
