@@ -76,7 +76,12 @@ def _main(study: Path) -> None:
     reader, ended = Reader(study), threading.Event()
     sys.stdout.write("\n")
     sys.stdout.flush()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     while not ended.is_set():
         reader.read()
         time.sleep(_EVERY_S)

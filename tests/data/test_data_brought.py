@@ -46,6 +46,8 @@ def texts(corpus: Corpus) -> list[tuple[str, ...]]:
         ("a.jsonl", '{"anchor": "how", "positive": "so"}\n'.encode("utf-16"), ROWS[1:]),
         ("a.csv", PLAIN.replace("anchor,positive", "Anchor, Positive"), ROWS),
         ("a.csv", "ANCHOR ,positive,Negative_1\nhow,so,no\n", NEGATIVE[1:]),
+        ("a.csv", "sep=|\r\nanchor|positive\r\n,|,\r\n", [(",", ",")]),
+        ("a.csv", f'"sep=;"\n{PLAIN}'.replace(",", ";").encode("utf-8-sig"), ROWS),
         ("a.csv", "Anchor,anchor,positive\nx,how,so\n", ROWS[1:]),
         ("a.jsonl", '{" Query": "how", "Pos": ["so"], "neg": "no"}\n', NEGATIVE[1:]),
         ("a.csv", "Sent0,sent1,HARD_NEG\nhow,so,no\n", NEGATIVE[1:]),
@@ -77,7 +79,7 @@ def test_capitals_in_the_columns_of_other_forms(tmp_path: Path) -> None:
         (PLAIN.encode("utf-32"), "the file is UTF-32 text"),
         (PLAIN.encode("utf-16-le"), "UTF-16 must begin with a byte order mark"),
         (PLAIN.encode("utf-16")[:-1], "line 3: .* must be utf-16 text"),
-        ("anchor;positive\na;b\na;b;c\n", "line 3: 3 cells: a row must have 2 cells"),
+        ("sep=;\nanchor;positive\na;b\na;b;c\n", "line 4: 3 cells: a row must have 2 cells"),
     ],
 )
 def test_what_is_wrong_is_named(content: str | bytes, said: str, tmp_path: Path) -> None:

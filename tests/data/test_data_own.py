@@ -25,7 +25,7 @@ def read(path: Path) -> tuple[OwnTask, ...]:
     return read_own(OwnSource("mine", str(path)))
 
 
-@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "parquet", "header"])
 def test_pairs_of_every_kind_of_file_are_the_same_task(tmp_path: Path, kind: str) -> None:
     first = write_pairs(tmp_path / "pairs.tsv", PAIRS)
     columns = dict(zip(("sentence1", "sentence2", "score"), zip(*PAIRS, strict=True), strict=True))
@@ -35,6 +35,11 @@ def test_pairs_of_every_kind_of_file_are_the_same_task(tmp_path: Path, kind: str
             file.write_bytes(first.read_bytes())
         case "csv":
             pyarrow.csv.write_csv(pa.table(columns), file)
+        case "header":
+            file = file.with_suffix(".tsv")
+            write_lines(
+                file, [" Sentence1\tSENTENCE2\tScore ", *first.read_text().split("\n")[1:-1]]
+            )
         case "jsonl":
             write_lines(file, [json.dumps(dict(zip(columns, row, strict=True))) for row in PAIRS])
         case _:
@@ -74,7 +79,7 @@ def test_a_column_of_splits_and_a_folder_of_them_are_the_same(tmp_path: Path) ->
     for split, rows in splits.items():
         write_labeled(tmp_path / "folder" / f"{split}.tsv", "text label", rows)
     dealt = [(*row, split) for split, part in splits.items() for row in part]
-    (task,) = read(write_labeled(tmp_path / "all.tsv", "text label split", dealt))
+    (task,) = read(write_labeled(tmp_path / "all.tsv", "Text LABEL Split", dealt))
     assert (task,) == read(tmp_path / "folder")
     assert isinstance(task, LabeledTask)
     assert [len(part) for part in task.parts] == [10, 6, 8]
@@ -98,7 +103,7 @@ def test_without_rows_to_learn_from_each_split_has_folds_of_its_own(tmp_path: Pa
 def test_retrieval_in_the_layout_of_beir(tmp_path: Path, header: bool) -> None:
     documents = {"b": "second", "a": "first", "B": "third"}
     qrels = {"dev": {"q1": {"a": 2, "b": 1}}, "test": {"q2": {"b": 0}}, "train": {}}
-    queries = {"q1": "one?", "q2": "two?", "q3": "nobody judged"}
+    queries = {"q1": "one?", "q2": "two?", "q3": "nobody judged", "q4": " "}
     write_beir(tmp_path, documents, queries, qrels, header=header)
     with (tmp_path / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "c", "title": "Heading", "text": "body", "metadata": {}}\n')
@@ -149,7 +154,11 @@ DOCUMENT = '{"_id": "a", "text": "x"}'
 SPOILED: list[tuple[str, list[str], list[str]]] = [
     ("corpus.jsonl", [DOCUMENT, DOCUMENT], ["corpus.jsonl line 2", "twice"]),
     ("corpus.jsonl", ['{"_id": "a", "text": " "}'], ["corpus.jsonl: text: must not be blank"]),
-    ("queries.jsonl", ['{"_id": "q1", "text": " "}'], ["line 1", "blank"]),
+    (
+        "queries.jsonl",
+        ['{"_id": "q1", "text": " "}'],
+        ["dev.tsv line 2: q1: is blank in"],
+    ),
     ("corpus.jsonl", [r'{"_id": "a", "title": "b \ud800", "text": "c"}'], ["line 1", "surrogate"]),
     (
         "queries.jsonl",

@@ -25,7 +25,7 @@ from disk_samples import write
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.kinds import LABELS
-from tune_sentcl.data.rows.sources import read_table
+from tune_sentcl.data.tables import read_table
 from tune_sentcl.data.toy import toy_graded, toy_nli
 from tune_sentcl.errors import DataError
 

@@ -48,7 +48,9 @@ def made(
 
 
 def found(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
-    table = SentenceTable(lambda texts, query=False: encode(texts), task.documents, task.queries)
+    table = SentenceTable(
+        lambda texts, prompt="text": encode(texts), [], task.queries, task.documents
+    )
     scores = list(score_retrieval(table, task))
     assert [score.metric for score in scores] == list(task.metrics)
     assert {(score.suite, score.protocol, score.n) for score in scores} == {

@@ -21,6 +21,7 @@ from method_samples import (
 from method_samples import trial_config as config
 from torch import Tensor, nn
 
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.conisi import other_rows, replace_subwords
@@ -168,7 +169,7 @@ class Separable(Encoder):
 
     def check_pairs_fit(self) -> None: ...
 
-    def contents(self, sentences: Sequence[str], *, query: bool = False) -> Ids:
+    def contents(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> Ids:
         return [[number] for number in range(len(sentences))]
 
     def pairs(self, first: Tokens, second: Tokens) -> Tokens:

@@ -232,6 +232,13 @@ def test_a_damaged_file_is_removed_and_encoded_again(
 # Folders that cannot be used
 
 
+@pytest.mark.parametrize("limit", ["50 GB", "nan", "-1"])
+def test_a_limit_that_is_no_number_is_named(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNE_SENTCL_CACHE_GB", limit)
+    with pytest.raises(ResourceError, match=f"CACHE_GB = {limit}: must be a number .*Correct it"):
+        EmbeddingCache(IDENTITY)
+
+
 @pytest.mark.parametrize("place", ["file", "file/below", "/proc/self/cache"])
 def test_a_folder_that_cannot_be_made_is_named(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch

@@ -192,9 +192,13 @@ def _add_modules_of(folder: Path, kind: str, place: str) -> None:
         ("config.json", "", r"no config\.json"),
         ("model.safetensors", "", r"no model\.safetensors.*Save the weights"),
         ("vocab.txt", "tokenizer_config.json", "no tokenizer.*save_pretrained"),
+        ("vocab.txt", "spm.model", r"spm\.model alone.*sentencepiece.*save tokenizer\.json"),
     ],
 )
-def test_folder_that_lacks_something(tmp_path: Path, gone: str, added: str, rule: str) -> None:
+def test_folder_that_lacks_something(
+    tmp_path: Path, gone: str, added: str, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tune_sentcl.model.checkpoints.checkpoint.find_spec", lambda _: None)
     folder = _folder(tmp_path / "model")
     (folder / gone).unlink()
     if added:

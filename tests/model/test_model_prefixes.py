@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from model_samples import SENTENCES, sentence_transformer
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.kinds import KINDS
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -50,11 +52,12 @@ def test_who_asks_is_the_anchor_alone() -> None:
 
 def test_an_encoder_reads_what_stands_before_a_sentence() -> None:
     plain, with_both = toy(), toy(BOTH)
-    for query, prefix in ((True, BOTH.query), (False, BOTH.text)):
+    prompts: dict[Prompt, str] = {"query": BOTH.query, "text": BOTH.text, "document": BOTH.text}
+    for prompt, prefix in prompts.items():
         expected = written(prefix)
-        assert with_both.tokenize(SENTENCES, query=query) == plain.tokenize(expected)
-        assert with_both.contents(SENTENCES, query=query) == plain.contents(expected)
-        found = with_both.encode(SENTENCES, query=query)
+        assert with_both.tokenize(SENTENCES, prompt=prompt) == plain.tokenize(expected)
+        assert with_both.contents(SENTENCES, prompt=prompt) == plain.contents(expected)
+        found = with_both.encode(SENTENCES, prompt=prompt)
         assert np.array_equal(found, plain.encode(expected))
     assert np.array_equal(with_both.encode(SENTENCES), plain.encode(written(BOTH.text)))
 
@@ -86,10 +89,10 @@ def test_a_frozen_encoder_shares_its_cache_and_serves_nothing_stale(
     plain = FrozenEncoder(checkpoint, "mean", 64, "cpu", SENTENCES)
     frozen = FrozenEncoder(checkpoint, "mean", 64, "cpu", BOTH.put(SENTENCES))
     frozen.prefixes = BOTH
-    for query in (False, True):
-        expected = toy(BOTH).encode(SENTENCES, query=query)
-        np.testing.assert_allclose(frozen.encode(SENTENCES, query=query), expected, atol=1e-6)
-        np.testing.assert_allclose(frozen.base(SENTENCES, query=query), expected, atol=1e-6)
+    for prompt in ("text", "query"):
+        expected = toy(BOTH).encode(SENTENCES, prompt=prompt)
+        np.testing.assert_allclose(frozen.encode(SENTENCES, prompt=prompt), expected, atol=1e-6)
+        np.testing.assert_allclose(frozen.base(SENTENCES, prompt=prompt), expected, atol=1e-6)
     np.testing.assert_allclose(plain.encode(SENTENCES), toy().encode(SENTENCES), atol=1e-6)
     assert frozen.cache.encoded == 2 * len(SENTENCES)  # those announced, and then the queries
     whole = frozen.whole()
@@ -97,7 +100,12 @@ def test_a_frozen_encoder_shares_its_cache_and_serves_nothing_stale(
 
 
 @pytest.mark.parametrize(
-    "prefixes", [BOTH, Prefixes(query=BOTH.query), Prefixes(text=BOTH.text)], ids=str
+    "prefixes",
+    [
+        *(BOTH, Prefixes(query=BOTH.query), Prefixes(text=BOTH.text)),
+        *(Prefixes("", "a ", "the "), Prefixes("who ? ", "a ", ""), Prefixes("", "", "the ")),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("pooling", ["mean", "mean_without_cls"])
 def test_what_is_exported_has_them_as_prompts(
@@ -107,10 +115,10 @@ def test_what_is_exported_has_them_as_prompts(
     encoder.prefixes = prefixes
     export(encoder, tmp_path, {})
     theirs = sentence_transformer(tmp_path)
-    texts, queries = encoder.encode(SENTENCES), encoder.encode(SENTENCES, query=True)
+    texts, queries = encoder.encode(SENTENCES), encoder.encode(SENTENCES, prompt="query")
     for found, expected in (
         (theirs.encode(SENTENCES), texts),
-        (theirs.encode_document(SENTENCES), texts),
+        (theirs.encode_document(SENTENCES), encoder.encode(SENTENCES, prompt="document")),
         (theirs.encode(SENTENCES, prompt_name="query"), queries),
         (theirs.encode_query(SENTENCES), queries),
     ):
@@ -131,9 +139,26 @@ def test_prompts_of_others_are_read(tmp_path: Path) -> None:
         file.write_text(json.dumps(values))
         return resolve_checkpoint(str(tmp_path)).prefixes
 
-    prompts = {"query": "q: ", "passage": "p: ", "sts": "s: "}
-    assert read({"prompts": prompts}) == Prefixes("q: ", "p: ")
-    assert read({"prompts": prompts, "default_prompt_name": "sts"}) == Prefixes("q: ", "s: ")
+    prompts = {"query": "q ? ", "document": "the ", "passage": "p : ", "sts": "a "}
+    named = {key: text for key, text in prompts.items() if key != "document"}
+    for stated, default, expected in (
+        (prompts, None, Prefixes("q ? ", "", "the ")),
+        (prompts, "sts", Prefixes("q ? ", "a ", "the ")),
+        (prompts, "document", Prefixes("q ? ", "the ")),
+        (named, "sts", Prefixes("q ? ", "a ", "")),
+        (named, None, Prefixes("q ? ")),
+    ):
+        found = toy(read({"prompts": stated, "default_prompt_name": default}))
+        assert found.prefixes == expected
+        theirs = sentence_transformer(tmp_path)
+        by_prompt: dict[Prompt, Any] = {
+            "text": theirs.encode,
+            "query": theirs.encode_query,
+            "document": theirs.encode_document,
+        }
+        for prompt, encode in by_prompt.items():
+            ours = found.encode(SENTENCES, prompt=prompt)
+            np.testing.assert_allclose(encode(SENTENCES), ours, atol=1e-5)
     assert read({"prompts": {"query": "q: "}}) == Prefixes("q: ", "")
     assert read({"prompts": None}) == read([]) == read({}) == PLAIN
 

@@ -16,6 +16,7 @@ from processes import full_disk
 from test_model_cache import cut, files, left
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder
@@ -33,7 +34,7 @@ def corpus_of(count: int) -> Corpus:
     return make_corpus("positive_pairs", pa.table(columns), "made up")
 
 
-def tokenize(sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
+def tokenize(sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
     """A tokenizer of bytes, for which large and small letters are the same."""
     return [[1, *text.lower().encode(), 2] for text in sentences]
 
@@ -56,12 +57,12 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
+    def __call__(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
         self.asked += len(sentences)
         return tokenize(sentences)
 
 
-def long(sentences: Sequence[str], *, query: bool) -> list[list[int]]:
+def long(sentences: Sequence[str], *, prompt: Prompt) -> list[list[int]]:
     """A tokenizer of many tokens: 80 kB a sentence."""
     return [[row] + [7] * 20_000 for row, _ in enumerate(sentences)]
 
@@ -82,7 +83,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def unwanted(sentences: Sequence[str], *, query: bool) -> list[list[int]]:
+def unwanted(sentences: Sequence[str], *, prompt: Prompt) -> list[list[int]]:
     raise AssertionError(f"tokenized again: {sentences}")
 
 

@@ -1,6 +1,7 @@
 """Weights and states are there whole or not at all, and nobody deletes what he should not."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,13 @@ from store_samples import end, opened, row, weigh, weights
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, TrialFiles
+
+
+def _says(text: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / "state").write_text(text)
+
+    return write
 
 
 @pytest.fixture(params=["disk", "store"])
@@ -55,7 +63,7 @@ def test_what_cannot_be_written_leaves_the_old_one(
     with opened(place) as driver:
         end(driver, "t1", weights="old")
         files = TrialFiles(place, driver.next_attempt_label("t1"))
-        files.write_state("t1", lambda folder: (folder / "state").write_text("old") and None)
+        files.write_state("t1", _says("old"))
         for write in (files.write_checkpoint, files.write_state):
             with pytest.raises(kind, match=r"No space left|no JSON"):
                 write("t1", refuse)
@@ -68,7 +76,7 @@ def test_a_worker_killed_at_any_write_leaves_the_old_state_or_the_new(tmp_path: 
 
     def save(path: Path, attempt: str, text: str) -> None:
         files = TrialFiles(path, attempt)
-        files.write_state("t1", lambda folder: (folder / "state").write_text(text) and None)
+        files.write_state("t1", _says(text))
 
     save(tmp_path / "0", "1-1", "old")
     allowed, stopped, found = 0, True, []
@@ -88,7 +96,7 @@ def test_a_worker_killed_at_any_write_leaves_the_old_state_or_the_new(tmp_path: 
             assert driver.study.files.names("states") == ["t1.2-1.1"]
         shutil.rmtree(path)
         allowed += 1
-    assert found == sorted(found, reverse=True)
+    assert found == sorted(found, key=lambda text: text != b"old")
     assert set(found) == {b"old", b"new"}
 
 

@@ -141,7 +141,7 @@ def test_prefixes_that_an_encoder_was_made_for_are_spoken_of(
     prompts = {"prompts": {"query": "query: ", "document": "passage: "}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     settings = {"encoder.checkpoint": str(folder), "method.name": "none", "data.limit": 8}
-    said = f"{folder} puts 'query: ' before queries and 'passage: ' before other sentences"
+    said = f"{folder} puts 'query: ' before queries, 'passage: ' before documents and '' before"
     prepare(load_space("smoke", settings), None, None, LOCAL)
     assert capsys.readouterr().err.count(said) == 1
     asked = {**settings, "encoder.query_prefix": "query: ", "encoder.text_prefix": "passage: "}

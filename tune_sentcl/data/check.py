@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.root import LAYOUT, existing_root
 from tune_sentcl.data.rows.kinds import labelled_rows
-from tune_sentcl.data.rows.sources import WHOLE, read_table
+from tune_sentcl.data.rows.sources import WHOLE
+from tune_sentcl.data.tables import read_table
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_own, training_pairs
 from tune_sentcl.data.tasks.own_task import counted, remarks_on, row_count

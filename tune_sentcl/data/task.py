@@ -7,6 +7,8 @@ from itertools import chain
 from typing import Literal
 
 StsSplit = Literal["train", "dev", "test"]
+Prompt = Literal["text", "query", "document"]
+"""How retrieval's queries and documents and all other sentences are read."""
 Design = Literal["nested", "folds_then_test", "dev_then_test"]
 
 

@@ -1,22 +1,17 @@
-"""Text files as lines, and tables of texts: Parquet, CSV, TSV, JSONL and plain lines."""
+"""Text files as lines, and as tables: JSONL, CSV and TSV."""
 
 import codecs
-import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.json
-import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DataError, Fault, first_line
 
@@ -81,71 +76,16 @@ def _read_bytes(path: Path) -> bytes:
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Arrow raises these for a file that it cannot read; the last one for damaged column names."""
 
-SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
-
 Which = Callable[[str], bool]
 """A predicate on column names."""
 
 
-def read_columns(path: Path, wanted: Which, text: Which, key: str, first: int | None) -> pa.Table:
-    """Read a file by its suffix.
-
-    CSV and TSV have a header, may quote cells with `"`, and hold text alone. The separator is the
-    suffix's own, or else the one of comma, semicolon, tab and bar that splits the header.
-
-    Args:
-        path: A file with a suffix of `SUFFIXES`; a .txt file has a sentence per line, which
-            becomes the column `text`.
-        wanted: The needed columns; others of Parquet are not read, and those of JSONL are null.
-        text: The columns that hold text or, in JSONL, lists of texts; in others of CSV an empty
-            cell is null.
-        key: The setting that names the file, for messages.
-        first: Enough rows of a Parquet file; None reads all.
-
-    Returns:
-        Its columns, not yet checked.
-
-    Raises:
-        DataError: The file is missing, of another kind, or broken; the error names the line.
-    """
-    if path.suffix not in SUFFIXES:
-        rule = f"the file's name must end in {', '.join(SUFFIXES)}"
-        raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
-    if not path.is_file():
-        rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
-        move = f"Check the name in {key}; a relative path begins at the working directory."
-        raise DataError(Fault(str(path), "", "", rule, move))
-    if path.suffix == ".parquet":
-        return _parquet(path, wanted, first)
-    if path.suffix == ".txt":
-        return pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
-    return (_json_table if path.suffix == ".jsonl" else _csv_table)(path, wanted, text)
-
-
-def _parquet(path: Path, wanted: Which, first: int | None) -> pa.Table:
-    try:
-        file = pyarrow.dataset.dataset(path)
-        present = [name for name in file.schema.names if wanted(name)]
-        # The rest of a large file is not read.
-        table = file.to_table(present) if first is None else file.head(first, columns=present)
-        # Arrow has no kernel that takes rows of string views.
-        plain = [
-            f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f
-            for f in table.schema
-        ]
-        table = table.cast(pa.schema(plain, table.schema.metadata))
-        table.validate(full=True)  # the reader does not check UTF-8
-    except READ_ERRORS as error:
-        rule = f"the file cannot be read as parquet ({first_line(error)})"
-        raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
-    return table
-
-
-def _json_table(path: Path, wanted: Which, text: Which) -> pa.Table:
+def json_table(path: Path, wanted: Which, text: Which) -> pa.Table:
+    """Read a JSONL file; see `read_table`."""
     found = _arrow_json(path, wanted, text)
     if found is not None:
         return found
-    records, columns = list(_objects(path)), {}
+    records, columns = list(json_objects(path)), {}
     for name in dict.fromkeys(name for _, row in records for name in row):
         values = [row.get(name) if wanted(name) else None for _, row in records]
         try:
@@ -196,7 +136,7 @@ def _json_column(values: list[Any], *, text: bool) -> pa.Array:
         return pa.array([None if v is None else str(v) for v in values], pa.string())
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each object of a JSONL file with its line."""
     for line, text in enumerate(read_lines(path, "utf-8"), 1):
         if text.strip():
@@ -219,126 +159,88 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _NULL_ROW = re.compile(rb"^[ \t]*null", re.MULTILINE)  # Arrow takes it for an object
-_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
-_ROWS = 65_536  # of CSV at a time: lists of cells take several times the memory of arrays
+_NEWLINE = re.compile(rb"\r\n?|\n")
+_STATED = re.compile(rb'"?sep=([,;\t|])"?(?=[\r\n])', re.IGNORECASE)  # Excel's first line
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+_HEAD = 100_000  # bytes that hold the header
+# Rows of up to 4 MB; threads would not tell the number of a row.
+_READ = {"block_size": 2**22, "autogenerate_column_names": True, "use_threads": False}
 
 
-def _csv_table(path: Path, wanted: Which, text: Which) -> pa.Table:
-    records = _records(path)
-    _, header = next(records, (1, []))
+def csv_table(path: Path, wanted: Which, text: Which) -> pa.Table:
+    """Read a CSV or TSV file; see `read_table`."""
+    raw, mark = _csv_parts(path)
+    names = [f"f{number}" for number in range(raw[:_HEAD].count(mark.encode()) + 1)]
+    _require_quotes(path, raw, mark)
+    try:
+        table = pa.csv.read_csv(
+            pa.BufferReader(raw),
+            pa.csv.ReadOptions(**_READ),
+            pa.csv.ParseOptions(delimiter=mark, newlines_in_values=True),
+            pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
+    except READ_ERRORS as error:
+        read_text(path)  # names the line of what is not UTF-8
+        where, found = str(path), ""
+        rule, move = f"the file cannot be read as CSV ({first_line(error)})", "Write it again."
+        if ragged := _RAGGED.search(str(error)):
+            line, found = csv_lines(path)[int(ragged[1]) - 1], f"{ragged[3]} cells"
+            where = f"{path} line {line}"
+            rule = f"a row must have {ragged[2]} cells, as the header has"
+            move = f"Quote a cell that holds the separator {mark!r}, or correct the row."
+        raise DataError(Fault(where, "", found, rule, move)) from None
+    header = [column[0].as_py() for column in table.columns]
     for name in filter(wanted, header):
         if header.count(name) > 1:
             rule = "there are two columns of this name"
             raise DataError(Fault(str(path), name, "", rule, "Rename or leave out one of them."))
-    chunks: list[list[pa.Array]] = [[] for _ in header]
-    while rows := [cells for _, cells in islice(records, _ROWS)]:
-        for name, chunk, cells in zip(header, chunks, zip(*rows, strict=True), strict=True):
-            values = cells if text(name) else [cell or None for cell in cells]
-            chunk.append(pa.array(values, pa.string()))
-    return pa.table([pa.chunked_array(chunk, pa.string()) for chunk in chunks], names=header)
+    columns = [column[1:] for column in table.columns]
+    for number, column in enumerate(columns):
+        if not text(header[number]):
+            columns[number] = pc.if_else(pc.equal(column, ""), None, column)
+    return pa.table(columns, names=header)
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row of a CSV or TSV file, the header first, with the line on which it begins.
+def _csv_parts(path: Path) -> tuple[bytes, str]:
+    """A file in UTF-8, and its separator: what Excel states, or what splits the header most."""
+    raw = _read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    if not raw or raw.startswith(_UTF_16) or b"\0" in raw[:2]:
+        raw = read_text(path).encode()
+    if stated := _STATED.match(raw):
+        return raw[stated.end() :], stated[1].decode()  # an empty line is left: lines count
+    header = _NEWLINE.split(re.sub(b'"[^"]*"', b"", raw[:_HEAD]).lstrip(b"\r\n"), 1)[0]
+    usual = "\t" if path.suffix == ".tsv" else ","
+    return raw, max((usual, *",;\t|"), key=lambda mark: header.count(mark.encode()))
+
+
+def _quotes(mark: str) -> bytes:
+    """A quote within an unquoted cell, or a quoted cell; Arrow lets text follow the latter.
 
     Tab-separated files often do not use quoting, so a quoted cell there must close on its line.
     """
-    text = read_text(path)
-    separator = _separator(text, "\t" if path.suffix == ".tsv" else ",")
-    csv.field_size_limit(max(len(text), csv.field_size_limit()))
-    lines = (found.group() for found in _LINE.finditer(text))  # a StringIO takes 4 bytes a letter
-    reader = csv.reader(lines, delimiter=separator, strict=True)
-    line, count = 1, 0
-    try:
-        for cells in reader:
-            if cells and separator == "\t" and reader.line_num > line:
-                raise csv.Error
-            count = count or len(cells)
-            if cells and len(cells) != count:
-                rule = f"a row must have {count} cells, as the header has"
-                move = f"Quote a cell that holds the separator {separator!r}, or correct the row."
-                where, found = f"{path} line {line}", f"{len(cells)} cells"
-                raise DataError(Fault(where, "", found, rule, move))
-            if cells:
-                yield line, cells
-            line = reader.line_num + 1
-    except csv.Error:
-        shown = repr(text.split("\n")[line - 1][:40])
-        within = " on the same line" if separator == "\t" else ""
+    other, within = f"[^{mark}\r\n]", '[^"\r\n]' if mark == "\t" else '[^"]'
+    quoted = f'(?<!{other})"{within}*+(?:""{within}*+)*+"(?!{other})'
+    return f'(?:(?<={other})"|{quoted})'.encode()
+
+
+def _require_quotes(path: Path, raw: bytes, mark: str) -> None:
+    sound = re.match(b'(?:[^"]++|%s)*+' % _quotes(mark), raw)
+    end = sound.end() if sound else 0
+    if end < len(raw):
+        line = len(_NEWLINE.findall(raw, 0, end)) + 1
+        shown = repr(raw[end : end + 40].decode(errors="ignore"))
+        within = " on the same line" if mark == "\t" else ""
         rule = f'a cell that begins with " must end with "{within}, with those between doubled'
         move = 'Write "So" he said as """So"" he said"; JSONL needs no such quoting.'
-        raise DataError(Fault(f"{path} line {line}", "", shown, rule, move)) from None
+        raise DataError(Fault(f"{path} line {line}", "", shown, rule, move))
 
 
-def _separator(text: str, usual: str) -> str:
-    """The separator that splits the header most; the usual one of equals."""
-    header = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
-    counts = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in ",;\t|"}
-    return max((usual, *counts), key=lambda mark: counts[mark])
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a table was read from, for messages.
-
-    Attributes:
-        name: The file or data set.
-        path: The file; None for no file or several.
-        columns: All its columns, including those that were not read.
-        rows: The number of each table row in the file, from 0; None: the same number.
-        dropped: How many rows of the file are not in the table.
-    """
-
-    name: str
-    path: Path | None = None
-    columns: tuple[str, ...] = ()
-    rows: npt.NDArray[np.int64] | None = None
-    dropped: int = 0
-
-    def __str__(self) -> str:
-        """The name."""
-        return self.name
-
-    def take(self, rows: npt.NDArray[np.int64]) -> "Origin":
-        """The origin of some rows of the table."""
-        return replace(self, rows=rows if self.rows is None else self.rows[rows])
-
-    def at(self, rows: Sequence[int]) -> str:
-        """Name rows of the table by line number, or by row number if the file has no lines."""
-        numbers = [int(row if self.rows is None else self.rows[row]) for row in rows]
-        lines = _first_lines(self.path) if self.path and self.path.is_file() else ()
-        word, shown = "row", [number + 1 for number in numbers[:5]]
-        if max(numbers) < len(lines):
-            word, shown = "line", [lines[number] for number in numbers[:5]]
-        more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
-        return f"{self} {word}{'s' if len(rows) > 1 else ''} {', '.join(map(str, shown))}{more}"
-
-
-def _first_lines(path: Path) -> Sequence[int]:
-    """The line on which each row of a text file begins; empty for files without lines."""
-    if path.suffix == ".txt":
-        return range(1, 2**31)
-    if path.suffix == ".jsonl":
-        return [line for line, _ in _objects(path)]
-    return [line for line, _ in _records(path)][1:] if path.suffix in (".csv", ".tsv") else []
-
-
-def file_columns(path: Path, table: pa.Table) -> tuple[str, ...]:
-    """All columns of a file, including those that `table` lacks."""
-    names = pq.read_schema(path).names if path.suffix == ".parquet" else table.column_names
-    return tuple(names)
-
-
-def value_kind(column: pa.ChunkedArray) -> pa.DataType:
-    """The type of a column's values, also if it is dictionary-encoded."""
-    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a type is text."""
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which sentences are null, empty or only white space."""
-    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
+def csv_lines(path: Path) -> list[int]:
+    """The line on which each row begins, the header first."""
+    raw, mark = _csv_parts(path)
+    found, line = [], 1
+    for row in re.finditer(rb'(?:[^"\r\n]++|%s)*+(?:\r\n?|\n|\Z)' % _quotes(mark), raw):
+        if row[0].strip(b"\r\n"):
+            found.append(line)
+        line += len(_NEWLINE.findall(row[0]))
+    return found

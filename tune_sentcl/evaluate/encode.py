@@ -11,8 +11,9 @@ from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[..., EmbeddingMatrix]
-"""Maps a list of sentences to one float32 row each. It is called with `query=True` for the queries
-of retrieval alone, so a model that is scored on other tasks may lack the keyword.
+"""Maps a list of sentences to one float32 row each. It is called with `prompt="query"` and
+`prompt="document"` for retrieval alone, so a model that is scored on other tasks may lack the
+keyword.
 """
 
 
@@ -30,14 +31,20 @@ class SentenceTable:
         encode: The model, for tasks that hand it texts themselves.
         queries: The table of the queries, which an encoder may embed differently from texts;
             missing if there are no queries.
+        documents: The table of the documents; missing likewise.
     """
 
     queries: "SentenceTable"
+    documents: "SentenceTable"
 
     def __init__(
-        self, encode: Encode, sentences: Iterable[str], queries: Iterable[str] = ()
+        self,
+        encode: Encode,
+        sentences: Iterable[str],
+        queries: Iterable[str] = (),
+        documents: Iterable[str] = (),
     ) -> None:
-        """Encode all sentences and queries, which may repeat.
+        """Encode all sentences, queries and documents, which may repeat.
 
         Raises:
             ValueError: `encode` did not return one float32 row a sentence.
@@ -45,10 +52,13 @@ class SentenceTable:
         distinct = list(dict.fromkeys(sentences))
         self.encode = encode
         self._rows = {sentence: row for row, sentence in enumerate(distinct)}
-        self._matrix = _checked(encode(distinct), len(distinct))
-        asked = list(dict.fromkeys(queries))
-        if asked:
-            self.queries = SentenceTable(partial(encode, query=True), asked)
+        self._matrix = np.empty((0, 0), np.float32)
+        if distinct:
+            self._matrix = _checked(encode(distinct), len(distinct))
+        if asked := list(queries):
+            self.queries = SentenceTable(partial(encode, prompt="query"), asked)
+        if found := list(documents):
+            self.documents = SentenceTable(partial(encode, prompt="document"), found)
 
     def cut(self, width: int) -> "SentenceTable":
         """The table of the embeddings cut to their first `width` numbers."""
@@ -56,6 +66,7 @@ class SentenceTable:
         found._matrix = np.ascontiguousarray(self._matrix[:, :width])
         if hasattr(self, "queries"):
             found.queries = self.queries.cut(width)
+            found.documents = self.documents.cut(width)
         return found
 
     def __len__(self) -> int:

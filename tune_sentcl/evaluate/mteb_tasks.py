@@ -70,9 +70,9 @@ class _Model:
     ) -> EmbeddingMatrix:
         texts = [text for batch in inputs for text in batch["text"]]
         self.texts += len(texts)
-        if prompt_type is not None and prompt_type.value == "query":
-            return self._encode(texts, query=True)
-        return self._encode(texts)
+        if prompt_type is None:
+            return self._encode(texts)
+        return self._encode(texts, prompt=prompt_type.value)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         from mteb.similarity_functions import cos_sim

@@ -40,7 +40,7 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
             zero vector. Fewer have cosines of 0.
     """
     texts, queries = set(task.documents), set(task.queries)
-    zeros = sentences.zeros(texts) + sentences.queries.zeros(queries)
+    zeros = sentences.documents.zeros(texts) + sentences.queries.zeros(queries)
     count = len(texts) + len(queries)
     if zeros > FEW_ZEROS * count:
         raise NonFiniteError(f"{task.name}: {zeros} of {count} texts have the zero vector")
@@ -85,7 +85,7 @@ def nearest(
     for start in range(0, len(task.documents), _DOCUMENTS):
         part = task.documents[start : start + _DOCUMENTS]
         # In double precision equal documents have equal cosines wherever they are in a block.
-        cosines = asked @ _of_length_1(sentences.rows(part, task.name)).T
+        cosines = asked @ _of_length_1(sentences.documents.rows(part, task.name)).T
         keys = np.concatenate([best, _keys(cosines, start)], axis=1)
         best = keys if keys.shape[1] <= most else np.partition(keys, -most, axis=1)[:, -most:]
     numbers: Int64[np.ndarray, "queries found"] = _LAST - (np.sort(best, axis=1)[:, ::-1] & _LAST)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from tune_sentcl.config import ProtocolName, SuiteName
-from tune_sentcl.data.task import StsTask, TransferTask
+from tune_sentcl.data.task import Prompt, StsTask, TransferTask
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, RatedTask, load_sets
 from tune_sentcl.data.tasks.own_task import (
     LabeledTask,
@@ -15,7 +15,6 @@ from tune_sentcl.data.tasks.own_task import (
     RetrievalTask,
     objectives_of,
     protocol_of,
-    queries_of,
     remarks_on,
     texts_of,
 )
@@ -114,7 +113,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         rule = "no protocol scores a task of these suites on these sets"
         move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
         raise ConfigError(Fault("protocols", "", asked, rule, move))
-    sentences = SentenceTable(encode, sets.texts(), sets.queries())
+    sentences = SentenceTable(encode, *map(sets.texts, get_args(Prompt)))
     zeros = few_zeros(sentences, sets.graded)
     scores: list[Score] = []
     errors: list[TuneSentclError] = []
@@ -272,7 +271,7 @@ def score_by_cosine(
     """Score a model by cosine, without training a classifier.
 
     Args:
-        encode: The model; called once with all distinct texts, and once with queries.
+        encode: The model; called once for each prompt, with all distinct texts.
         tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
             aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
         among: As for `few_zeros`.
@@ -283,11 +282,9 @@ def score_by_cosine(
     Raises:
         NonFiniteError: An embedding, a cosine or a correlation has no value.
     """
-    sentences = SentenceTable(
-        encode,
-        (text for task in tasks for text in texts_of(task)),
-        (query for task in tasks for query in queries_of(task)),
-    )
+    prompts = get_args(Prompt)
+    texts = ((text for task in tasks for text in texts_of(task, prompt)) for prompt in prompts)
+    sentences = SentenceTable(encode, *map(list, texts))
     graded = [task for task in tasks if isinstance(task, StsTask)]
     zeros = few_zeros(sentences, graded, among) > 0
     scores: list[Score] = []

@@ -31,6 +31,18 @@ def cache_root() -> Path:
     return Path(os.environ.get("TUNE_SENTCL_CACHE") or f"{home}/tune_sentcl").expanduser()
 
 
+def _limit() -> float:
+    """The bytes that the files may have together: TUNE_SENTCL_CACHE_GB, or 50 GB."""
+    stated = os.environ.get("TUNE_SENTCL_CACHE_GB") or "50"
+    try:
+        if (gigabytes := float(stated)) >= 0:
+            return 1e9 * gigabytes
+    except ValueError:
+        pass
+    rule, move = "must be a number of gigabytes, 0 or above", "Correct it, or unset it."
+    raise ResourceError(Fault("cache", "TUNE_SENTCL_CACHE_GB", stated, rule, move))
+
+
 class CacheFiles:
     """The files of one identity, which their names state as a hash.
 
@@ -42,6 +54,7 @@ class CacheFiles:
         key = json.dumps(dict(identity), sort_keys=True)
         self._stem = f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         self._root = cache_root()
+        _limit()  # an error comes before anything is computed
 
     def read(self, known: Collection[Path] = ()) -> Iterator[tuple[Path, Arrays]]:
         """Map the files that are not known; a damaged file is deleted."""
@@ -82,7 +95,7 @@ class CacheFiles:
         return path, mapped
 
     def _delete_oldest(self) -> None:
-        limit = 1e9 * float(os.environ.get("TUNE_SENTCL_CACHE_GB") or 50)
+        limit = _limit()
         with suppress(OSError):  # another process deletes too
             found = [(path.stat(), path) for path in self._root.glob("[!.]*.arrow")]
             size = sum(stat.st_size for stat, _ in found)

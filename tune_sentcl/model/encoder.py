@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tune_sentcl.config import Auto, Pooling
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model import token_states
 from tune_sentcl.model.checkpoints.adapters import Adapted
@@ -108,17 +109,17 @@ class Encoder(nn.Module):
         """Whether inputs are packed: it is wanted, and transformer and device support it."""
         return self.packed and self._packable and packs_on(self.device)
 
-    def tokenize(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
+    def tokenize(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
         """Token numbers of sentences, with prefix and special tokens, cut to `train_length`."""
-        return token_ids(self.tokenizer, self.train_length, self._read(sentences, query=query))
+        return token_ids(self.tokenizer, self.train_length, self._read(sentences, prompt=prompt))
 
-    def contents(self, sentences: Sequence[str], *, query: bool = False) -> list[list[int]]:
+    def contents(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
         """Token numbers of sentences without special tokens, truncated so that `singles` fit."""
         num_tokens = self.train_length - self._template.single_length
-        read = self._read(sentences, query=query)
+        read = self._read(sentences, prompt=prompt)
         return token_ids(self.tokenizer, max(num_tokens, 0), read, special=False)
 
-    def _read(self, sentences: Sequence[str], *, query: bool) -> list[str]:
+    def _read(self, sentences: Sequence[str], *, prompt: Prompt) -> list[str]:
         """Sentences with their prefix.
 
         Raises:
@@ -128,7 +129,7 @@ class Encoder(nn.Module):
         if not whole and self.prefixes != Prefixes():
             rule = "the modules leave prompts out of their pooling, which is not done here"
             raise _refused(self.pooling, rule, "Take mean, or no prefixes.")
-        return self.prefixes.put(sentences, query=query)
+        return self.prefixes.put(sentences, prompt=prompt)
 
     def singles(self, contents: Tokens) -> Tokens:
         """Add the special tokens of one sentence to each content."""
@@ -221,7 +222,7 @@ class Encoder(nn.Module):
         sentences: Sequence[str],
         progress: Progress | None = None,
         *,
-        query: bool = False,
+        prompt: Prompt = "text",
     ) -> EmbeddingMatrix:
         """Encode sentences for evaluation: no dropout, no gradient, each distinct one once.
 
@@ -231,13 +232,13 @@ class Encoder(nn.Module):
         Args:
             sentences: Any number; the rows keep their order.
             progress: Called after each batch.
-            query: Whether they are queries of retrieval, which have another prefix than texts.
+            prompt: Which prefix they have.
 
         Raises:
             NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
         """
         distinct = tuple(dict.fromkeys(sentences))
-        read = tuple(self._read(distinct, query=query))
+        read = tuple(self._read(distinct, prompt=prompt))
         tokens = evaluation_tokens(self.tokenizer, self.max_length, read)
         was_training = self.training
         self.eval()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tune_sentcl.config import Auto, Pooling
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.checkpoints.word_vectors import average_vectors
@@ -72,15 +73,15 @@ class FrozenEncoder(nn.Module):
         """Width of an embedding, after the tail."""
         return self.tail.width(self.dim)
 
-    def base(self, sentences: Sequence[str], *, query: bool = False) -> EmbeddingMatrix:
+    def base(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> EmbeddingMatrix:
         """The frozen embeddings of sentences, one row each."""
-        return self.cache.take(self.locate(sentences, query=query))
+        return self.cache.take(self.locate(sentences, prompt=prompt))
 
-    def locate(self, sentences: Sequence[str], *, query: bool = False) -> NDArray[np.int64]:
+    def locate(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> NDArray[np.int64]:
         """The numbers of one or more sentences, given without prefix, for `cache.take`."""
-        return self.cache.locate(self.prefixes.put(sentences, query=query), self._encode)
+        return self.cache.locate(self.prefixes.put(sentences, prompt=prompt), self._encode)
 
-    def encode(self, sentences: Sequence[str], *, query: bool = False) -> EmbeddingMatrix:
+    def encode(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> EmbeddingMatrix:
         """The embeddings of one or more sentences, given without prefix; no gradient.
 
         Raises:
@@ -90,7 +91,7 @@ class FrozenEncoder(nn.Module):
         self.eval()
         try:
             with torch.inference_mode():
-                base = torch.from_numpy(self.base(sentences, query=query)).to(self.device)
+                base = torch.from_numpy(self.base(sentences, prompt=prompt)).to(self.device)
                 embeddings: EmbeddingMatrix = self.tail(base).float().cpu().numpy()
         finally:
             self.train(was_training)

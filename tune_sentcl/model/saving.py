@@ -16,7 +16,7 @@ from torch import nn
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.adapters import merge
-from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE
+from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE, Prefixes
 from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokenizing import is_lower_case
@@ -121,7 +121,8 @@ def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
 
 def own_metadata(encoder: Encoder, metadata: Mapping[str, object]) -> dict[str, object]:
     """The content of `tune_sentcl.json`."""
-    found = {f"{name}_prefix": text for name, text in asdict(encoder.prefixes).items() if text}
+    plain, prefixes = asdict(Prefixes()), asdict(encoder.prefixes)
+    found = {f"{name}_prefix": prefixes[name] for name in plain if prefixes[name] != plain[name]}
     return {
         "pooling": encoder.pooling,
         "max_length": encoder.max_length,
@@ -191,10 +192,13 @@ def _behind(encoder: Encoder) -> list[nn.Module]:
 
 def _settings(encoder: Encoder) -> dict[str, Any]:
     """The base's settings with the prefixes as prompts; its other prompts stay."""
-    query, text = encoder.prefixes.query, encoder.prefixes.text
-    prompts = {**encoder.settings.get("prompts", {}), "query": query, "document": text}
+    ours = encoder.prefixes
     # `encode` uses the default prompt for sentences whose kind is not given.
-    default = "document" if text else None
+    named = {"query": ours.query, "document": ours.text}
+    if ours.document is not None:
+        named = {**named, "document": ours.document, "default": ours.text}
+    prompts = {**encoder.settings.get("prompts", {}), **named}
+    default = [*named][-1] if ours.text else None
     return {**encoder.settings, "prompts": prompts, "default_prompt_name": default}
 
 

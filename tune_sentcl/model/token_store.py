@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from jaxtyping import Int, Int32, Int64
 
 from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import ResourceError, first_line
 from tune_sentcl.model.cache_files import CacheFiles
 from tune_sentcl.model.checkpoints.checkpoint_files import holds_queries
@@ -98,14 +99,16 @@ def tokenized(corpus: Corpus, tokenize: Tokenize) -> CorpusTokens:
     numbers: dict[bytes, int] = {}
     parts: list[Tokens] = []
     columns: dict[str, Int32[np.ndarray, " rows"]] = {}
-    for query in (True, False):
-        names = [name for name in corpus.text_columns() if holds_queries(name) == query]
+    prompts: tuple[Prompt, ...] = ("query", "text")
+    for prompt in prompts:
+        names = [n for n in corpus.text_columns() if holds_queries(n) == (prompt == "query")]
         chunks = [chunk for name in names for chunk in corpus.table.column(name).chunks]
         texts = pa.chunked_array(chunks, pa.string())
         distinct = pc.unique(texts)
         owners = np.empty(len(distinct), np.int32)
         for begin in range(0, len(distinct), _CHUNK):
-            inputs, new = tokenize(distinct.slice(begin, _CHUNK).to_pylist(), query=query), []
+            inputs = tokenize(distinct.slice(begin, _CHUNK).to_pylist(), prompt=prompt)
+            new = []
             for row, ids in enumerate(inputs, begin):
                 key = hashlib.blake2b(array("i", ids), digest_size=16).digest()
                 free = len(numbers)

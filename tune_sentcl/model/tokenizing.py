@@ -36,8 +36,8 @@ def token_ids(
     return [list(ids) for ids in found["input_ids"]]
 
 
-# Two: a trial's whole evaluation set, and the development set of its intermediate points.
-@lru_cache(maxsize=2)
+# Texts, queries and documents of a trial's evaluation set, and of that of intermediate points.
+@lru_cache(maxsize=6)
 def evaluation_tokens(tokenizer: Any, max_length: int, sentences: tuple[str, ...]) -> Tokens:
     """Tokenize evaluation sentences once for all trials of a process."""
     return Tokens.of(token_ids(tokenizer, max_length, sentences))

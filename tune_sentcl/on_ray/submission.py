@@ -172,7 +172,7 @@ def _is_path(value: str, space: Space) -> bool:
 
     A folder beside the space's file counts too: users take its name for a relative path.
     """
-    from tune_sentcl.data.text_files import SUFFIXES
+    from tune_sentcl.data.tables import SUFFIXES
 
     path = Path(value).expanduser()
     beside = Path(space.source).parent / path

@@ -9,6 +9,7 @@ import numpy as np
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.data.root import data_root
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.evaluate.suites import Evaluation, Measures, score_sets
@@ -70,8 +71,8 @@ def score_encoder(
     )
     encoder.prefixes = checkpoint.prefixes
 
-    def encode(sentences: list[str], *, query: bool = False) -> EmbeddingMatrix:
-        embeddings = encoder.encode(sentences, progress=progress, query=query)
+    def encode(sentences: list[str], *, prompt: Prompt = "text") -> EmbeddingMatrix:
+        embeddings = encoder.encode(sentences, progress=progress, prompt=prompt)
         return of_length_1(embeddings) if options.normalize else embeddings
 
     found = score_sets(encode, sets, measures)

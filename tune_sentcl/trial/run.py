@@ -69,9 +69,10 @@ def assemble(
 def frozen_encoder_texts(config: TrialConfig, inputs: TrialInputs) -> list[str]:
     """All texts that a frozen encoder will embed, with their prefixes."""
     prefixes = Prefixes.of(config.encoder)
-    texts = dict.fromkeys([*inputs.corpus.sentences(), *inputs.sets.texts()])
-    queries = list(inputs.sets.queries())
-    return [*prefixes.put(list(texts)), *prefixes.put(queries, query=True)]
+    found = prefixes.put(list(dict.fromkeys([*inputs.corpus.sentences(), *inputs.sets.texts()])))
+    for prompt in ("query", "document"):
+        found += prefixes.put(list(inputs.sets.texts(prompt)), prompt=prompt)
+    return found
 
 
 def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:

@@ -30,9 +30,11 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
     folder, rank = Path(checkpoint.path, checkpoint.place), config.encoder.lora_rank
     files = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
     weights = sum(file.stat().st_size for file in files) if checkpoint.path else 0
-    if not rank or config.method.freezes_encoder or checkpoint.width is None:
+    # Poolings side by side make an embedding wider than the matrices.
+    width = None if checkpoint.pooling == "modules" else checkpoint.width
+    if not rank or config.method.freezes_encoder or width is None:
         return weights
-    return round(weights * min(1.0, 4 * rank / checkpoint.width))
+    return round(weights * min(1.0, 4 * rank / width))
 
 
 def state_share(config: TrialConfig) -> int:

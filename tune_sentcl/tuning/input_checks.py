@@ -206,9 +206,11 @@ def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
         if stated != Prefixes() and Prefixes.of(one.config.encoder) == Prefixes():
             unused[one.config.encoder.checkpoint] = stated
     for name, stated in unused.items():
+        (document,) = stated.put([""], prompt="document")
         yield (
-            f"{name} puts {stated.query!r} before queries and {stated.text!r} before other "
-            "sentences, by its own files; encoder.query_prefix and encoder.text_prefix do so here"
+            f"{name} puts {stated.query!r} before queries, {document!r} before documents and "
+            f"{stated.text!r} before other sentences, by its own files; encoder.query_prefix and "
+            "encoder.text_prefix do so here, the latter before documents too"
         )
 
 

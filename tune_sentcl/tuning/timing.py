@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,8 @@ import torch
 from tune_sentcl.config import ROWS, EncoderConfig, Fingerprints, TrialConfig, Values, flatten
 from tune_sentcl.config.idle import is_idle
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.tasks.own_task import queries_of, texts_of
+from tune_sentcl.data.task import Prompt
+from tune_sentcl.data.tasks.own_task import texts_of
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.device import wait_for
@@ -139,7 +140,8 @@ class TrialTimer:
             self.passes[config.encoder] = max(before, missing * character)
             return TrialSeconds(start, training, end, start + training)
         tasks = tasks_at_points(inputs.sets, self._loader.early_stopping_objective)
-        texts = (text for task in tasks for text in (*texts_of(task), *queries_of(task)))
+        prompts = get_args(Prompt)
+        texts = (text for task in tasks for p in prompts for text in texts_of(task, p))
         point = character * _characters(texts)
         points = -(-steps // every) if every else 0  # the last step is one of them
         whole = start + training + points * point + end

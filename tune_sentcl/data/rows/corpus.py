@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.config import Rows
-from tune_sentcl.data.rows.kinds import KINDS, NEGATIVE, NUMBERS
+from tune_sentcl.data.rows.kinds import KINDS, NUMBERS
+from tune_sentcl.data.tables import NEGATIVE
 
 RowNumbers = npt.NDArray[np.int64]
 

@@ -1,7 +1,6 @@
 """The kinds of training rows: their columns, and the checks of texts and labels."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.config import Rows
-from tune_sentcl.data.text_files import Origin, blank_sentences, is_text, value_kind
+from tune_sentcl.data.tables import (
+    NEGATIVE,
+    NEGATIVE_LIKE,
+    Origin,
+    blank_sentences,
+    is_text,
+    value_kind,
+)
 from tune_sentcl.errors import DataError, Fault
-
-NEGATIVE = re.compile(r"negative_[1-9]\d*")
-"""The names of the columns of triplets' negatives."""
-_NEGATIVE_LIKE = re.compile(r"negative[\d_]+")
 
 _LABELED = ("premise", "hypothesis", "label")
 _TRIPLET = ("anchor", "positive")
@@ -52,61 +54,6 @@ KINDS: dict[Rows, Kind] = {
 NUMBERS = {"label": "<i8", "score": "<f8", "row": "<i8"}
 """The columns of numbers, and how fingerprints hash them."""
 
-_TEXTS = ("text", "premise", "hypothesis", "sentence1", "sentence2", *_TRIPLET)
-_ALIASES = {
-    "sentence": "text",
-    **{"sent0": "anchor", "sent1": "positive", "hard_neg": "negative"},  # SimCSE's file
-    **{"query": "anchor", "pos": "positive", "neg": "negative"},  # FlagEmbedding's files
-}
-
-
-def holds_text(role: str) -> bool:
-    """Whether columns of a role hold text or lists of texts."""
-    return role in (*_TEXTS, "negative", "negatives") or bool(_NEGATIVE_LIKE.fullmatch(role))
-
-
-def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
-    """The role of a column by its name alone; blanks around it and capitals do not count.
-
-    Args:
-        name: The column's name in the file.
-        columns: The user's column for each role; other columns have the roles of their names.
-
-    Returns:
-        A rank, lower for a better match, and the role; an empty role if no method reads it.
-    """
-    plain = name.strip().casefold()
-    chosen = [(c != name, role) for role, c in columns.items() if c.strip().casefold() == plain]
-    if chosen:
-        return min(chosen)
-    known = holds_text(plain) or plain in ("label", "score")
-    role = plain if known else _ALIASES.get(plain, "")
-    rank = int(plain != name) if known else 2
-    return rank, "" if role in columns else role
-
-
-def roles_of(columns: Mapping[str, str], where: Origin) -> dict[str, str]:
-    """The file's column for each role that it has; the best match of several is taken.
-
-    Raises:
-        DataError: The file lacks a column that has a role, or two columns match one role alike.
-    """
-    found: dict[str, list[tuple[int, str]]] = {}
-    for name in where.columns:
-        rank, role = role_of(name, columns)
-        found.setdefault(role, []).append((rank, name))
-    found.pop("", None)
-    lacking = [columns[role] for role in columns if role not in found]
-    if lacking:
-        rule = f"there is no column {lacking[0]}; the columns are {', '.join(where.columns)}"
-        raise DataError(Fault(str(where), "data.columns", "", rule, "Correct the name."))
-    for role, matches in found.items():
-        best = sorted(matches)
-        if len(best) > 1 and best[0][0] == best[1][0]:
-            rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
-            raise DataError(Fault(str(where), role, "", rule, "Rename one of them."))
-    return {role: min(matches)[1] for role, matches in found.items()}
-
 
 def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, ...]:
     """The columns that rows of a kind are made of, among those that a table has.
@@ -116,7 +63,7 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
     """
     there, sources = set(names), KINDS[kind].sources
     found = next((columns for columns in sources if there.issuperset(columns)), None)
-    strays = [n for n in there if _NEGATIVE_LIKE.fullmatch(n) and not NEGATIVE.fullmatch(n)]
+    strays = [n for n in there if NEGATIVE_LIKE.fullmatch(n) and not NEGATIVE.fullmatch(n)]
     if found is not None and not (kind == "triplets" and found == _TRIPLET and strays):
         return found
     if found is not None:

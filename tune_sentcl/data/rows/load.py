@@ -17,14 +17,13 @@ from tune_sentcl.config import DataConfig, Rows, source_names
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
 from tune_sentcl.data.rows.kinds import (
     KINDS,
-    NEGATIVE,
     columns_read,
     labelled_rows,
     require_sentences,
     text_column,
 )
 from tune_sentcl.data.rows.sources import is_named, open_source, require_enough, shown_source
-from tune_sentcl.data.text_files import Origin, blank_sentences
+from tune_sentcl.data.tables import NEGATIVE, Origin, blank_sentences
 from tune_sentcl.errors import DataError, Fault
 
 

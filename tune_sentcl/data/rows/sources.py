@@ -1,7 +1,6 @@
 """Read the training rows of a source: a name under the data root, a file, a folder, the hub."""
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,30 +8,25 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tune_sentcl.config import DataConfig, Rows, columns_of
 from tune_sentcl.data.root import existing_root
 from tune_sentcl.data.rows.kinds import (
-    NEGATIVE,
     NUMBERS,
     columns_read,
-    holds_text,
     numbered_rows,
-    role_of,
-    roles_of,
     text_column,
 )
-from tune_sentcl.data.tasks.sts_data import read_task
-from tune_sentcl.data.text_files import (
-    READ_ERRORS,
+from tune_sentcl.data.tables import (
+    NEGATIVE,
     SUFFIXES,
     Origin,
     blank_sentences,
-    file_columns,
-    read_columns,
+    by_role,
+    read_table,
+    role_of,
 )
+from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.data.toy import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault, first_line
 
@@ -183,41 +177,6 @@ def _benchmark(root: Path) -> pa.Table:
     return pa.table({name: list(values) for name, values in columns.items()})
 
 
-def read_table(
-    path: Path, first: int | None = None, columns: Mapping[str, str] | None = None
-) -> tuple[pa.Table, Origin]:
-    """Read a file of training rows; its columns are named by their roles.
-
-    Args:
-        path: The file.
-        first: Enough rows of a Parquet file of plain sentences; None reads all.
-        columns: The user's column for each role.
-
-    Raises:
-        DataError: See `read_columns`; or the file lacks a user's column.
-    """
-    columns = columns or {}
-    if path.suffix != ".parquet" or not _is_plain(path, columns):
-        first = None
-    table = read_columns(
-        path,
-        lambda name: bool(role_of(name, columns)[1]),
-        lambda name: holds_text(role_of(name, columns)[1]),
-        "data.source",
-        first,
-    )
-    where = Origin(str(path), path, file_columns(path, table))
-    return _by_role(table, columns, where), where
-
-
-def _is_plain(path: Path, columns: Mapping[str, str]) -> bool:
-    """Whether a Parquet file holds plain sentences; unreadable files are reported later."""
-    try:
-        return any(role_of(name, columns)[1] == "text" for name in pq.read_schema(path).names)
-    except READ_ERRORS:
-        return False
-
-
 def _read_dataset(name: str, columns: Mapping[str, str]) -> tuple[pa.Table, Origin]:
     """Read a folder written by `save_to_disk`, or a hub data set; of several splits `train`."""
     import datasets  # slow to import
@@ -247,25 +206,7 @@ def _read_dataset(name: str, columns: Mapping[str, str]) -> tuple[pa.Table, Orig
     table = chosen.with_format("arrow")[:].select(wanted)
     where = Origin(name, columns=tuple(found.column_names))
     metadata = chosen.features.arrow_schema.metadata
-    return _by_role(table.replace_schema_metadata(metadata), columns, where), where
-
-
-def _by_role(table: pa.Table, columns: Mapping[str, str], where: Origin) -> pa.Table:
-    """The columns that have a role, under its name; numbers of a label become class names.
-
-    `datasets` stores these names in the schema's metadata.
-    """
-    roles = roles_of(columns, where)
-    notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    found = {role: table.column(name) for role, name in roles.items()}
-    feature = notes.get("info", {}).get("features", {}).get(roles.get("label"), {})
-    if feature.get("names") and pa.types.is_integer(found["label"].type):
-        names = pa.array(["-", *feature["names"]])
-        numbers = pc.index_in(
-            found["label"].cast(pa.int64()), value_set=pa.array(range(-1, len(feature["names"])))
-        )
-        found["label"] = pc.take(names, numbers)
-    return pa.table(found)
+    return by_role(table.replace_schema_metadata(metadata), columns, where), where
 
 
 def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:

@@ -33,8 +33,8 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
         data: See `Score`.
 
     Raises:
-        DataError: A file is missing or damaged, or judgments name an unknown query or document, or
-            the same query and document twice.
+        DataError: A file is missing or damaged, or judgments name an unknown document, an unknown
+            or blank query, or the same query and document twice.
     """
     qrels = {split: folder / "qrels" / f"{split}.tsv" for split in _SPLITS}
     there = {split: path for split, path in qrels.items() if path.is_file()}
@@ -91,8 +91,6 @@ def _texts(path: Path, *, titled: bool) -> dict[str, str]:
         if not _is_unicode(key + whole):
             rule = "holds half of a surrogate pair (an escape from \\ud800 to \\udfff by itself)"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
-        if not whole and not titled:
-            raise DataError(Fault(where, "text", "", "must not be blank", _CORRECT))
         if key in found:
             raise DataError(Fault(where, "_id", key, "occurs twice", "Leave one out."))
         found[key] = whole
@@ -129,6 +127,7 @@ def _object(line: str, where: str) -> dict[str, Any]:
 
 def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> Judgments:
     found: Judgments = {}
+    queries_file = path.parents[1] / "queries.jsonl"
     for number, line in enumerate(read_lines(path, "utf-8"), 1):
         fields = next(csv.reader([line], delimiter="\t")) if "\t" in line else line.split()
         whole = len(fields) in (3, 4)
@@ -141,9 +140,9 @@ def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> J
             rule = "must be query, document and a whole number, separated by tabs"
             raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
         query, document = _id(fields[0], queries), _id(fields[-2], corpus)
-        if query not in queries:
-            rule = f"is not a query of {path.parents[1] / 'queries.jsonl'}"
-            raise DataError(Fault(where, "", query, rule, "Add the query, or drop the line."))
+        if not queries.get(query):
+            rule = f"is {'blank' if query in queries else 'not a query'} in {queries_file}"
+            raise DataError(Fault(where, "", query, rule, "Write the query, or drop the line."))
         if document not in corpus:
             rule = f"is not a document of {path.parents[1] / CORPUS}"
             raise DataError(

@@ -5,17 +5,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.config.data_names import own_sources
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.task import StsSplit, StsTask, TransferTask
+from tune_sentcl.data.task import Prompt, StsSplit, StsTask, TransferTask
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import (
     OwnTask,
     objectives_of,
-    queries_of,
     texts_of,
     with_cutoffs,
 )
@@ -93,16 +92,17 @@ class EvaluationSets:
 
     def sentences(self) -> Iterator[str]:
         """Every sentence, including repeats."""
-        yield from self.texts()
-        yield from self.queries()
+        for prompt in get_args(Prompt):
+            yield from self.texts(prompt)
 
-    def queries(self) -> Iterator[str]:
-        """The queries of retrieval tasks."""
+    def texts(self, prompt: Prompt = "text") -> Iterator[str]:
+        """The sentences that are read with a prompt, including repeats."""
+        if prompt == "text":
+            yield from self._of_suites()
         for mine in self.own:
-            yield from queries_of(mine)
+            yield from texts_of(mine, prompt)
 
-    def texts(self) -> Iterator[str]:
-        """Every sentence that is not a query, including repeats."""
+    def _of_suites(self) -> Iterator[str]:
         rated = (task for one in self.rated for task in (one.train, one.dev, one.test))
         for task in (*self.sts, *rated):
             for subset in task.subsets:
@@ -112,8 +112,6 @@ class EvaluationSets:
             for part in transfer.parts:
                 yield from part.first
                 yield from part.second or ()
-        for mine in self.own:
-            yield from texts_of(mine)
 
 
 def load_sets(

@@ -13,28 +13,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.config.data_names import OwnSource
+from tune_sentcl.data.tables import (
+    SUFFIXES,
+    Origin,
+    blank_sentences,
+    is_text,
+    read_table,
+    value_kind,
+)
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, fingerprint_of
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
 from tune_sentcl.data.tasks.mteb_data import read_mteb
 from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit, OwnTask
-from tune_sentcl.data.text_files import (
-    SUFFIXES,
-    Origin,
-    blank_sentences,
-    file_columns,
-    is_text,
-    read_columns,
-    value_kind,
-)
 from tune_sentcl.errors import DataError, Fault
 
 _SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 """The names that a split may have in a file's name or a column."""
 _SCORED_SPLITS: tuple[OwnSplit, ...] = ("dev", "test")
 _PAIRS = ("sentence1", "sentence2", "score")
-_SENTENCES = ("text", "sentence")
-"""Possible names of the column of sentences; the first that exists is read."""
-_LABELED = (*_SENTENCES, "label", "split", "fold")
 _LAYOUTS = (
     "Give a file or a folder of train, dev and test files with the columns sentence1, sentence2 "
     "and score, or text and label; or a folder with corpus.jsonl, queries.jsonl and qrels/."
@@ -42,8 +38,8 @@ _LAYOUTS = (
 
 _R = TypeVar("_R")
 _Kind = Literal["pairs", "labeled"]
-_Read = tuple[pa.Table, str]
-"""A file's columns, and its name for messages."""
+_Read = tuple[pa.Table, Origin]
+"""A file's columns by their roles, and the file."""
 _Pair = tuple[str, str, float]
 
 
@@ -67,12 +63,11 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data))
     files = _files(path, source)
-    where = f"evaluation.own = {source.name}"
-    tables = {split: _read(files[split], where) for split in files if split != "train"}
+    tables = {split: read_table(file) for split, file in files.items() if split != "train"}
     if _kind_of(tables, path) == "pairs":
         return tuple(_pair_tasks(source.name, _pairs(tables), tables, data))
     if "train" in files:
-        tables = {"train": _read(files["train"], where), **tables}
+        tables = {"train": read_table(files["train"]), **tables}
         _kind_of(tables, path)
     return tuple(_labeled_tasks(source.name, tables, data))
 
@@ -83,20 +78,11 @@ def training_pairs(source: OwnSource) -> Sequence[_Pair]:
     Raises:
         DataError: As `read_own`.
     """
-    where = f"evaluation.own = {source.name}"
     files = _files(Path(source.path).expanduser(), source)
-    tables = {split: _read(file, where) for split, file in files.items()}
+    tables = {split: read_table(file) for split, file in files.items()}
     if any(not set(_PAIRS) <= set(table.column_names) for table, _ in tables.values()):
         return ()
     return _pairs(tables).get("train", ())
-
-
-def _read(file: Path, where: str) -> _Read:
-    columns = {*_PAIRS, *_LABELED}
-    texts = columns - {"score"}
-    if file.suffix == ".jsonl":
-        texts -= {"label", "split", "fold"}  # JSON distinguishes numbers from text
-    return read_columns(file, columns.__contains__, texts.__contains__, where, None), str(file)
 
 
 def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
@@ -124,24 +110,24 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
 
 
 def _kind_of(tables: Mapping[str, _Read], path: Path) -> _Kind:
-    kinds = {_kind(table, file) for table, file in tables.values()}
+    kinds = {_kind(*one) for one in tables.values()}
     if len(kinds) > 1:
         rule = "its files must be of one kind, and some are pairs, some labeled sentences"
         raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
     return kinds.pop()
 
 
-def _kind(table: pa.Table, file: str) -> _Kind:
+def _kind(table: pa.Table, where: Origin) -> _Kind:
     there = set(table.column_names)
     if set(_PAIRS) <= there:
         return "pairs"
-    if "label" in there and there & set(_SENTENCES):
+    if {"label", "text"} <= there:
         return "labeled"
-    rule = f"the columns are {', '.join(file_columns(Path(file), table))}"
-    raise DataError(Fault(file, "", "", rule, _LAYOUTS))
+    rule = f"the columns are {', '.join(where.columns)}"
+    raise DataError(Fault(str(where), "", "", rule, _LAYOUTS))
 
 
-def _texts(table: pa.Table, name: str, where: str) -> tuple[str, ...]:
+def _texts(table: pa.Table, name: str, where: Origin) -> tuple[str, ...]:
     """A column's texts; none may be blank, and integers count as text.
 
     Raises:
@@ -151,16 +137,16 @@ def _texts(table: pa.Table, name: str, where: str) -> tuple[str, ...]:
     kind = value_kind(column)
     if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         rule = f"the column must hold text, and holds {kind}"
-        raise DataError(Fault(where, name, "", rule, "Write it as text."))
+        raise DataError(Fault(str(where), name, "", rule, "Write it as text."))
     texts = column.cast(kind).cast(pa.string())
     if not len(texts):
-        raise DataError(Fault(where, "", "", "there are no rows", "Choose another file."))
+        raise DataError(Fault(str(where), "", "", "there are no rows", "Choose another file."))
     rows = np.flatnonzero(blank_sentences(texts)).tolist()
     if rows:
         value = repr(texts[rows[0]].as_py()) if len(rows) == 1 else ""
         rule = "must not be blank" + (f", and {len(rows):,} are" if len(rows) > 1 else "")
         move = "Correct the rows, or leave them out."
-        raise DataError(Fault(Origin(where, Path(where)).at(rows), name, value, rule, move))
+        raise DataError(Fault(where.at(rows), name, value, rule, move))
     return tuple(texts.to_pylist())
 
 
@@ -188,7 +174,7 @@ def _pair_tasks(
     Raises:
         DataError: No row is dev or test, or all scores of a split are equal.
     """
-    where = " and ".join(file for _, file in tables.values())
+    where = " and ".join(str(file) for _, file in tables.values())
     if not {*pairs} & {*_SCORED_SPLITS}:
         rule = "there must be dev rows, test rows or both"
         raise DataError(Fault(where, "split", "", rule, "Set some apart."))
@@ -205,16 +191,17 @@ def _pair_tasks(
             yield StsTask(name, split, (subset,), data, "own", version)
 
 
-def _scores(table: pa.Table, where: str) -> tuple[float, ...]:
+def _scores(table: pa.Table, where: Origin) -> tuple[float, ...]:
     column = table["score"]
     try:
         numbers = column.cast(pa.float64())
     except pa.ArrowException:
         rule = f"the column must hold numbers, and holds {column.type}"
-        raise DataError(Fault(where, "score", "", rule, "Write the scores as numbers.")) from None
+        move = "Write the scores as numbers."
+        raise DataError(Fault(str(where), "score", "", rule, move)) from None
     bad = pc.index(pc.fill_null(pc.is_finite(numbers), False), False).as_py()
     if bad >= 0:
-        at, value = Origin(where, Path(where)).at([bad]), str(column[bad].as_py())
+        at, value = where.at([bad]), str(column[bad].as_py())
         raise DataError(Fault(at, "score", value, "must be a finite number", "Correct the row."))
     return tuple(numbers.to_pylist())
 
@@ -235,14 +222,13 @@ def _labeled_tasks(
 
     Args:
         name: The task's name.
-        tables: By split, the columns of `_LABELED` and the file's name for messages. In a single
-            file, a column `split` assigns rows to splits.
+        tables: In a single file, a column `split` assigns rows to splits.
         data: See `Score`.
 
     Raises:
         DataError: A text or label is blank, a split has another name, or there are too few rows.
     """
-    where = " and ".join(file for _, file in tables.values())
+    where = " and ".join(str(file) for _, file in tables.values())
     rows = {split: _rows(table, file) for split, (table, file) in tables.items()}
     parts = _dealt(tables, rows)
     train = parts.get("train")
@@ -283,9 +269,8 @@ def _by_folds(
     return LabeledTask(name, split, learned, None, None, folds, data, version)
 
 
-def _rows(table: pa.Table, where: str) -> list[_Row]:
-    sentence = next(name for name in _SENTENCES if name in table.column_names)
-    columns = [_texts(table, name, where) for name in (sentence, "label")]
+def _rows(table: pa.Table, where: Origin) -> list[_Row]:
+    columns = [_texts(table, name, where) for name in ("text", "label")]
     folded = "fold" in table.column_names
     folds = _texts(table, "fold", where) if folded else ("",) * len(table)
     return list(zip(*columns, folds, strict=True))
@@ -301,7 +286,7 @@ def _dealt(tables: Mapping[str, _Read], rows: dict[str, list[_R]]) -> dict[str, 
     parts: dict[str, list[_R]] = {}
     for number, (name, row) in enumerate(zip(_texts(table, "split", where), alone, strict=True)):
         if name not in names:
-            at, rule = Origin(where, Path(where)).at([number]), "must be train, dev or test"
+            at, rule = where.at([number]), "must be train, dev or test"
             raise DataError(Fault(at, "split", repr(name), rule, "Rename it."))
         parts.setdefault(names[name], []).append(row)
     return parts

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tune_sentcl.data.task import ClassifiedRows, StsTask
+from tune_sentcl.data.task import ClassifiedRows, Prompt, StsTask
 from tune_sentcl.objective import DEFAULT_CUTOFFS, RETRIEVAL, Objective, metric_cutoff
 
 OwnSplit = Literal["dev", "test"]
@@ -162,25 +162,21 @@ def _offers(task: OwnTask) -> tuple[tuple[str, str], ...]:
             return ((task.metric, task.split),)
 
 
-def queries_of(task: OwnTask) -> Iterator[str]:
-    """The queries of a retrieval task, for which an encoder may have a prefix."""
-    if isinstance(task, RetrievalTask):
-        yield from task.queries
-
-
-def texts_of(task: OwnTask) -> Iterator[str]:
-    """Every other sentence, including repeats; none for MTEB, which loads its own."""
-    match task:
-        case StsTask():
+def texts_of(task: OwnTask, prompt: Prompt = "text") -> Iterator[str]:
+    """The sentences that are read with a prompt, including repeats; MTEB loads its own."""
+    match task, prompt:
+        case RetrievalTask(), "query":
+            yield from task.queries
+        case RetrievalTask(), "document":
+            yield from task.documents
+        case StsTask(), "text":
             for subset in task.subsets:
                 yield from subset.sentences1
                 yield from subset.sentences2
-        case LabeledTask():
+        case LabeledTask(), "text":
             for part in task.parts:
                 yield from part.first
-        case RetrievalTask():
-            yield from task.documents
-        case MtebTask():
+        case _:
             pass
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,7 @@ from tune_sentcl.model.checkpoints.checkpoint_files import (
     fault_of,
     read_base,
     read_description,
+    reads_bytes,
 )
 
 BUILT_IN = ("minilm", "toy")
@@ -30,6 +32,7 @@ TOKENIZER_FILES = (
     "added_tokens.json",
     "sentencepiece.bpe.model",
     "spiece.model",
+    "spm.model",
     "tokenizer.model",
 )
 _VOCABULARIES = tuple(
@@ -212,10 +215,17 @@ def _check_files(name: str, folder: Path) -> None:
         raise fault_of(
             name, "the folder holds no model.safetensors", "Save the weights beside it."
         )
-    if not present & set(_VOCABULARIES):
+    found = sorted(present & set(_VOCABULARIES))
+    if not found and not reads_bytes(folder):
         raise fault_of(
             name, "the folder holds no tokenizer", "Save the tokenizer there with save_pretrained."
         )
+
+    pieces = found and all(file.endswith(".model") for file in found)
+    if pieces and find_spec("sentencepiece") is None:
+        rule = f"its tokenizer is {found[0]} alone, which only the package sentencepiece reads"
+        move = "Run: pip install sentencepiece. Or save tokenizer.json there with save_pretrained."
+        raise fault_of(name, rule, move)
 
 
 def _module_files(folder: Path, places: Sequence[str]) -> Iterator[str]:

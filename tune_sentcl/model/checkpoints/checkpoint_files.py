@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tune_sentcl.config import EncoderConfig, Pooling
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError, Fault
 
 _QUERY_COLUMNS = frozenset({"anchor"})
@@ -20,19 +21,22 @@ class Prefixes:
     Attributes:
         query: The prefix of queries.
         text: The prefix of all other sentences.
+        document: The prefix of the documents of retrieval; None: that of texts.
     """
 
     query: str = ""
     text: str = ""
+    document: str | None = None
 
     @classmethod
     def of(cls, options: EncoderConfig) -> "Prefixes":
         """The prefixes of a config."""
         return cls(options.query_prefix, options.text_prefix)
 
-    def put(self, sentences: Sequence[str], *, query: bool = False) -> list[str]:
-        """Add the prefix of queries or of texts to sentences."""
-        before = self.query if query else self.text
+    def put(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[str]:
+        """Add their prefix to sentences."""
+        before = getattr(self, prompt)
+        before = self.text if before is None else before
         return [before + sentence for sentence in sentences] if before else list(sentences)
 
 
@@ -84,7 +88,6 @@ PROMPTS_FILE = "config_sentence_transformers.json"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 """peft's file names for the settings and the weights of low-rank adapters."""
 
-_TEXT_PROMPTS = ("document", "passage", "corpus")  # in the order of `encode_document`
 _OLD_KEY = "pooling_mode_"
 _MODES: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 _SETTINGS = tuple(
@@ -151,7 +154,8 @@ def read_description(name: str, folder: Path) -> Description:
     max_length, prefixes = _stated_length(folder / place, settings, config), _prompts(folder)
     if own.get("pooling") in typing.get_args(Pooling):
         pooling, max_length = own["pooling"], _count(own.get("max_length"))
-        prefixes = Prefixes(str(own.get("query_prefix", "")), str(own.get("text_prefix", "")))
+        keys = {name: f"{name}_prefix" for name in typing.get_args(Prompt)}
+        prefixes = Prefixes(**{name: str(own[key]) for name, key in keys.items() if key in own})
     while modules and modules[-1][0] == "Normalize":
         modules.pop()
     kinds = [kind for kind, _ in modules]
@@ -160,7 +164,7 @@ def read_description(name: str, folder: Path) -> Description:
         pooling=pooling,
         max_length=max_length,
         prefixes=prefixes,
-        width=_width(folder, [place for kind, place in modules if kind == "Dense"], config),
+        width=_width(folder, modules, config),
         layers=_count(config.get("num_hidden_layers", config.get("num_layers"))),
         positions=stated_positions(config),
         notes=tuple(_notes(folder)),
@@ -182,6 +186,12 @@ def read_base(folder: Path) -> tuple[str, str] | None:
     stated = _table(folder / ADAPTER_FILES[0]).get("base_model_name_or_path")
     alone = isinstance(stated, str) and not (folder / "config.json").is_file()
     return (str(stated), "") if alone else None
+
+
+def reads_bytes(folder: Path) -> bool:
+    """Whether a tokenizer reads bytes or characters, which takes no file of a vocabulary."""
+    stated = _table(folder / "tokenizer_config.json").get("tokenizer_class")
+    return stated in ("ByT5Tokenizer", "CanineTokenizer")
 
 
 def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
@@ -236,20 +246,28 @@ def _stated_length(
     return min(length, stated_positions(config) or length)
 
 
-def _width(folder: Path, dense: Sequence[str], config: Mapping[str, Any]) -> int | None:
-    if dense:
-        return _count(_table(folder / dense[-1] / "config.json").get("out_features"))
+def _width(
+    folder: Path, modules: Sequence[tuple[str, str]], config: Mapping[str, Any]
+) -> int | None:
+    for kind, place in reversed(modules):
+        stated = _table(folder / place / "config.json")
+        if kind == "Dense":
+            return _count(stated.get("out_features"))
+        if kind == "Pooling":  # its modes stand side by side
+            keys = ("embedding_dimension", "word_embedding_dimension")
+            each = next((n for key in keys if (n := _count(stated.get(key)))), None)
+            return each and each * len(_modes(stated))
     return _count(config.get("hidden_size", config.get("d_model")))
 
 
 def _prompts(folder: Path) -> Prefixes:
-    """The prompts of sentence-transformers for queries and for other sentences."""
+    """The prompts of `encode_query`, `encode` and `encode_document`, which takes no other name."""
     config = _table(folder / PROMPTS_FILE)
     stated = config.get("prompts")
     prompts = stated if isinstance(stated, dict) else {}
-    names = [config.get("default_prompt_name"), *_TEXT_PROMPTS]
-    text = next((prompts[name] for name in names if name in prompts), "")
-    return Prefixes(str(prompts.get("query") or ""), str(text or ""))
+    names = ("query", config.get("default_prompt_name"), "document")
+    query, text, document = (str(prompts.get(name) or "") for name in names)
+    return Prefixes(query, text, None if document == text else document)
 
 
 def _stated_pooling(
@@ -265,7 +283,7 @@ def _stated_pooling(
         return "modules"
     pooling = _table(folder / modules[1][1] / "config.json")
     leaves_out = pooling.get("include_prompt") is False and _prompts(folder) != Prefixes()
-    return "modules" if leaves_out else _MODES.get(_mode(pooling), "modules")
+    return "modules" if leaves_out else _MODES.get(" + ".join(_modes(pooling)), "modules")
 
 
 def num_pooled(kinds: Sequence[str]) -> int:
@@ -273,7 +291,7 @@ def num_pooled(kinds: Sequence[str]) -> int:
     return len(kinds) - kinds[::-1].index("Pooling") if "Pooling" in kinds else len(kinds)
 
 
-def _mode(config: Mapping[str, Any]) -> str:
+def _modes(config: Mapping[str, Any]) -> list[str]:
     stated = config.get("pooling_mode")
     if stated is None:  # written before sentence-transformers 6
         chosen = [
@@ -282,8 +300,7 @@ def _mode(config: Mapping[str, Any]) -> str:
             if key.startswith(_OLD_KEY) and value
         ]
         stated = chosen or ["mean"]
-    modes = [stated] if isinstance(stated, str) else [str(mode) for mode in stated]
-    return " + ".join(modes)
+    return [stated] if isinstance(stated, str) else [str(mode) for mode in stated]
 
 
 def _table(path: Path) -> Mapping[str, Any]:

@@ -1,0 +1,234 @@
+"""Tables of texts from files: columns named by their roles, and the lines of rows."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
+
+from tune_sentcl.data.text_files import (
+    READ_ERRORS,
+    csv_lines,
+    csv_table,
+    json_objects,
+    json_table,
+    read_lines,
+)
+from tune_sentcl.errors import DataError, Fault, first_line
+
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table was read from, for messages.
+
+    Attributes:
+        name: The file or data set.
+        path: The file; None for no file or several.
+        columns: All its columns, including those that were not read.
+        rows: The number of each table row in the file, from 0; None: the same number.
+        dropped: How many rows of the file are not in the table.
+    """
+
+    name: str
+    path: Path | None = None
+    columns: tuple[str, ...] = ()
+    rows: npt.NDArray[np.int64] | None = None
+    dropped: int = 0
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "Origin":
+        """The origin of some rows of the table."""
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def at(self, rows: Sequence[int]) -> str:
+        """Name rows of the table by line number, or by row number if the file has no lines."""
+        numbers = [int(row if self.rows is None else self.rows[row]) for row in rows]
+        lines = _first_lines(self.path) if self.path and self.path.is_file() else ()
+        word, shown = "row", [number + 1 for number in numbers[:5]]
+        if max(numbers) < len(lines):
+            word, shown = "line", [lines[number] for number in numbers[:5]]
+        more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
+        return f"{self} {word}{'s' if len(rows) > 1 else ''} {', '.join(map(str, shown))}{more}"
+
+
+def _first_lines(path: Path) -> Sequence[int]:
+    """The line on which each row of a text file begins; empty for files without lines."""
+    if path.suffix == ".txt":
+        return range(1, 2**31)
+    if path.suffix == ".jsonl":
+        return [line for line, _ in json_objects(path)]
+    return csv_lines(path)[1:] if path.suffix in (".csv", ".tsv") else []
+
+
+NEGATIVE = re.compile(r"negative_[1-9]\d*")
+"""The names of the columns of triplets' negatives."""
+NEGATIVE_LIKE = re.compile(r"negative[\d_]+")
+_TEXTS = ("text", "premise", "hypothesis", "sentence1", "sentence2", "anchor", "positive")
+_OTHERS = ("label", "score", "split", "fold")  # the last two: of evaluation tasks
+_ALIASES = {
+    "sentence": "text",
+    **{"sent0": "anchor", "sent1": "positive", "hard_neg": "negative"},  # SimCSE's file
+    **{"query": "anchor", "pos": "positive", "neg": "negative"},  # FlagEmbedding's files
+}
+
+
+def holds_text(role: str) -> bool:
+    """Whether columns of a role hold text or lists of texts."""
+    return role in (*_TEXTS, "negative", "negatives") or bool(NEGATIVE_LIKE.fullmatch(role))
+
+
+def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
+    """The role of a column by its name alone; blanks around it and capitals do not count.
+
+    Args:
+        name: The column's name in the file.
+        columns: The user's column for each role; other columns have the roles of their names.
+
+    Returns:
+        A rank, lower for a better match, and the role; an empty role if no method reads it.
+    """
+    plain = name.strip().casefold()
+    chosen = [(c != name, role) for role, c in columns.items() if c.strip().casefold() == plain]
+    if chosen:
+        return min(chosen)
+    known = holds_text(plain) or plain in _OTHERS
+    role = plain if known else _ALIASES.get(plain, "")
+    rank = int(plain != name) if known else 2
+    return rank, "" if role in columns else role
+
+
+def roles_of(columns: Mapping[str, str], where: Origin) -> dict[str, str]:
+    """The file's column for each role that it has; the best match of several is taken.
+
+    Raises:
+        DataError: The file lacks a column that has a role, or two columns match one role alike.
+    """
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name in where.columns:
+        rank, role = role_of(name, columns)
+        found.setdefault(role, []).append((rank, name))
+    found.pop("", None)
+    lacking = [columns[role] for role in columns if role not in found]
+    if lacking:
+        rule = f"there is no column {lacking[0]}; the columns are {', '.join(where.columns)}"
+        raise DataError(Fault(str(where), "data.columns", "", rule, "Correct the name."))
+    for role, matches in found.items():
+        best = sorted(matches)
+        if len(best) > 1 and best[0][0] == best[1][0]:
+            rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
+            raise DataError(Fault(str(where), role, "", rule, "Rename one of them."))
+    return {role: min(matches)[1] for role, matches in found.items()}
+
+
+def read_table(
+    path: Path, first: int | None = None, columns: Mapping[str, str] | None = None
+) -> tuple[pa.Table, Origin]:
+    """Read a file by its suffix; its columns are named by their roles, and not yet checked.
+
+    CSV and TSV have a header, may quote cells with `"`, and hold text alone. The separator is the
+    suffix's own, or else the one of comma, semicolon, tab and bar that splits the header or
+    stands in Excel's first line, such as `sep=;`. Columns without a role are not read, or null.
+
+    Args:
+        path: A file with a suffix of `SUFFIXES`; a .txt file has a sentence per line, which
+            becomes the column `text`.
+        first: Enough rows of a Parquet file of plain sentences; None reads all.
+        columns: The user's column for each role.
+
+    Raises:
+        DataError: The file is missing, of another kind, or broken, and the error names the line;
+            or it lacks a user's column.
+    """
+    columns = columns or {}
+
+    def wanted(name: str) -> bool:
+        return bool(role_of(name, columns)[1])
+
+    def text(name: str) -> bool:
+        return holds_text(role_of(name, columns)[1])
+
+    if path.suffix not in SUFFIXES:
+        rule = f"the file's name must end in {', '.join(SUFFIXES)}"
+        raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
+    if not path.is_file():
+        rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
+        move = "Check the name in data.source; a relative path begins at the working directory."
+        raise DataError(Fault(str(path), "", "", rule, move))
+    names = None
+    if path.suffix == ".parquet":
+        table, names = _parquet(path, columns, first)
+    elif path.suffix == ".txt":
+        table = pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
+    else:
+        table = (json_table if path.suffix == ".jsonl" else csv_table)(path, wanted, text)
+    where = Origin(str(path), path, tuple(names or table.column_names))
+    return by_role(table, columns, where), where
+
+
+def _parquet(
+    path: Path, columns: Mapping[str, str], first: int | None
+) -> tuple[pa.Table, list[str]]:
+    """The columns that have a role, and the names of all."""
+    try:
+        file = pyarrow.dataset.dataset(path)
+        roles = {name: role_of(name, columns)[1] for name in file.schema.names}
+        present = [name for name in roles if roles[name]]
+        if first is None or "text" not in roles.values():
+            table = file.to_table(present)
+        else:  # the rest of a large file is not read
+            table = file.head(first, columns=present)
+        # Arrow has no kernel that takes rows of string views.
+        plain = [
+            f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f
+            for f in table.schema
+        ]
+        table = table.cast(pa.schema(plain, table.schema.metadata))
+        table.validate(full=True)  # the reader does not check UTF-8
+    except READ_ERRORS as error:
+        rule = f"the file cannot be read as parquet ({first_line(error)})"
+        raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
+    return table, file.schema.names
+
+
+def by_role(table: pa.Table, columns: Mapping[str, str], where: Origin) -> pa.Table:
+    """The columns that have a role, under its name; numbers of a label become class names.
+
+    `datasets` stores these names in the schema's metadata.
+    """
+    roles = roles_of(columns, where)
+    notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    found = {role: table.column(name) for role, name in roles.items()}
+    feature = notes.get("info", {}).get("features", {}).get(roles.get("label"), {})
+    if feature.get("names") and pa.types.is_integer(found["label"].type):
+        names = pa.array(["-", *feature["names"]])
+        numbers = pc.index_in(
+            found["label"].cast(pa.int64()), value_set=pa.array(range(-1, len(feature["names"])))
+        )
+        found["label"] = pc.take(names, numbers)
+    return pa.table(found)
+
+
+def value_kind(column: pa.ChunkedArray) -> pa.DataType:
+    """The type of a column's values, also if it is dictionary-encoded."""
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is text."""
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which sentences are null, empty or only white space."""
+    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
