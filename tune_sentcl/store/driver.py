@@ -239,8 +239,10 @@ class StudyDriver:
         """Release the study to other drivers; a second call does nothing."""
         if not self._closed:
             self._closed = True
-            self._files.close()
-            self._lock.release()
+            try:
+                self._files.close()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self
