@@ -1,10 +1,10 @@
 """Measure the costs of a growing study: resuming, the end of a trial, memory, files, `show`.
 
 Trials are handed out and committed by the real session on a real disk; only their training is left
-out: a stand-in writes the scores and curves that a worker would. Every phase runs in a process of
-its own, and times and memory begin after the imports. A kill is a driver that ends without
-compacting. A cost that grows with the trials is stated per trial of a larger study, beside that of
-the smallest: a ratio of 1 is linear growth.
+out: a stand-in reports the scores and curves that a worker would. Every phase runs in a process of
+its own, and times and memory begin after the imports. A kill is a driver that ends without closing
+its session. A cost that grows with the trials is stated per trial of a larger study, beside that
+of the smallest: a ratio of 1 is linear growth.
 
     python benchmarks/history.py [--trials 1000 10000 30000] [--quick] [--json]
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 from measuring import Row, finish, options
 
-PHASES = ("build", "resume", "compact", "resume compacted", "show")
+PHASES = ("build", "resume", "end", "show")
 TASKS = [(f"STS{year}", "test", "all") for year in range(12, 17)]
 TASKS += [(name, split, None) for name in ("STS-B", "SICK-R") for split in ("dev", "test")]
 SUBSETS = {"STS12": 5, "STS13": 3, "STS14": 6, "STS15": 5, "STS16": 5}
@@ -95,12 +95,9 @@ def _build(study: str, count: int) -> dict[str, Any]:
 
     def drive(session: Any) -> None:
         nonlocal files, half
-        from tune_sentcl.store.trial_files import TrialFiles
-
         while not session.finished:
             assignment = session.next()
-            output = TrialFiles(study, assignment.attempt_files, assignment.files_before)
-            final = _worked(output, assignment.trial_id, assignment.config)
+            final = _worked(assignment.config)
             start = time.perf_counter()
             session.progress(assignment.trial_id, final)
             spent.append(time.perf_counter() - start)
@@ -126,8 +123,8 @@ def _build(study: str, count: int) -> dict[str, Any]:
     }
 
 
-def _worked(output: Any, trial_id: str, config: Any) -> Any:
-    """Leave and report the same as a worker, without the work."""
+def _worked(config: Any) -> Any:
+    """Report the same as a worker, without the work."""
     from tune_sentcl.score import Score
     from tune_sentcl.store.rows import CurvePoint
     from tune_sentcl.trial import Account, Progress
@@ -153,35 +150,25 @@ def _worked(output: Any, trial_id: str, config: Any) -> Any:
                     aggregation=how,
                 )
                 scores.append(score)
-    points = [
+    points = tuple(
         CurvePoint(step, step / POINTS, step * 64, name, 1.0 / (step + 1))
         for step in range(POINTS)
         for name in ("loss", "loss.cross_entropy", "loss.contrastive")
-    ]
-    output.write_curves(trial_id, points)
-    output.write_scores(trial_id, scores)
-    facts = Account().run_columns()
-    return Progress(POINTS, POINTS, 64 * POINTS, value, tuple(scores), facts, final=True)
+    )
+    facts, rows = Account().run_columns(), 64 * POINTS
+    return Progress(POINTS, POINTS, rows, value, tuple(scores), facts, final=True, curves=points)
 
 
-def _resume(study: str, count: int) -> dict[str, Any]:
-    return _reopened(study, count, "resume after a kill")
-
-
-def _compact(study: str, count: int) -> dict[str, Any]:
+def _end(study: str, count: int) -> dict[str, Any]:
     from tune_sentcl.launch import run_prepared
 
     prepared = _prepared(count)
     start = time.perf_counter()
     run_prepared(prepared, study, lambda session: None)
-    return {"resume, run nothing, compact": (time.perf_counter() - start, "s")}
+    return {"resume, run nothing, end": (time.perf_counter() - start, "s")}
 
 
-def _resume_compacted(study: str, count: int) -> dict[str, Any]:
-    return _reopened(study, count, "resume of a compacted study")
-
-
-def _reopened(study: str, count: int, name: str) -> dict[str, Any]:
+def _resume(study: str, count: int) -> dict[str, Any]:
     """Time the way from the imports to a session that can hand out the next trial."""
     from tune_sentcl.tuning.budget import Budget
     from tune_sentcl.tuning.search_run import open_session
@@ -193,7 +180,8 @@ def _reopened(study: str, count: int, name: str) -> dict[str, Any]:
         done = session.proposals.done
     if done != count:
         raise SystemExit(f"{done} of {count} trials were recognized")
-    return {name: (seconds, "s"), f"memory of {name}": ((_peak() - before) / 1e3, "MB")}
+    name, memory = "resume after a kill", (_peak() - before) / 1e3
+    return {name: (seconds, "s"), f"memory of {name}": (memory, "MB")}
 
 
 def _show(study: str, count: int) -> dict[str, Any]:
@@ -228,8 +216,7 @@ def _status(name: str) -> float:
 _PHASES = {
     "build": _build,
     "resume": _resume,
-    "compact": _compact,
-    "resume compacted": _resume_compacted,
+    "end": _end,
     "show": _show,
 }
 

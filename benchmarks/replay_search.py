@@ -342,14 +342,13 @@ def _score(objective: Objective, value: float) -> Score:
 
 def _no_study() -> Any:
     """A study's driver that writes nothing."""
-    study = SimpleNamespace(
-        manifest=SimpleNamespace(search=None, git_commit=None), checkpoints=set, states=set
-    )
+    study = SimpleNamespace(manifest=SimpleNamespace(search=None, git_commit=None), states=set)
     return SimpleNamespace(
         study=study,
         next_attempt_label=lambda trial_id: "",
         committed_label=lambda trial_id: "",
-        commit=lambda row, running, weights: None,
+        checkpoints=set,
+        commit=lambda row, scores, curves, weights: None,
         record=lambda search, plan=None: None,
     )
 

@@ -27,6 +27,8 @@ from tune_sentcl.objective import Objective
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
@@ -259,6 +261,13 @@ def run_planted(
     stand_in.keep = asked.keep > 0
     outcome = run_prepared(prepare(space, data, seeds, asked), str(study), stand_in)
     return outcome, [action for _, action in stand_in.handed]
+
+
+def reported(study: Path) -> dict[str, str]:
+    """The trials that run and have reported a point, and when each began."""
+    progress = SearchProgress.read(StudyFiles.at(study))
+    running = progress.running if progress else ()
+    return {one.trial_id: one.since for one in running if one.step}
 
 
 def rows(study: Path) -> list[Row]:

@@ -209,13 +209,13 @@ def make_file(study: Path) -> None:
 
 
 def truncate_table(study: Path) -> None:
-    path = study / "trials" / "all.1.parquet"
+    path = study / "trials" / "000001.parquet"
     path.write_bytes(path.read_bytes()[:-20])
 
 
 STUDY_FAULTS: list[tuple[str, Callable[[Path], object], list[str]]] = [
     ("damaged manifest", damage_manifest, ["study.json", "must be JSON", "from a copy"]),
-    ("truncated table", truncate_table, ["all.1.parquet", "complete Parquet file", "Restore"]),
+    ("truncated table", truncate_table, ["000001.parquet", "complete Parquet file", "Restore"]),
     ("file", make_file, ["study", "must be a folder", "Choose another path"]),
 ]
 

@@ -21,6 +21,7 @@ from typing import IO, Any
 import pytest
 from cli_samples import command, environment, trials
 from processes import alive, descendants, wait_until
+from search_samples import reported
 
 from tune_sentcl.launch import search
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -215,7 +216,7 @@ def training(
 ) -> Iterator["subprocess.Popen[str]"]:
     """A trial that has got as far as its first evaluation points."""
     with started(command(*LONG, "--study", study), env, **options) as process:
-        wait_until(lambda: list(study.glob("curves/*")) or process.poll(), "a point")
+        wait_until(lambda: reported(study) or process.poll(), "a point")
         assert process.poll() is None
         yield process
 

@@ -10,7 +10,7 @@ from cli_samples import TOY, Done, invoke, refused, run_code, tables
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Aggregation, Score, Split
 from tune_sentcl.space import load_space
-from tune_sentcl.store import SearchRecord, StudyDriver, TrialFiles, TrialRow
+from tune_sentcl.store import SearchRecord, StudyDriver, TrialRow
 from tune_sentcl.tuning.resources import usable_cores
 
 pytest_plugins = ["cli_fixtures"]
@@ -37,7 +37,6 @@ def write_study(
         driver.record(record)
         for seed, (trial_id, found) in enumerate(values.items()):
             config = space.configurations[seed % 2].model_copy(update={"seed": seed // 2})
-            TrialFiles(path).write_scores(trial_id, [_score(*item) for item in found.items()])
             driver.commit(
                 TrialRow(
                     config,
@@ -46,7 +45,8 @@ def write_study(
                     space="smoke",
                     origin="grid",
                     status="finished",
-                )
+                ),
+                [_score(*item) for item in found.items()],
             )
     return path
 
@@ -190,7 +190,6 @@ def test_a_study_of_a_part_that_went_by_the_name_of_the_whole_is_still_read(plac
     part = "nli/snli_train_partial.parquet"
     with StudyDriver.open(place / "old", space=space, command=["test"]) as driver:
         driver.record(SearchRecord((str(SPEARMAN),), "tpe", 0))
-        TrialFiles(place / "old").write_scores("t1", [_score(SPEARMAN, 70.0)])
         driver.commit(
             TrialRow(
                 space.configurations[0],
@@ -200,7 +199,8 @@ def test_a_study_of_a_part_that_went_by_the_name_of_the_whole_is_still_read(plac
                 origin="grid",
                 status="finished",
                 data_source=part,
-            )
+            ),
+            [_score(SPEARMAN, 70.0)],
         )
     (shown,) = json.loads(invoke("show", "old", "--json").out)
     assert (shown["trial_id"], shown["data_source"]) == ("t1", part)

@@ -117,7 +117,7 @@ def submitted(head: Cluster, space: Path, study: Path | str) -> Client:
 def under_way(head: Cluster, space: Path, study: Path) -> Client:
     """A process that follows a search of which each of three nodes has left a trial's state."""
     follower = submitted(head, space, study)
-    wait_until(lambda: len(states(study)) >= 3, "a state of each node's trial")
+    wait_until(lambda: len(trials_with_states(study)) >= 3, "a state of each node's trial")
     return follower
 
 
@@ -128,6 +128,10 @@ def first_driver_s(study: Path) -> set[str]:
 
 def states(study: Path) -> list[Path]:
     return list((study / "states").glob("[0-9a-f]*"))
+
+
+def trials_with_states(study: Path) -> set[str]:
+    return {path.name.partition(".")[0] for path in states(study)}
 
 
 def rows(study: Path | str) -> list[dict[str, Any]]:

@@ -77,7 +77,7 @@ class Chaos:
         for state in () if self._haunted else states(self._study):
             with suppress(OSError, ValueError):  # replaced, or gone with its trial's end
                 step = json.loads((state / "state.json").read_text())["number"]
-                trial_id, _, attempt = state.name.partition(".")
+                trial_id, attempt, _ = state.name.split(".")
                 self._reached[trial_id, attempt] = step
         strike(self._chance.choice(self._machines[1:]))
         self._haunted = name.startswith("a node ") and name != "a node drained"

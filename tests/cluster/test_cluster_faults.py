@@ -27,9 +27,9 @@ from sweeps import (
     ends_as,
     first_driver_s,
     rows,
-    states,
     submitted,
     three_nodes,
+    trials_with_states,
     under_way,
     undisturbed,
     written_space,
@@ -216,7 +216,7 @@ def test_nothing_stays_when_a_search_is_stopped(
 ) -> None:
     study = tmp_path / "study"
     follower = submitted(three, space, study)
-    wait_until(lambda: len(states(study)) >= 2, "two states")
+    wait_until(lambda: len(trials_with_states(study)) >= 2, "two states")
     driver = driver_of(three)
     client(three, "jobs", "stop", study).ends(seconds=120)
     follower.process.wait(timeout=300)

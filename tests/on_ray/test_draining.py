@@ -13,7 +13,16 @@ import ray
 from local_ray import no_token
 from processes import beside, wait_until
 from ray.cluster_utils import Cluster
-from search_samples import Row, assigned, lambda_space, numbers, rows, run_here, run_on_ray
+from search_samples import (
+    Row,
+    assigned,
+    lambda_space,
+    numbers,
+    reported,
+    rows,
+    run_here,
+    run_on_ray,
+)
 
 from tune_sentcl.errors import NodeDrainingError
 from tune_sentcl.launch import run_prepared
@@ -122,7 +131,7 @@ def test_trials_leave_a_node_that_drains_and_end_as_if_they_had_never_moved(
 
     def notice() -> None:
         """One node drains as soon as both run a trial that has got somewhere."""
-        wait_until(lambda: len(list((study / "curves").glob("[0-9a-f]*"))) >= 2, "two points")
+        wait_until(lambda: len(reported(study)) >= 2, "two points")
         head = ray.get_runtime_context().get_node_id()
         left.append(next(node["NodeID"] for node in ray.nodes() if node["NodeID"] != head))
         drain(three_nodes.address, left[0])
@@ -153,9 +162,12 @@ def test_a_node_that_is_killed_costs_its_trials_a_try_and_no_work_before_their_s
     space = lambda_space(tmp_path / "space", 0.1, 0.3, 0.5, fixed=LONG)
     study = tmp_path / "study"
 
+    def with_states() -> set[str]:
+        return {path.name.partition(".")[0] for path in (study / "states").glob("[0-9a-f]*")}
+
     def kill() -> None:
         """Once both run a trial that has left a state."""
-        wait_until(lambda: len(list((study / "states").glob("[0-9a-f]*"))) >= 2, "two states")
+        wait_until(lambda: len(with_states()) >= 2, "two states")
         three_nodes.remove_node(next(iter(three_nodes.worker_nodes)), allow_graceful=False)
 
     options: dict[str, Any] = {"address": three_nodes.address, "retries": 1, "save_every": 0.001}

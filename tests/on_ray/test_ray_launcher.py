@@ -25,6 +25,7 @@ from search_samples import (
     mirrored,
     numbers,
     objectives,
+    reported,
     rows,
     run_here,
     run_on_ray,
@@ -292,18 +293,16 @@ def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path
     doomed = NoInputs().load(space.configurations[0]).trial_id(space.configurations[0])
 
     def kill() -> None:
-        def written() -> int:
-            times = [p.stat().st_mtime_ns for p in (study / "curves").glob(f"{doomed}.*")]
-            return max(times, default=0)
-
-        before = 0
+        seen: set[str | None] = {None}
         for _ in range(3):  # it is tried twice more
-            wait_until(lambda: written() > before, "the long trial's first point")  # noqa: B023
+            wait_until(
+                lambda: reported(study).get(doomed) not in seen, "the long trial's first point"
+            )
+            seen.add(reported(study).get(doomed))
             workers = trial_workers()
             for pid in workers:
                 os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not alive(set(workers)), "their end")  # noqa: B023
-            before = written()
 
     with beside(kill):
         outcome = run_on_ray(space, study, max_concurrent=1)

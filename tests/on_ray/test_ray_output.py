@@ -62,4 +62,4 @@ def test_trap_ray_adds_nothing_to_stdout_and_leaves_no_files_behind(tmp_path: Pa
     tables = {"trials", "scores", "curves", "checkpoints"}
     assert names == {"study.json", "progress.json", "optuna.journal", ".lock", *tables}
     for name in ("trials", "scores", "curves"):
-        assert [path.name for path in (study / name).iterdir()] == ["all.1.parquet"]
+        assert [path.name for path in (study / name).iterdir()] == ["000001.parquet"]
