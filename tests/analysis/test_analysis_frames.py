@@ -137,7 +137,11 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in "abc"]
     (tmp_path / "b" / "trials" / "000001.parquet").write_bytes(b"PAR1")
     (tmp_path / "c" / "study.json").write_text("{")
-    for path, name in ((paths[:2], "b/trials/000001.parquet"), (paths[1], "000001"), (paths[2], "study.json")):
+    for path, name in (
+        (paths[:2], "b/trials/000001.parquet"),
+        (paths[1], "000001"),
+        (paths[2], "study.json"),
+    ):
         with pytest.raises(DamagedError, match=name):
             read_study(path)
     with pytest.raises(StudyError, match="must be a study"):

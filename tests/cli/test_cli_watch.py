@@ -254,7 +254,7 @@ def test_who_watches_hears_of_a_search_that_maximizes_something_else(tmp_path: P
     before = reader.read().best
     with StudyDriver.open(study, space=load_space("smoke"), command=["test"]) as driver:
         driver.record(SearchRecord(("STS-B:spearman:dev",), "tpe", 0))
-        driver.commit(finished_row("f", "STS-B", "root", 60.0))
+        driver.commit(finished_row("f", "STS-B", 60.0))
     after = reader.read().best
     assert before is not None and after is not None
     assert (before["trial_id"], after["trial_id"]) == ("d", "a")
