@@ -3,17 +3,12 @@
 import errno
 import os
 import re
-import secrets
 import shutil
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-_TEMPORARY = re.compile(r"^\.(?P<name>.+)\.[0-9a-f]{8}\.(?P<pid>\d+)@(?P<host>.+)$")
-_DAY = 24 * 60 * 60.0
 # File systems of one machine. All others count as shared, because `flock` may not work across it.
 _LOCAL_FILE_SYSTEMS = (
     *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "overlay"),
@@ -39,29 +34,12 @@ def is_shared(path: Path) -> bool:
     return file_system not in _LOCAL_FILE_SYSTEMS
 
 
-def temporary(path: Path) -> Path:
-    """A temporary dot name beside `path`, which readers skip, with the writer's process."""
-    writer = f"{os.getpid()}@{socket.gethostname()}"
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{writer}")
-
-
-def is_abandoned(path: Path) -> bool:
-    """Whether a temporary's writer is dead on this machine, or has not written for a day."""
-    match = _TEMPORARY.match(path.name)
-    if match and match["host"] == socket.gethostname() and not is_alive(int(match["pid"])):
-        return True
-    try:
-        return time.time() - path.stat().st_mtime > _DAY
-    except FileNotFoundError:  # its writer has just renamed or deleted it
-        return False
-
-
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Write a temporary file that replaces `path` when the block ends without an error."""
-    scratch = temporary(path)
+    """Write a file beside `path` that replaces it when the block ends without an error."""
+    scratch = _partial(path)
     try:
-        with scratch.open("xb") as file:
+        with scratch.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -75,16 +53,13 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Fill a temporary folder that becomes `path` when the block ends without an error.
+    """Fill a folder beside `path` that becomes it when the block ends without an error.
 
-    `path` must not exist; its parents are made. Leftovers of killed writers of `path` are deleted.
+    `path` must not exist; its parents are made. What a killed writer of it has left is deleted.
     """
     make_folder(path.parent)
-    for left in path.parent.iterdir():
-        found = _TEMPORARY.match(left.name)
-        if found and found["name"] == path.name and is_abandoned(left):
-            shutil.rmtree(left)
-    scratch = temporary(path)
+    scratch = _partial(path)
+    shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:
         yield scratch
@@ -94,6 +69,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
 
 
 def make_folder(path: Path) -> None:
