@@ -119,7 +119,7 @@ class Configurations:
         wanted = (*run, *knobs())
         history = History.read(tables, objectives[::-1], wanted)
         rows = history.table.select(wanted).to_pylist()
-        rows.sort(key=lambda row: (row["started_at"] or "", row["configuration"]))
+        rows.sort(key=lambda row: (str(row["started_at"] or ""), row["configuration"]))
         sets = [evaluation_data_of(row) for row in rows]
         data = ranked_data(
             (on, history.values(row["trial_id"], on)[0] is not None)
