@@ -1,4 +1,4 @@
-"""Measure the overhead of a search: trials a second, empty slots, the way to a first step.
+"""Measure the overhead of a search: trials a second, empty slots, the way to a trial's end.
 
 Four parts, both sides of each in one run:
 
@@ -7,7 +7,7 @@ Four parts, both sides of each in one run:
 - `packing`: 24 trials of one second on 2 slots, against the 12 s that they need at least;
 - `reuse`: from the end of a trial to the first step of the next one in the same actor, where
   checkpoint and corpus are the same, against 0.3 s;
-- `start`: from the command to the end of the first training step, with and without the estimate of
+- `start`: from the command to the end of a trial of two steps, with and without the estimate of
   the whole search that comes first, beside a bare script that starts Ray and runs the same trial
   as a task.
 
@@ -47,17 +47,16 @@ import ray
 from tune_sentcl.space import load_space
 from tune_sentcl.trial import Account, InputLoader, run
 
-def first_step(config, marker):
-    next(run(config, InputLoader(None).load(config), Account("cpu", 1, 0.0, None)))
+def trial(config, marker):
+    list(run(config, InputLoader(None).load(config), Account("cpu", 1, 0.0, None)))
     Path(marker).touch()
 
 space = load_space(sys.argv[1])
 ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-ray.get(ray.remote(first_step).remote(space.configurations[0], sys.argv[2]))
+ray.get(ray.remote(trial).remote(space.configurations[0], sys.argv[2]))
 """
 SPACE = """
 name = "scheduling"
-trials = {trials}
 [fixed]
 encoder.checkpoint = "toy"
 encoder.pooling = "mean"
@@ -65,24 +64,22 @@ data.source = "toy"
 data.limit = 64
 optimizer.lr = 1e-3
 optimizer.batch_size = 32
-evaluation.every = {every}
 [[block]]
 fixed.method.name = "scl"
 grid.method.lambda = {lambdas}
 """
 
 
-def written_space(folder: Path, trials: int, every: int = 0) -> Path:
+def written_space(folder: Path, trials: int) -> Path:
     """Write a space of trials of two steps on toy data, which differ in lambda.
 
     Args:
         folder: The folder of the file.
         trials: Their number.
-        every: Steps between two evaluation points; 0: only at the end.
     """
     path = folder / "scheduling.toml"
     lambdas = [number / max(1, trials - 1) for number in range(trials)]
-    path.write_text(SPACE.format(trials=trials, every=every, lambdas=lambdas))
+    path.write_text(SPACE.format(lambdas=lambdas))
     return path
 
 
@@ -244,28 +241,29 @@ def _until(command: list[str], there: Callable[[], bool]) -> float:
     return seconds
 
 
-def _curves(study: Path) -> Callable[[], bool]:
-    return lambda: any((study / "curves").glob("*.parquet"))
+def _has_ended(study: Path) -> Callable[[], bool]:
+    return lambda: any((study / "trials").glob("*.parquet"))
 
 
 def start(quick: bool) -> list[Row]:
-    """Seconds from the command to the end of a trial's first step and its evaluation."""
+    """Seconds from the command to the end of a trial."""
     ours, unplanned, bare = [], [], []
     for _ in range(1 if quick else 5):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            space, study = written_space(folder, 1, every=1), folder / "study"
+            space, study = written_space(folder, 1), folder / "study"
             search = [sys.executable, "-m", "tune_sentcl", "search", str(space)]
             marker = folder / "marker"
             script = [sys.executable, "-c", BARE, str(space), str(marker)]
             bare.append(_until(script, marker.exists))
-            ours.append(_until([*search, "--study", str(study)], _curves(study)))
+            ours.append(_until([*search, "--study", str(study)], _has_ended(study)))
             if not quick:
-                brief, other = ["--max-time", _BRIEF], folder / "other"
-                unplanned.append(_until([*search, "--study", str(other), *brief], _curves(other)))
+                other = folder / "other"
+                command = [*search, "--study", str(other), "--max-time", _BRIEF]
+                unplanned.append(_until(command, _has_ended(other)))
     sides = {"": ours, ", without the estimate": unplanned}
     return [
-        Row(f"to the first step{how}", Measured.of(took), Measured.of(bare), *_BESIDE)
+        Row(f"to a trial's end{how}", Measured.of(took), Measured.of(bare), *_BESIDE)
         for how, took in sides.items()
         if took
     ]

@@ -94,6 +94,17 @@ def test_trap_one_that_failed_is_run_again_and_the_search_stays_as_it_was(tmp_pa
     assert [row["status"] for row in fresh(study)] == ["finished"] * 4
 
 
+def test_a_trial_that_never_began_has_its_place_before_the_others(tmp_path: Path) -> None:
+    """Finds rows without a start that cannot be sorted among those with one."""
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+
+    def fate(config: TrialConfig) -> str:
+        return "lose" if config.dotted()["method.lambda"] == 0.7 else "finish"
+
+    run(space, study, fate, confirm=2)
+    assert [row["status"] for row in fresh(study)] == ["finished"] * 2
+
+
 def test_trap_they_put_no_weights_out_and_leave_the_search_as_it_was_asked(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
     plain, study = tmp_path / "plain", tmp_path / "study"

@@ -117,7 +117,7 @@ class Configurations:
         wanted = (*run, *knobs())
         history = History.read(tables, objectives[::-1], wanted)
         rows = history.table.select(wanted).to_pylist()
-        rows.sort(key=lambda row: (row["started_at"] or "", row["configuration"]))
+        rows.sort(key=lambda row: (str(row["started_at"] or ""), row["configuration"]))
         found: dict[str, Configuration] = {}
         for row in rows:
             name, seed, trial_id = row["configuration"], row["seed"], row["trial_id"]
