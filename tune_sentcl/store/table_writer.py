@@ -75,11 +75,11 @@ class TableWriter:
             self._names.append(part)
             self._part_of[trial_id] = part
             return
-        part = part or self._names[-1]
-        before = self._part(part)
-        others = rows_without_trials(before, [trial_id])
-        self._write(part, joined([others, rows], widened(before.schema, rows.schema)))
-        self._part_of[trial_id] = part
+        name = part or self._names[-1]
+        before = self._part(name)
+        others = rows_without_trials(before, [trial_id]) if part else before
+        self._write(name, joined([others, rows], widened(before.schema, rows.schema)))
+        self._part_of[trial_id] = name
 
     def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
         """Change columns of all rows, part by part; unchanged parts are not written.
