@@ -21,6 +21,7 @@ from search_samples import (
     run_here,
     temporary_files,
 )
+from table_reader import reading
 
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning import prepare as prepare_module
@@ -107,13 +108,12 @@ def test_kills_at_random_lose_nothing_and_repeat_only_what_ran(tmp_path: Path) -
     study, tries = tmp_path / "study", tmp_path / "tries"
     tries.mkdir()
     kills = 0
-    for _ in range(ROUNDS):
-        kills += one_round(tmp_path, chance, TRIALS)
-        found = [row["trial_id"] for row in rows(study)]
-        assert len(set(found)) == len(found)
-        assert {row["status"] for row in rows(study)} <= {"finished"}
-    with search(tmp_path) as process:
-        _, told = process.communicate(timeout=900)
+    with reading(study):
+        for _ in range(ROUNDS):
+            kills += one_round(tmp_path, chance, TRIALS)
+            assert {row["status"] for row in rows(study)} <= {"finished"}
+        with search(tmp_path) as process:
+            _, told = process.communicate(timeout=900)
     assert process.returncode == 0, told
     assert len(rows(study)) == len(objectives(study)) == TRIALS
     assert {row["attempt"] for row in rows(study)} == {1}
@@ -136,10 +136,11 @@ def test_kills_between_stages_change_no_decision(
     space = lambda_space(tmp_path / "space", 0.5, ranges=LAMBDA, fixed=fixed)
     (tmp_path / "tries").mkdir()
     chance, most = random.Random(11), SAMPLED + SAMPLED // 4
-    for _ in range(ROUNDS):
-        one_round(tmp_path, chance, most, *options)
-    with search(tmp_path, *options) as process:
-        _, told = process.communicate(timeout=900)
+    with reading(tmp_path / "study"):
+        for _ in range(ROUNDS):
+            one_round(tmp_path, chance, most, *options)
+        with search(tmp_path, *options) as process:
+            _, told = process.communicate(timeout=900)
     assert process.returncode == 0, told
     monkeypatch.setattr(prepare_module, "first_shares", lambda steps: (0.25, 1.0))
     monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
