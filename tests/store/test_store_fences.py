@@ -3,8 +3,9 @@
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from test_store_writer_lock import (
     taken_over,
 )
 
-from tune_sentcl.errors import StudyError
+from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store import Study, StudyDriver, table_writer, writer_lock
-from tune_sentcl.store.manifest import now
+from tune_sentcl.store.driver_files import DriverFiles
+from tune_sentcl.store.manifest import Manifest, now
 from tune_sentcl.store.progress import SearchProgress
+from tune_sentcl.store.trial_folders import TrialFolders
 
 __all__ = ["server"]
 
@@ -151,6 +154,92 @@ def _goes_on(place: str) -> None:
         ids = [t["trial_id"] for t in rows]
         assert len(set(ids)) == len(ids) and {*"abcdetuvw", "last"} <= set(ids)
         assert {t["attempt"] for t in rows if t["trial_id"] != "last"} == {5}
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("kind", ["disk", "store"])
+def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(
+    tmp_path: Path, kind: str
+) -> None:
+    place = f"memory://{tmp_path}" if kind == "store" else str(tmp_path)
+    first, second = _expired(place), list[StudyDriver]()
+
+    def succeed() -> None:
+        second.append(taken_over(place))
+        end(second[0], "b", "finished", 2.0, "its")
+
+    with before_call(TrialFolders, "found", 1, succeed), suppress(StudyError):
+        end(first, "b", "failed", 1.0)  # looks for weights of lost attempts behind its row
+    with suppress(StudyError):
+        first.keep_checkpoints([])
+    assert second[0].study.checkpoints() == second[0].checkpoints() == {"b"}
+    second[0].close()
+    first.close()
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("kind", ["disk", "store"])
+def test_a_refused_driver_does_not_hide_one_that_expired(tmp_path: Path, kind: str) -> None:
+    place = f"memory://{tmp_path}" if kind == "store" else str(tmp_path)
+    first = _expired(place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Manifest, "check_space", _refuse)
+        with pytest.raises(StudyError, match="refused"):
+            taken_over(place)
+    second = taken_over(place)
+    with pytest.raises(StudyError, match="another driver has taken over"):
+        end(first, "late")
+    end(second, "c")
+    second.close()
+    first.close()
+    assert kind == "store" or own_folders(tmp_path, (".lock", ".lease")) == []
+
+
+def _refuse(*_: object) -> None:
+    raise StudyError(Fault("study", "", "", "refused", "Look."))
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("kind", ["disk", "store"])
+@pytest.mark.parametrize("call", ["__init__", "read", "write"])
+def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(
+    tmp_path: Path, kind: str, call: str
+) -> None:
+    place = f"memory://{tmp_path}" if kind == "store" else str(tmp_path)
+    with opened(place) as before:
+        before.share()
+        end(before, "a")
+    second: list[StudyDriver] = []
+
+    def succeed() -> None:
+        if not second:
+            second.append(opened_later())
+
+    def opened_later() -> StudyDriver:
+        time.sleep(0.3)  # three terms of a lease, which is not renewed meanwhile
+        driver = taken_over(place)
+        end(driver, "b")
+        return driver
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer_lock.WriterLock, "_renew_in_background", lambda lock: None)
+        refused = pytest.raises(StudyError, match="another driver has taken over")
+        with before_call(DriverFiles, call, 1, succeed), refused:
+            end(taken_over(place), "late")
+        end(second[0], "c")
+        second[0].record()
+    assert set(second[0].study.ended()) == {"a", "b", "c"}
+    second[0].close()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_damaged_part_behind_a_dead_driver_is_one_sentence(tmp_path: Path) -> None:
+    place = f"memory://{tmp_path}"
+    first = _expired(place)
+    first.study.files.write_bytes("trials/000001.parquet", b"junk")
+    with pytest.raises(StudyError, match=r"trials/000001\.parquet"):
+        taken_over(place)
+    first.close()
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -53,8 +53,8 @@ def test_the_lock_holds_within_one_process_too(tmp_path: Path) -> None:
 
 def test_a_driver_killed_before_study_json_blocks_nobody(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("")
-    (tmp_path / ".driver-0123abcd").mkdir()
-    (tmp_path / ".driver-0123abcd" / "study.json").write_text("{")
+    (tmp_path / ".driver-000000-0123abcd").mkdir()
+    (tmp_path / ".driver-000000-0123abcd" / "study.json").write_text("{")
     with opened(tmp_path) as driver:
         assert len(own_folders(tmp_path)) == 1, "its own folder alone"
         end(driver, "t1")

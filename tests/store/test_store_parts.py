@@ -10,6 +10,7 @@ import pytest
 from store_samples import TABLES, end, finish, opened, points, row, scores, seen
 from table_reader import check, reading
 
+from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, table_writer
 
 SMALL = 4
@@ -98,6 +99,41 @@ def test_rows_of_a_driver_that_died_between_two_tables_go(tmp_path: Path, table:
     assert set(pd.read_parquet(tmp_path / table)["trial_id"]) == set("abc")
     seen(tmp_path, a=1.0, b=3.0, c=2.0)
     check(tmp_path)
+
+
+def test_trials_whose_part_is_lost_run_again_and_stand_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as driver:
+        for number in range(6):
+            finish(driver, f"t{number}", 1.0)
+    (tmp_path / "trials" / "000001.parquet").unlink()
+    with opened(tmp_path) as driver:
+        seen(tmp_path, t4=1.0, t5=1.0)
+        for number in range(4):
+            finish(driver, f"t{number}", 2.0)
+    seen(tmp_path, t0=2.0, t1=2.0, t2=2.0, t3=2.0, t4=1.0, t5=1.0)
+    check(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["t1.1.parquet", "000001 (conflict).parquet"])
+def test_other_parquet_files_in_a_table_are_refused(tmp_path: Path, name: str) -> None:
+    """They are of another version or of a program that syncs, and pandas would read them."""
+    with opened(tmp_path) as driver:
+        finish(driver, "a")
+    (tmp_path / "trials" / name).write_bytes(b"")
+    for act in (lambda: Study.read(tmp_path).trials(), lambda: opened(tmp_path)):
+        with pytest.raises(StudyError, match="must hold parts"):
+            act()
+
+
+def test_pandas_sees_a_column_that_is_new_in_this_release(tmp_path: Path) -> None:
+    with opened(tmp_path) as driver:
+        for number in range(6):
+            finish(driver, f"t{number}")
+    first = tmp_path / "trials" / "000001.parquet"
+    pq.write_table(pq.read_table(first).drop_columns(["method.lambda"]), first)
+    assert "method.lambda" not in pd.read_parquet(tmp_path / "trials")
+    opened(tmp_path).close()
+    assert "method.lambda" in pd.read_parquet(tmp_path / "trials")
 
 
 def test_a_rewriting_changes_columns_and_no_rows(tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ def test_a_failed_score_is_kept_with_its_reason(tmp_path: Path) -> None:
     assert (kept["value"], kept["reason"]) == (None, "no value")
 
 
+def test_texts_that_are_not_utf_8_are_stored(tmp_path: Path) -> None:
+    with opened(tmp_path / "x\udcff", command=["search", "x\udcff"]) as driver:
+        driver.commit(replace(row("t1", "failed"), error_text="no \udcff here"))
+        (kept,) = driver.study.trials(["error_text"]).to_pylist()
+    assert kept["error_text"] == "no \\udcff here"
+
+
 def test_a_row_is_written_again_from_what_is_stored(tmp_path: Path) -> None:
     trial = replace(row("t1"), gpu_seconds=0.7, notes="mended", selection_fingerprint="f")
     with opened(tmp_path) as driver:

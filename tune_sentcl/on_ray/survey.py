@@ -120,7 +120,7 @@ def _ask_nodes(study: str, requirements: NodeRequirements) -> ClusterStatus:
     if study and "://" not in study:
         location = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
     # Opening the study deletes files with such names, which a killed driver leaves.
-    driver_file, *node_files = (f"{SCRATCH}{token_hex(4)}" for _ in range(1 + len(nodes)))
+    driver_file, *node_files = (f"{SCRATCH}000000-{token_hex(4)}" for _ in range(1 + len(nodes)))
     written = dict(zip(nodes, node_files, strict=True))
     question = {
         "folder": str(Path.cwd()),  # relative paths are the driver's

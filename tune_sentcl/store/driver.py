@@ -27,7 +27,13 @@ from tune_sentcl.store.rows import (
 from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.study import EndedTrial, Study, are_own
 from tune_sentcl.store.table_writer import TableWriter
-from tune_sentcl.store.trial_folders import STATES, WEIGHTS, TrialFolders, label_key
+from tune_sentcl.store.trial_folders import (
+    STATES,
+    WEIGHTS,
+    TrialFolder,
+    TrialFolders,
+    label_key,
+)
 from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
 
 
@@ -48,7 +54,6 @@ class StudyDriver:
         self.study = study
         self._lock, self._files = lock, files
         self._closed = False
-        self._before = frozenset(ended)
         self._ended = ended
         self._attempts: Counter[str] = Counter()
         finished = [t for t, one in ended.items() if one.status == "finished"]
@@ -57,9 +62,10 @@ class StudyDriver:
         self._curves = TableWriter(files, "curves", ended)
         self._weights = TrialFolders(study.files, WEIGHTS)
         self._states = TrialFolders(study.files, STATES)
-        for one in self._weights.found():  # of lost attempts
-            if not are_own(one, ended.get(one.trial_id)):
-                self._weights.delete(one)
+        for one in self._weights.found():
+            # Those of lost attempts, and those whose deletion a kill has cut off.
+            if not (are_own(one, ended.get(one.trial_id)) and self._weights.is_complete(one)):
+                self._delete(self._weights, one)
 
     @classmethod
     def open(
@@ -89,21 +95,25 @@ class StudyDriver:
         files.refuse_links(LOCK, LEASES, MANIFEST, WEIGHTS, STATES, *TABLES)
         if not files.exists(MANIFEST):
             files.make_folders()
-        lock = WriterLock(files, say)
+        lock, own = WriterLock(files, say), None
         try:
             if files.exists(MANIFEST):
                 Manifest.read(files).check_space(space, files.where)
-            own = DriverFiles(files)
+            own = DriverFiles(files, lock.lease)
             if lock.was_expired:
                 own.take_over(TABLES)
+                lock.was_expired = False
             is_new = own.read(MANIFEST) is None
             manifest = Manifest.new(space) if is_new else Manifest.read(files)
             ended = {} if is_new else Study(files, manifest).ended()
             after = manifest.continued(space, command, max(lock.lease, 1 + _highest_epoch(ended)))
+            lock.check()  # later than the manifest was read, which a successor would write
             own.write(MANIFEST, after.encoded())
             files.make_folders(*TABLES)
             return cls(Study(files, after), lock, own, ended)
         except BaseException:
+            if own is not None:
+                own.close()
             lock.release()
             raise
 
@@ -157,17 +167,16 @@ class StudyDriver:
         had_finished = before is not None and before.status == "finished"
         if row.status != "finished" and had_finished:
             raise ValueError(f"trial {name} has finished and must not become {row.status}")
-        new = name not in self._before
         if curves is not None:
-            self._curves.replace(name, curves_table(name, curves), new=new)
+            self._curves.replace(name, curves_table(name, curves))
         if row.status == "finished":
             found = list(scores)
             if had_finished:
                 found = _with_kept(stored_scores(self._scores.rows(name)), found)
-            self._scores.replace(name, scores_table(name, found), new=new)
-        self._trials.replace(name, trials_table([row]), new=new)
+            self._scores.replace(name, scores_table(name, found))
+        self._trials.replace(name, trials_table([row]))
         self._ended[name] = EndedTrial(row.status, row.attempt_files or "")
-        if weights:
+        if weights or had_finished:
             self._drop_lost_weights(name, before)
 
     def _drop_lost_weights(self, trial_id: str, before: EndedTrial | None) -> None:
@@ -176,7 +185,7 @@ class StudyDriver:
         if before is not None or self._attempts[trial_id] > 1 or ended.status == "failed":
             for one in self._weights.found(trial_id):
                 if not are_own(one, ended):
-                    self._weights.delete(one)
+                    self._delete(self._weights, one)
 
     def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
         """Write a search into `study.json`, after its checks have passed and after its end.
@@ -210,14 +219,13 @@ class StudyDriver:
         self._require_lock()
         for one in self._weights.found():
             if one.trial_id not in trial_ids and are_own(one, self._ended.get(one.trial_id)):
-                self._weights.delete(one)
+                self._delete(self._weights, one)
 
     def drop_state(self, trial_id: str) -> None:
         """Delete a trial's states."""
         self._require_lock()
         for one in self._states.found(trial_id):
-            if one.epoch <= self.study.manifest.epoch:  # else they are a successor's
-                self._states.delete(one)
+            self._delete(self._states, one)
 
     def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
         """Change columns of rows of `trials`.
@@ -252,6 +260,12 @@ class StudyDriver:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _delete(self, folders: TrialFolders, one: TrialFolder) -> None:
+        """Delete a folder, unless a successor's attempt may have written it."""
+        self._require_lock()
+        if one.epoch <= self.study.manifest.epoch:
+            folders.delete(one)
 
     def _require_lock(self) -> None:
         if self._closed:

@@ -1,9 +1,10 @@
 """The files that a driver writes, each replaced whole, and never by a driver with a successor.
 
 On a disk a driver writes into a folder of its own, whose name begins with a dot, and renames from
-there. Its successor first moves this folder away and deletes it: a rename that comes later finds
-no file. The folder also keeps half-written files out of the tables, where `pd.read_parquet` would
-read them.
+there. Its successor makes its own folder, moves the older ones away and deletes them: a rename
+that comes later finds no file. A driver that makes its folder after its successor finds that one.
+The folder also keeps half-written files out of the tables, where `pd.read_parquet` would read
+them.
 
 On an object store each put is conditional: on the version that the driver read or wrote last, or
 on the object's absence. If a lease expired before it was released, the successor first makes its
@@ -31,7 +32,9 @@ from tune_sentcl.store.parts import empty_part, marked_part, next_part, part_nam
 SCRATCH = ".driver-"
 """How the name of a driver's own folder begins."""
 
-_AT_ONCE = 8  # requests, because latency dominates
+AT_ONCE = 8
+"""Requests at once, because the latency of an object store dominates."""
+
 _TRIES = 20
 
 
@@ -42,11 +45,15 @@ class DriverFiles:
         files: The study's files, for reading.
     """
 
-    def __init__(self, files: StudyFiles) -> None:
+    def __init__(self, files: StudyFiles, lease: int) -> None:
         """Bar all earlier drivers of a disk; those of an object store are barred by `take_over`.
 
+        Args:
+            files: The study's files.
+            lease: The number of the driver's lease; 0 without one.
+
         Raises:
-            StudyError: The storage cannot be written.
+            StudyError: Another driver has taken over, or the storage cannot be written.
         """
         self.files = files
         self._token = secrets.token_hex(4)
@@ -54,18 +61,22 @@ class DriverFiles:
         self._scratch: Path | None = None
         if files.folder is not None:
             with storage_errors(files.where):
-                for old in files.folder.glob(f"{SCRATCH}*"):
-                    _remove(old)
-                self._scratch = files.folder / f"{SCRATCH}{self._token}"
+                self._scratch = files.folder / f"{SCRATCH}{lease:06d}-{self._token}"
                 self._scratch.mkdir()
                 sync_folder(files.folder)
+                for other in files.folder.glob(f"{SCRATCH}*"):
+                    if other.name[: len(SCRATCH) + 6] > self._scratch.name[: len(SCRATCH) + 6]:
+                        self.close()
+                        raise self._succeeded()
+                    if other != self._scratch:
+                        _remove(other)
 
     def take_over(self, tables: Collection[str]) -> None:
         """Bar an earlier driver that did not release an object store."""
         if self.files.folder is None:
             for folder in tables:
                 names = part_names(self.files, folder)
-                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                with ThreadPoolExecutor(AT_ONCE) as pool:
                     rows = list(pool.map(self._make_own, names))
                 while not rows or rows[-1]:  # behind an empty part no driver begins another one
                     names.append(next_part(folder, names))
@@ -102,14 +113,17 @@ class DriverFiles:
             except (TakenError, FileNotFoundError) as error:
                 if self._scratch is not None and self._scratch.is_dir():
                     raise
-                rule = "another driver has taken over"
-                move = "Leave the study to it; the rows that this driver committed are kept."
-                raise StudyError(Fault(self.files.where, "", "", rule, move)) from error
+                raise self._succeeded() from error
 
     def close(self) -> None:
         """Delete the driver's own folder."""
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _succeeded(self) -> StudyError:
+        rule = "another driver has taken over"
+        move = "Leave the study to it; the rows that this driver committed are kept."
+        return StudyError(Fault(self.files.where, "", "", rule, move))
 
     def _rename(self, scratch: Path, name: str, data: bytes) -> None:
         path, target = scratch / name.replace("/", "."), Path(self.files.where) / name
@@ -136,19 +150,21 @@ class DriverFiles:
             self._versions[name] = {"e_tag": done["e_tag"], "version": done["version"]}
 
     def _create(self, name: str, data: bytes) -> bool:
-        try:
-            self._put(name, data)
-        except TakenError:
-            return False
+        with storage_errors(self.files.display_path(name)):
+            try:
+                self._put(name, data)
+            except TakenError:
+                return False
         return True
 
     def _make_own(self, name: str) -> int:
         """Replace any version of a part by the same rows in other bytes; return their number."""
-        for _ in range(_TRIES):
-            data, rows = marked_part(self.read(name) or b"", self._token)
-            if self._create(name, data):
-                return rows
-        raise OSError(errno.EAGAIN, f"{name} changed {_TRIES} times meanwhile")
+        with storage_errors(self.files.display_path(name)):
+            for _ in range(_TRIES):
+                data, rows = marked_part(self.read(name) or b"", self._token)
+                if self._create(name, data):
+                    return rows
+            raise OSError(errno.EAGAIN, f"it changed {_TRIES} times meanwhile")
 
 
 def _remove(old: Path) -> None:
@@ -156,7 +172,7 @@ def _remove(old: Path) -> None:
 
     The deletion bars a client of a network disk that still has the folder's handle.
     """
-    gone = old.with_name(f"{SCRATCH}gone-{secrets.token_hex(4)}")
+    gone = old.with_name(f"{SCRATCH}000000-gone-{secrets.token_hex(4)}")
     with suppress(FileNotFoundError):
         old.rename(gone)
         sync_folder(gone.parent)

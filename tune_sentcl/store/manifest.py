@@ -171,7 +171,8 @@ class Manifest:
 
     def encoded(self) -> bytes:
         """The content of `study.json`."""
-        return f"{json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)}\n".encode()
+        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
+        return f"{text}\n".encode(errors="backslashreplace")  # a path may not be UTF-8
 
 
 def _with_last(texts: Sequence[str], last: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tune_sentcl.errors import DamagedError, Fault
+from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.schema import TABLES
 
@@ -22,8 +22,18 @@ _FIRST = 1
 
 
 def part_names(files: StudyFiles, folder: str) -> list[str]:
-    """The parts of a table, in order, by their names in the study."""
-    matches = filter(None, map(_PART.fullmatch, files.names(folder)))
+    """The parts of a table, in order, by their names in the study.
+
+    Raises:
+        StudyError: The folder holds another Parquet file, which other readers would read too.
+    """
+    names = [name for name in files.names(folder) if name.endswith(".parquet")]
+    for name in names:
+        if not _PART.fullmatch(name):
+            rule = f"must hold parts such as 000001.parquet only, and holds {name}"
+            move = "Move it away; a study of another version is read by that version."
+            raise StudyError(Fault(files.display_path(folder), "", "", rule, move))
+    matches = filter(None, map(_PART.fullmatch, names))
     return [f"{folder}/{m[0]}" for m in sorted(matches, key=lambda m: int(m[1]))]
 
 
@@ -84,7 +94,7 @@ def read_part(
         return _conform(table, wanted)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         rule = f"must be a complete Parquet file of {folder} ({error})"
-        move = "Restore it from a copy, or delete it and repeat the command to run its trials."
+        move = "Restore it from a copy; the other parts are intact."
         raise DamagedError(Fault(where, "", "", rule, move)) from error
 
 

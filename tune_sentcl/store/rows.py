@@ -160,12 +160,18 @@ class TrialRow:
             run_columns.update(zip(objective_columns(number), (name, value), strict=True))
         # `completed` resolves `auto` like the trial's id, if the search has not resolved it.
         config = nest(completed(self.config.dotted()), "config")
-        return {
+        values = {
             **run_columns,
             **_knob_values(config),
             "config": json.dumps(config, ensure_ascii=False, separators=(",", ":")),
             **{f"version_{name}": version for name, version in self.versions.items()},
         }
+        return {name: _encodable(value) for name, value in values.items()}
+
+
+def _encodable(value: Any) -> Any:
+    """A value whose text is UTF-8, which paths and errors of the system may not be."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def stored_run_columns(row: Mapping[str, Any]) -> dict[str, Any]:

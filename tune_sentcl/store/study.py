@@ -97,8 +97,9 @@ class Study:
     def checkpoints(self) -> set[str]:
         """The finished trials with weights."""
         ended = self.ended()
-        found = TrialFolders(self.files, WEIGHTS).found()
-        return {one.trial_id for one in found if are_own(one, ended.get(one.trial_id))}
+        weights = TrialFolders(self.files, WEIGHTS)
+        own = (one for one in weights.found() if are_own(one, ended.get(one.trial_id)))
+        return {one.trial_id for one in own if weights.is_complete(one)}
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
         """The local folder of a trial's weights, downloaded for the block if necessary."""

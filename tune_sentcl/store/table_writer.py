@@ -1,11 +1,13 @@
 """Writing the parts of one table."""
 
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from tune_sentcl.store.driver_files import DriverFiles
+from tune_sentcl.store.driver_files import AT_ONCE, DriverFiles
 from tune_sentcl.store.parts import (
     encoded_part,
     joined,
@@ -29,44 +31,38 @@ class TableWriter:
     """Replaces the rows of one trial at a time."""
 
     def __init__(self, files: DriverFiles, folder: str, ended: Collection[str]) -> None:
-        """Read the last part, and delete the rows of trials that have none in `trials`.
+        """Find each trial's part, and delete the rows of trials that have none in `trials`.
 
-        A driver that died between two tables has left those. They can only be in the last part
-        that has rows.
+        A driver that died between two tables has left those. The first part gets the columns of
+        this release, because `pd.read_parquet` shows the columns of the first part alone.
         """
         self._files, self._folder = files, folder
         self._names = part_names(files.files, folder)
         self._part_of: dict[str, str] = {}
-        self._are_located = not self._names[:-1]
         self._rows = TABLES[folder].empty_table()
         self._is_full = True
-        for part in reversed(self._names):
-            rows, size = self._read(part)
-            kept = rows_of_trials(rows, ended)
-            if part == self._names[-1]:
-                self._rows = kept
-                self._is_full = self._is_full_with(size)
-            if len(kept) < len(rows):
-                self._write(part, kept)
-            self._note(part, kept)
-            if len(rows):
-                break
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = list(pool.map(self._trials, self._names))
+        for part, (trials, is_whole) in zip(self._names, found, strict=True):
+            is_last, orphans = part == self._names[-1], trials.difference(ended)
+            if is_last or orphans or (part == self._names[0] and not is_whole):
+                rows, size = self._read(part)
+                if is_last:
+                    self._rows = rows
+                    self._is_full = self._is_full_with(size)
+                if not is_whole or orphans:
+                    self._write(part, rows_of_trials(rows, ended))
+            self._part_of.update(dict.fromkeys(trials - orphans, part))
 
     def rows(self, trial_id: str) -> pa.Table:
         """The rows of a trial."""
-        part = self._locate(trial_id)
+        part = self._part_of.get(trial_id)
         table = TABLES[self._folder].empty_table() if part is None else self._part(part)
         return rows_of_trials(table, [trial_id])
 
-    def replace(self, trial_id: str, rows: pa.Table, *, new: bool) -> None:
-        """Replace a trial's rows, in the part that has them, else in the last one.
-
-        Args:
-            trial_id: The trial.
-            rows: Its rows.
-            new: Whether no part but the last can have rows of it.
-        """
-        part = self._part_of.get(trial_id) if new else self._locate(trial_id)
+    def replace(self, trial_id: str, rows: pa.Table) -> None:
+        """Replace a trial's rows, in the part that has them, else in the last one."""
+        part = self._part_of.get(trial_id)
         if part is None and not len(rows):
             return
         if part is None and self._is_full:
@@ -106,22 +102,18 @@ class TableWriter:
         trials = pc.count_distinct(self._rows["trial_id"]).as_py()
         return size >= MAX_BYTES or trials >= MAX_TRIALS
 
-    def _locate(self, trial_id: str) -> str | None:
-        """The part with a trial's rows; all parts are read once if it may be an earlier one."""
-        if trial_id not in self._part_of and not self._are_located:
-            for part in self._names[:-1]:
-                self._note(part, self._read(part, [])[0])
-            self._are_located = True
-        return self._part_of.get(trial_id)
-
-    def _note(self, part: str, rows: pa.Table) -> None:
-        for trial_id in pc.unique(rows["trial_id"]).to_pylist():
-            self._part_of.setdefault(trial_id, part)
+    def _trials(self, part: str) -> tuple[set[str], bool]:
+        """The trials of a part, and whether it has all columns."""
+        data = self._files.read(part) or b""
+        where = self._files.files.display_path(part)
+        ids = read_part(where, self._folder, data, [])["trial_id"]
+        columns = pq.read_schema(pa.BufferReader(data)).names
+        return set(pc.unique(ids).to_pylist()), set(TABLES[self._folder].names) <= set(columns)
 
     def _part(self, part: str) -> pa.Table:
         return self._rows if part == self._names[-1] else self._read(part)[0]
 
-    def _read(self, part: str, columns: list[str] | None = None) -> tuple[pa.Table, int]:
+    def _read(self, part: str) -> tuple[pa.Table, int]:
         data = self._files.read(part) or b""
         where = self._files.files.display_path(part)
-        return read_part(where, self._folder, data, columns), len(data)
+        return read_part(where, self._folder, data), len(data)

@@ -1,8 +1,9 @@
 """Folders that workers write: weights of finished trials, states of running ones.
 
 A folder's name says the trial and the attempt: `checkpoints/ID.EPOCH-TRY`, and for the n-th state
-of an attempt `states/ID.EPOCH-TRY.N`. Weights are a trial's own if its row names their attempt.
-Of the states the highest counts that has the file `complete`, which is written last.
+of an attempt `states/ID.EPOCH-TRY.N`. A folder is whole if it has the file `complete`, which is
+written last and deleted first. Weights are a trial's own if its row names their attempt; of the
+states the newest counts.
 """
 
 import os
@@ -109,7 +110,7 @@ class TrialFolders:
 
     def newest_complete(self, trial_id: str) -> TrialFolder | None:
         """The newest complete folder of a trial."""
-        return next(filter(self._is_complete, reversed(self.found(trial_id))), None)
+        return next(filter(self.is_complete, reversed(self.found(trial_id))), None)
 
     def write(self, folder: TrialFolder, fill: Callable[[Path], None]) -> None:
         """Store the local folder that `fill` fills; OSError if the storage refuses."""
@@ -145,10 +146,7 @@ class TrialFolders:
         return self.files.read_bytes(f"{self._name(folder)}/{name}")
 
     def delete(self, folder: TrialFolder) -> None:
-        """Delete a folder if it exists; of a link, the link alone.
-
-        The file `complete` goes first, so that no half-deleted state counts.
-        """
+        """Delete a folder if it exists; of a link, the link alone."""
         path = self._path(folder)
         if path is None:
             self.files.delete([f"{self._name(folder)}/{_COMPLETE}"])
@@ -161,7 +159,8 @@ class TrialFolders:
                 (path / _COMPLETE).unlink(missing_ok=True)
                 shutil.rmtree(path)
 
-    def _is_complete(self, folder: TrialFolder) -> bool:
+    def is_complete(self, folder: TrialFolder) -> bool:
+        """Whether a folder is neither half written nor half deleted."""
         return self.files.exists(f"{self._name(folder)}/{_COMPLETE}")
 
     def _upload(self, source: Path, folder: TrialFolder) -> None:

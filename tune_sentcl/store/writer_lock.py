@@ -50,6 +50,7 @@ class Holder:
         path: The study's path or URL in that process.
         beat: How often the lease was renewed.
         released: Whether it was released.
+        expired: Whether it follows a lease that expired, whose driver has not been barred yet.
     """
 
     host: str
@@ -59,6 +60,7 @@ class Holder:
     path: str = ""
     beat: int = 0
     released: bool = False
+    expired: bool = False
 
     @classmethod
     def of_this_process(cls, path: str) -> Self:
@@ -98,8 +100,8 @@ class WriterLock:
 
     Attributes:
         lease: The number of the lease, higher than all earlier ones; 0 without a lease.
-        was_expired: Whether the last driver did not release its lease, so that requests of it may
-            still arrive.
+        was_expired: Whether an earlier driver did not release its lease and has not been barred
+            since, so that requests of it may still arrive.
     """
 
     def __init__(self, files: StudyFiles, say: Callable[[str], None] | None = None) -> None:
@@ -152,7 +154,8 @@ class WriterLock:
             self._thread.join()
             with self._mutex, suppress(StudyError):  # after a failed write the lease expires
                 if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
-                    self._write(replace(self._holder, released=True))
+                    end = replace(self._holder, released=True, expired=self.was_expired)
+                    self._write(end)
         if self._lock is not None:
             self._lock.close()
 
@@ -186,7 +189,7 @@ class WriterLock:
             holder = Holder.parse(data)
             holder_alive = holder.is_alive(self._files.where) if holder else None
             if holder_alive is False or (holder is not None and holder.released):
-                self.was_expired = holder is None or not holder.released
+                self.was_expired = holder is None or not holder.released or holder.expired
                 return
             if holder_alive or first not in (None, data):
                 raise _held_error(self._files.where, str(holder or _UNKNOWN))

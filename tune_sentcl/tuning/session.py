@@ -249,8 +249,13 @@ class Session:
         row = self.study.row(assignment, status, run_columns)
         try:
             if is_recorded:  # else the earlier row stays
-                curves = None if last is None or assignment.action == "measure" else last.curves
-                self._driver.commit(row, scores, curves, weights=self.settings.keep > 0)
+                curves = () if last is None else last.curves
+                self._driver.commit(
+                    row,
+                    scores,
+                    None if assignment.action == "measure" else curves,
+                    weights=self.settings.keep > 0,
+                )
             self.proposals.end(trial_id, self.history.result(trial_id))
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
