@@ -51,6 +51,8 @@ def texts(corpus: Corpus) -> list[tuple[str, ...]]:
         ("a.csv", "Anchor,anchor,positive\nx,how,so\n", ROWS[1:]),
         ("a.jsonl", '{" Query": "how", "Pos": ["so"], "neg": "no"}\n', NEGATIVE[1:]),
         ("a.csv", "Sent0,sent1,HARD_NEG\nhow,so,no\n", NEGATIVE[1:]),
+        ("a.csv", "anchor,positive,Text,TEXT\nhow,so,x,y\n", ROWS[1:]),
+        ("a.jsonl", '{"anchor": "how", "positive": "so", "sentence1": 1}\n', ROWS[1:]),
     ],
 )
 def test_separators_encodings_and_headers(

@@ -67,6 +67,21 @@ def test_labeled_sentences_in_one_file_are_scored_by_folds(tmp_path: Path) -> No
     assert task.offers == (("accuracy", "dev"), ("macro_f1", "dev"))
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("a.jsonl", [json.dumps({"text": t, "label": n, "query": 0}) for t, n in CLASSES]),
+        ("a.csv", ["text,label,pos,pos", *(f"{text},{label},a,b" for text, label in CLASSES)]),
+        ("a.csv", ["text,label,query,Query", *(f"{text},{label},," for text, label in CLASSES)]),
+    ],
+)
+def test_columns_that_are_not_read_have_no_faults(
+    tmp_path: Path, name: str, lines: list[str]
+) -> None:
+    plain = read(write_labeled(tmp_path / "all.tsv", "text label", CLASSES))
+    assert read(write_lines(tmp_path / name, lines)) == plain
+
+
 def test_a_column_deals_the_folds(tmp_path: Path) -> None:
     rows = [(*row, "xyz"[place // 2 % 3]) for place, row in enumerate(CLASSES[:6])]
     (task,) = read(write_labeled(tmp_path / "all.tsv", "sentence label fold", rows))
@@ -125,7 +140,7 @@ BAD: list[tuple[str, str, list[str]]] = [
     ("dev.tsv", "sentence1\tsentence2\tscore\nx\ty\t1\nx\tz\tnan\n", ["line 3", "finite"]),
     ("dev.tsv", "text\tlabel\nx\t1\ny\t2\n", ["each class must have 12 rows", "'1' in 1"]),
     ("dev.tsv", "text\tlabel\nx\t1\ny\t1\n", ["two classes"]),
-    ("dev.csv", "text,label,text\na,b,1\n", ["dev.csv: text: there are two columns"]),
+    ("dev.csv", "text,label,text\na,b,1\n", ["dev.csv: text: two columns", "'text' and 'text'"]),
     ("dev.jsonl", '{"text": "a", "label": "b", "text": "c"}\n', ["dev.jsonl", "twice"]),
     ("dev.jsonl", '{"text": "a \\ud800", "label": "b"}\n', ["dev.jsonl", "surrogate"]),
     ("dev.tsv", "text\tlabel\tfold\nx\t1\t1\ny\t2\t2\n", ["3 folds", "fold"]),

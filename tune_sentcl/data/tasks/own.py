@@ -63,11 +63,11 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data))
     files = _files(path, source)
-    tables = {split: read_table(file) for split, file in files.items() if split != "train"}
+    tables = {split: _table(file) for split, file in files.items() if split != "train"}
     if _kind_of(tables, path) == "pairs":
         return tuple(_pair_tasks(source.name, _pairs(tables), tables, data))
     if "train" in files:
-        tables = {"train": read_table(files["train"]), **tables}
+        tables = {"train": _table(files["train"]), **tables}
         _kind_of(tables, path)
     return tuple(_labeled_tasks(source.name, tables, data))
 
@@ -79,10 +79,20 @@ def training_pairs(source: OwnSource) -> Sequence[_Pair]:
         DataError: As `read_own`.
     """
     files = _files(Path(source.path).expanduser(), source)
-    tables = {split: read_table(file) for split, file in files.items()}
+    tables = {split: _table(file) for split, file in files.items()}
     if any(not set(_PAIRS) <= set(table.column_names) for table, _ in tables.values()):
         return ()
     return _pairs(tables).get("train", ())
+
+
+def _table(file: Path) -> _Read:
+    """A file's columns of pairs, or else of labeled sentences; other columns do not count."""
+    return read_table(
+        file,
+        read=lambda there: (
+            (*_PAIRS, "split") if {*_PAIRS} <= {*there} else ("text", "label", "split", "fold")
+        ),
+    )
 
 
 def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
