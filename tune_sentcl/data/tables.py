@@ -215,17 +215,19 @@ def _parquet(
 def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
     """The column of each role, under its name; numbers of a label become class names.
 
-    `datasets` stores these names in the schema's metadata.
+    `datasets` stores these names in the schema's metadata; notes of another shape hold none.
     """
-    notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     found = {role: table.column(name) for role, name in roles.items()}
-    feature = notes.get("info", {}).get("features", {}).get(roles.get("label"), {})
-    if feature.get("names") and pa.types.is_integer(found["label"].type):
-        names = pa.array(["-", *feature["names"]])
-        numbers = pc.index_in(
-            found["label"].cast(pa.int64()), value_set=pa.array(range(-1, len(feature["names"])))
+    try:
+        notes = json.loads((table.schema.metadata or {})[b"huggingface"])
+        names = pa.array(notes["info"]["features"][roles["label"]]["names"] + ["-"], pa.string())
+    except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException):
+        return pa.table(found)
+    if len(names) > 1 and pa.types.is_integer(found["label"].type):
+        numbers = pa.array([*range(len(names) - 1), -1])
+        found["label"] = pc.take(
+            names, pc.index_in(found["label"].cast(pa.int64()), value_set=numbers)
         )
-        found["label"] = pc.take(names, numbers)
     return pa.table(found)
 
 
