@@ -199,15 +199,21 @@ def csv_table(path: Path, which: Which) -> pa.Table:
 
 
 def _csv_parts(path: Path) -> tuple[bytes, str]:
-    """A file in UTF-8, and its separator: what Excel states, or what splits the header most."""
+    """A file in UTF-8, and its separator.
+
+    Excel states it; or the suffix's own splits the header as it does the first row; or it is what
+    splits the header most.
+    """
     raw = _read_bytes(path).removeprefix(codecs.BOM_UTF8)
     if not raw or raw.startswith(_UTF_16) or b"\0" in raw[:2]:
         raw = read_text(path).encode()
     if stated := _STATED.match(raw):
         return raw[stated.end() :], stated[1].decode()  # an empty line is left: lines count
-    header = _NEWLINE.split(re.sub(b'"[^"]*"', b"", raw[:_HEAD]).lstrip(b"\r\n"), 1)[0]
+    lines = re.split(rb"[\r\n]+", re.sub(b'"[^"]*"', b"", raw[:_HEAD]).lstrip(b"\r\n"), maxsplit=2)
+    counts = {mark: [line.count(mark.encode()) for line in lines[:2]] for mark in ",;\t|"}
     usual = "\t" if path.suffix == ".tsv" else ","
-    return raw, max((usual, *",;\t|"), key=lambda mark: header.count(mark.encode()))
+    own = counts[usual][0] and counts[usual][0] == counts[usual][-1]
+    return raw, usual if own else max((usual, *counts), key=lambda mark: counts[mark][0])
 
 
 def _quotes(mark: str) -> bytes:
