@@ -320,10 +320,11 @@ def test_the_rows_to_learn_from_beside_pairs_are_left_alone(tmp_path: Path) -> N
 def test_dates_and_numbers_of_json_are_the_texts_that_they_are(tmp_path: Path) -> None:
     # As texts 2024-01-01 and 2024-01-01 00:00:00 are two; as times they are one.
     days = ["2024-01-01", "2024-01-01 00:00:00", "2024-01-02T03:04:05Z"]
-    rows = [(f"2024-02-{n + 1:02}", n % 2, days[n % 3]) for n in range(24)]
-    texts = [(text, str(label), day) for text, label, day in rows]
-    (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", texts))
-    lines = [json.dumps({"text": text, "label": n, "fold": day}) for text, n, day in rows]
-    assert read(write_lines(tmp_path / "all.jsonl", lines)) == (named,)
-    assert isinstance(named, LabeledTask)
-    assert named.rows.first[0] == "2024-02-01" and named.folds == (0, 1, 2) * 8
+    for before, classes in (("2024-02-", (0, 1)), ("text ", days)):
+        rows = [(f"{before}{n + 1:02}", classes[n % 2], days[n % 3]) for n in range(24)]
+        texts = [(text, str(label), day) for text, label, day in rows]
+        (named,) = read(write_labeled(tmp_path / "all.tsv", "text label fold", texts))
+        lines = [json.dumps({"text": text, "label": n, "fold": day}) for text, n, day in rows]
+        assert read(write_lines(tmp_path / "all.jsonl", lines)) == (named,)
+        assert isinstance(named, LabeledTask)
+        assert named.rows.first[0] == f"{before}01" and named.folds == (0, 1, 2) * 8

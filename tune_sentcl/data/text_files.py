@@ -118,7 +118,11 @@ def _arrow_json(path: Path, which: Which) -> pa.Table | None:
     except READ_ERRORS:
         return None
     kinds, texts = (pa.string(), pa.list_(pa.string())), which(table.column_names)
-    if any(text and table[name].type not in kinds for name, text in texts.items()):
+    types = {name: table[name].type for name in texts}
+    if any(
+        types[name] not in kinds if text else pa.types.is_temporal(types[name])
+        for name, text in texts.items()
+    ):
         return None
     empty = pa.nulls(table.num_rows)
     return pa.table({name: table[name] if name in texts else empty for name in table.column_names})
