@@ -1,6 +1,7 @@
 """Tables of texts from files: columns named by their roles, and the lines of rows."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -244,3 +245,30 @@ def is_text(kind: pa.DataType) -> bool:
 def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Which sentences are null, empty or only white space."""
     return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
+
+
+def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
+    """The numbers of the column `score`, which may be texts with blanks or a sign.
+
+    Raises:
+        DataError: One is not a finite number; the error names its line.
+    """
+    column = table.column("score")
+    try:
+        scores = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    except pa.ArrowException:
+        scores = np.array([_number(value) for value in column.to_pylist()])
+    bad = np.flatnonzero(~np.isfinite(scores))
+    if bad.size:
+        row = int(bad[0])
+        rule = "a score must be a finite number"
+        value = str(column[row].as_py())
+        raise DataError(Fault(where.at([row]), "score", value, rule, "Correct it."))
+    return scores
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan

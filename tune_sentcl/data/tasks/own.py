@@ -10,13 +10,13 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.tables import (
     SUFFIXES,
     Origin,
     blank_sentences,
+    finite_scores,
     is_text,
     read_table,
     value_kind,
@@ -169,7 +169,7 @@ def _pairs(tables: Mapping[str, _Read]) -> dict[str, list[_Pair]]:
     found: dict[str, list[_Pair]] = {}
     for split, (table, where) in tables.items():
         first, second = (_texts(table, column, where) for column in _PAIRS[:2])
-        found[split] = list(zip(first, second, _scores(table, where), strict=True))
+        found[split] = list(zip(first, second, finite_scores(table, where).tolist(), strict=True))
     return _dealt(tables, found)
 
 
@@ -199,21 +199,6 @@ def _pair_tasks(
             version = fingerprint_of([("pairs", str(len(gold))), *rows])
             subset = StsSubset(name, first, second, gold)
             yield StsTask(name, split, (subset,), data, "own", version)
-
-
-def _scores(table: pa.Table, where: Origin) -> tuple[float, ...]:
-    column = table["score"]
-    try:
-        numbers = column.cast(pa.float64())
-    except pa.ArrowException:
-        rule = f"the column must hold numbers, and holds {column.type}"
-        move = "Write the scores as numbers."
-        raise DataError(Fault(str(where), "score", "", rule, move)) from None
-    bad = pc.index(pc.fill_null(pc.is_finite(numbers), False), False).as_py()
-    if bad >= 0:
-        at, value = where.at([bad]), str(column[bad].as_py())
-        raise DataError(Fault(at, "score", value, "must be a finite number", "Correct the row."))
-    return tuple(numbers.to_pylist())
 
 
 _LEAST = 12
