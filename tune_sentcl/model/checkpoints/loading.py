@@ -101,7 +101,8 @@ def _files(checkpoint: Checkpoint) -> Path:
     if not checkpoint.revision:
         return Path(checkpoint.path)
     try:
-        return whole_model(checkpoint.path, checkpoint.revision)
+        places = (checkpoint.place, *checkpoint.shaping)
+        return whole_model(checkpoint.path, checkpoint.revision, places)
     except HubError as error:
         raise fault_of(checkpoint.name, str(error), "Check the network.") from None
 
