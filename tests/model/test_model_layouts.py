@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import fingerprint_now, resolve_checkpoint
 from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
@@ -474,3 +474,26 @@ def test_a_hub_model_is_the_folder_that_it_was(
     local = load_encoder(resolve_checkpoint(str(folder)), "auto", 64)
     there = load_encoder(resolve_checkpoint(publish("owner/model", folder)), "auto", 64)
     assert np.array_equal(embeddings(there), embeddings(local))
+
+
+@pytest.mark.parametrize("base", ["owner/base"])
+def test_the_base_of_adapters_is_found_by_its_name(
+    base: str, toy: Path, tmp_path: Path, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the hub; or in a folder of the name of a built-in encoder, which peft does not know."""
+    folder = _adapters(toy, tmp_path / "saved")
+    expected = embeddings(load_encoder(resolve_checkpoint(str(folder)), "auto", 64))
+    _replaced("adapter_config.json", str(toy), base)(folder)
+    if base == "toy":
+        (tmp_path / base).symlink_to(toy)
+    monkeypatch.chdir(tmp_path)
+    publish("owner/base", toy)
+    print_ = resolve_checkpoint(base if "/" in base else str(toy)).fingerprint
+    for name in (str(folder), publish("owner/adapters", folder)):
+        checkpoint = resolve_checkpoint(name)
+        assert checkpoint.base and checkpoint.base.fingerprint == print_
+        assert checkpoint.layers == 2 and checkpoint.width == 8
+        assert fingerprint_now(checkpoint) == checkpoint.fingerprint
+        (merged,) = notes_of(checkpoint, "mean")
+        assert merged.endswith(f"its adapters are added into the weights of {base}")
+        assert np.array_equal(embeddings(load_encoder(checkpoint, "auto", 64)), expected)

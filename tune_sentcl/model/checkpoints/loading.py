@@ -98,6 +98,9 @@ def _without_collection() -> Iterator[None]:
 
 
 def _files(checkpoint: Checkpoint) -> Path:
+    """Its folder; transformers reads the base of adapters from the hub's cache."""
+    if checkpoint.base is not None:
+        _files(checkpoint.base)
     if not checkpoint.revision:
         return Path(checkpoint.path)
     try:
