@@ -476,7 +476,7 @@ def test_a_hub_model_is_the_folder_that_it_was(
     assert np.array_equal(embeddings(there), embeddings(local))
 
 
-@pytest.mark.parametrize("base", ["owner/base"])
+@pytest.mark.parametrize("base", ["owner/base", "toy"])
 def test_the_base_of_adapters_is_found_by_its_name(
     base: str, toy: Path, tmp_path: Path, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,7 +169,8 @@ def _from_adapters(
 ) -> Checkpoint:
     """A folder of adapters, with the checkpoint that they were trained on."""
     stated, fingerprint = origin
-    base = resolve_checkpoint(stated)
+    local = not fingerprint and Path(stated).is_dir()  # peft knows no built-in names
+    base = resolve_checkpoint(str(Path(stated).resolve()) if local else stated)
     if fingerprint and base.fingerprint != fingerprint:
         rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
         raise fault_of(name, rule, "Restore them.")
