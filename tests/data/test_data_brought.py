@@ -39,6 +39,8 @@ def texts(corpus: Corpus) -> list[tuple[str, ...]]:
         ("a.csv", "anchor;positive\na, b;c, d\n", [("a, b", "c, d")]),
         ("a.csv", "anchor;positive;notes, if any\nhow;so;x\n", ROWS[1:]),
         ("a.csv", '"anchor";"positive";"x,y"\n"how";"so";"z"\n', ROWS[1:]),
+        ("a.csv", "anchor,positive,label (a;b;c;d)\nhow,so,2\n", ROWS[1:]),
+        ("a.tsv", "anchor\tpositive\tlabel (0=a, 1=b, 2=c, 3)\nhow\tso\t1\n", ROWS[1:]),
         ("a.csv", PLAIN.replace("\n", "\r"), ROWS),
         ("a.csv", PLAIN.encode("utf-16"), ROWS),
         ("a.tsv", b"\xfe\xff" + PLAIN.replace(",", "\t").encode("utf-16-be"), ROWS),
@@ -51,6 +53,8 @@ def texts(corpus: Corpus) -> list[tuple[str, ...]]:
         ("a.csv", "Anchor,anchor,positive\nx,how,so\n", ROWS[1:]),
         ("a.jsonl", '{" Query": "how", "Pos": ["so"], "neg": "no"}\n', NEGATIVE[1:]),
         ("a.csv", "Sent0,sent1,HARD_NEG\nhow,so,no\n", NEGATIVE[1:]),
+        ("a.csv", "anchor,positive,Text,TEXT\nhow,so,x,y\n", ROWS[1:]),
+        ("a.jsonl", '{"anchor": "how", "positive": "so", "sentence1": 1}\n', ROWS[1:]),
     ],
 )
 def test_separators_encodings_and_headers(

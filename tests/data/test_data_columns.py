@@ -85,6 +85,23 @@ def test_the_names_of_a_labels_numbers_go_with_its_column(tmp_path: Path) -> Non
         assert found.table.to_pylist() == [{"premise": "a", "hypothesis": "b", "label": 0}]
 
 
+@pytest.mark.parametrize(
+    "notes",
+    [
+        "null",
+        "{",
+        '{"info": {"features": null}}',
+        '{"info": {"features": {"label": [{"names": ["b", "c"]}]}}}',
+        '{"info": {"features": {"label": {"names": [["b"], 1]}}}}',
+        '{"info": {"features": {"label": {"names": "bc"}}}}',
+    ],
+)
+def test_notes_of_another_shape_hold_no_names(notes: str, tmp_path: Path) -> None:
+    rows = pa.table({"premise": ["a"], "hypothesis": ["b"], "label": [1]})
+    pq.write_table(rows.replace_schema_metadata({"huggingface": notes}), tmp_path / "a.parquet")
+    assert load("labeled_pairs", tmp_path / "a.parquet").table.to_pylist() == rows.to_pylist()
+
+
 def test_a_mapping_is_one_text_and_no_part_of_an_id() -> None:
     spellings: list[Any] = [
         dict(reversed(TWO.items())),

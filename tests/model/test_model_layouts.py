@@ -1,7 +1,9 @@
 """Folders as sentence-transformers writes them: read, trained, exported, and read there again."""
 
 import json
+import shutil
 from collections.abc import Callable
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import fingerprint_now, resolve_checkpoint
 from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
@@ -416,3 +418,82 @@ def test_what_scores_do_not_follow_is_told(toy: Path, tmp_path: Path) -> None:
     assert whole.similarity_fn_name == "dot" and whole.prompts["other"] == "a "
     (merged,) = notes_of(resolve_checkpoint(str(_adapters(toy, tmp_path / "adapters"))), "mean")
     assert merged.endswith(f"its adapters are added into the weights of {toy}")
+
+
+Publish = Callable[[str, Path], str]
+
+
+@pytest.fixture
+def publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Publish:
+    """Make a folder a repository of a hub that hands out the files of the asked patterns."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    cache, commit = tmp_path / "hub", "0123456789abcdef" * 2 + "01234567"
+    published: dict[str, Path] = {}
+
+    def fetched(
+        name: str, revision: str, allow_patterns: list[str], local_files_only: bool
+    ) -> str:
+        found = cache / f"models--{name.replace('/', '--')}" / "snapshots" / commit
+        if name not in published or (local_files_only and not found.exists()):
+            raise ValueError("no such repository")
+        for file in published[name].rglob("*"):
+            place = file.relative_to(published[name])
+            if file.is_file() and any(fnmatch(str(place), one) for one in allow_patterns):
+                (found / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, found / place)
+        (found.parents[1] / "refs").mkdir(exist_ok=True)
+        (found.parents[1] / "refs" / "main").write_text(commit)
+        return str(found)
+
+    def publish(name: str, folder: Path) -> str:
+        published[name] = folder
+        return name
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetched)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    return publish
+
+
+def _pickled(place: str, toy: Path, folder: Path) -> Path:
+    """Weights of one module as a pickle of tensors, beside those of another one as safetensors."""
+    weights = put_together(toy, folder, BEHIND["dense"]) / place / "model.safetensors"
+    torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
+    weights.unlink()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "made", [_moved, partial(_pickled, ""), partial(_pickled, "2_Dense"), MADE["dense"]]
+)
+def test_a_hub_model_is_the_folder_that_it_was(
+    made: Any, toy: Path, tmp_path: Path, publish: Publish
+) -> None:
+    folder = made(toy, tmp_path / "saved")
+    local = load_encoder(resolve_checkpoint(str(folder)), "auto", 64)
+    there = load_encoder(resolve_checkpoint(publish("owner/model", folder)), "auto", 64)
+    assert np.array_equal(embeddings(there), embeddings(local))
+
+
+@pytest.mark.parametrize("base", ["owner/base", "toy"])
+def test_the_base_of_adapters_is_found_by_its_name(
+    base: str, toy: Path, tmp_path: Path, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the hub; or in a folder of the name of a built-in encoder, which peft does not know."""
+    folder = _adapters(toy, tmp_path / "saved")
+    expected = embeddings(load_encoder(resolve_checkpoint(str(folder)), "auto", 64))
+    _replaced("adapter_config.json", str(toy), base)(folder)
+    if base == "toy":
+        (tmp_path / base).symlink_to(toy)
+    monkeypatch.chdir(tmp_path)
+    publish("owner/base", toy)
+    print_ = resolve_checkpoint(base if "/" in base else str(toy)).fingerprint
+    for name in (str(folder), publish("owner/adapters", folder)):
+        checkpoint = resolve_checkpoint(name)
+        assert checkpoint.base and checkpoint.base.fingerprint == print_
+        assert checkpoint.layers == 2 and checkpoint.width == 8
+        assert fingerprint_now(checkpoint) == checkpoint.fingerprint
+        (merged,) = notes_of(checkpoint, "mean")
+        assert merged.endswith(f"its adapters are added into the weights of {base}")
+        assert np.array_equal(embeddings(load_encoder(checkpoint, "auto", 64)), expected)

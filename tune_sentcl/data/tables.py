@@ -1,8 +1,9 @@
 """Tables of texts from files: columns named by their roles, and the lines of rows."""
 
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -108,55 +109,66 @@ def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
     return rank, "" if role in columns else role
 
 
-def roles_of(columns: Mapping[str, str], where: Origin) -> dict[str, str]:
-    """The file's column for each role that it has; the best match of several is taken.
+Read = Callable[[Collection[str]], Collection[str]]
+"""The roles to read, among those of a file."""
+
+
+def roles_of(
+    names: Sequence[str], columns: Mapping[str, str], read: Read, where: str
+) -> dict[str, str]:
+    """The column of each role that is read; the best match of several is taken.
 
     Raises:
         DataError: The file lacks a column that has a role, or two columns match one role alike.
     """
     found: dict[str, list[tuple[int, str]]] = {}
-    for name in where.columns:
+    for name in names:
         rank, role = role_of(name, columns)
         found.setdefault(role, []).append((rank, name))
     found.pop("", None)
     lacking = [columns[role] for role in columns if role not in found]
     if lacking:
-        rule = f"there is no column {lacking[0]}; the columns are {', '.join(where.columns)}"
-        raise DataError(Fault(str(where), "data.columns", "", rule, "Correct the name."))
+        rule = f"there is no column {lacking[0]}; the columns are {', '.join(names)}"
+        raise DataError(Fault(where, "data.columns", "", rule, "Correct the name."))
+    wanted = read(found)
+    found = {role: matches for role, matches in found.items() if role in wanted}
     for role, matches in found.items():
         best = sorted(matches)
         if len(best) > 1 and best[0][0] == best[1][0]:
             rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
-            raise DataError(Fault(str(where), role, "", rule, "Rename one of them."))
+            raise DataError(Fault(where, role, "", rule, "Rename one of them."))
     return {role: min(matches)[1] for role, matches in found.items()}
 
 
 def read_table(
-    path: Path, first: int | None = None, columns: Mapping[str, str] | None = None
+    path: Path,
+    first: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    read: Read = tuple,
 ) -> tuple[pa.Table, Origin]:
     """Read a file by its suffix; its columns are named by their roles, and not yet checked.
 
     CSV and TSV have a header, may quote cells with `"`, and hold text alone. The separator is the
     suffix's own, or else the one of comma, semicolon, tab and bar that splits the header or
-    stands in Excel's first line, such as `sep=;`. Columns without a role are not read, or null.
+    stands in Excel's first line, such as `sep=;`. Other columns are not read, or null.
 
     Args:
         path: A file with a suffix of `SUFFIXES`; a .txt file has a sentence per line, which
             becomes the column `text`.
         first: Enough rows of a Parquet file of plain sentences; None reads all.
         columns: The user's column for each role.
+        read: Which roles to read; by default all.
 
     Raises:
         DataError: The file is missing, of another kind, or broken, and the error names the line;
             or it lacks a user's column.
     """
-    columns = columns or {}
 
-    def wanted(name: str) -> bool:
-        return bool(role_of(name, columns)[1])
+    def roles(names: Sequence[str]) -> dict[str, str]:
+        return roles_of(names, columns or {}, read, str(path))
 
-    def text(name: str) -> bool:
-        return holds_text(role_of(name, columns)[1])
+    def which(names: Sequence[str]) -> dict[str, bool]:
+        return {name: holds_text(role) for role, name in roles(names).items()}
 
     if path.suffix not in SUFFIXES:
         rule = f"the file's name must end in {', '.join(SUFFIXES)}"
@@ -167,24 +179,24 @@ def read_table(
         raise DataError(Fault(str(path), "", "", rule, move))
     names = None
     if path.suffix == ".parquet":
-        table, names = _parquet(path, columns, first)
+        table, names = _parquet(path, roles, first)
     elif path.suffix == ".txt":
         table = pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
     else:
-        table = (json_table if path.suffix == ".jsonl" else csv_table)(path, wanted, text)
+        table = (json_table if path.suffix == ".jsonl" else csv_table)(path, which)
     where = Origin(str(path), path, tuple(names or table.column_names))
-    return by_role(table, columns, where), where
+    return by_role(table, roles(where.columns)), where
 
 
 def _parquet(
-    path: Path, columns: Mapping[str, str], first: int | None
+    path: Path, roles: Callable[[Sequence[str]], Mapping[str, str]], first: int | None
 ) -> tuple[pa.Table, list[str]]:
-    """The columns that have a role, and the names of all."""
+    """The columns that are read, and the names of all."""
     try:
         file = pyarrow.dataset.dataset(path)
-        roles = {name: role_of(name, columns)[1] for name in file.schema.names}
-        present = [name for name in roles if roles[name]]
-        if first is None or "text" not in roles.values():
+        found = roles(file.schema.names)
+        present = list(found.values())
+        if first is None or "text" not in found:
             table = file.to_table(present)
         else:  # the rest of a large file is not read
             table = file.head(first, columns=present)
@@ -201,21 +213,22 @@ def _parquet(
     return table, file.schema.names
 
 
-def by_role(table: pa.Table, columns: Mapping[str, str], where: Origin) -> pa.Table:
-    """The columns that have a role, under its name; numbers of a label become class names.
+def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
+    """The column of each role, under its name; numbers of a label become class names.
 
-    `datasets` stores these names in the schema's metadata.
+    `datasets` stores these names in the schema's metadata; notes of another shape hold none.
     """
-    roles = roles_of(columns, where)
-    notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     found = {role: table.column(name) for role, name in roles.items()}
-    feature = notes.get("info", {}).get("features", {}).get(roles.get("label"), {})
-    if feature.get("names") and pa.types.is_integer(found["label"].type):
-        names = pa.array(["-", *feature["names"]])
-        numbers = pc.index_in(
-            found["label"].cast(pa.int64()), value_set=pa.array(range(-1, len(feature["names"])))
+    try:
+        notes = json.loads((table.schema.metadata or {})[b"huggingface"])
+        names = pa.array(notes["info"]["features"][roles["label"]]["names"] + ["-"], pa.string())
+    except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException):
+        return pa.table(found)
+    if len(names) > 1 and pa.types.is_integer(found["label"].type):
+        numbers = pa.array([*range(len(names) - 1), -1])
+        found["label"] = pc.take(
+            names, pc.index_in(found["label"].cast(pa.int64()), value_set=numbers)
         )
-        found["label"] = pc.take(names, numbers)
     return pa.table(found)
 
 
@@ -232,3 +245,30 @@ def is_text(kind: pa.DataType) -> bool:
 def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Which sentences are null, empty or only white space."""
     return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
+
+
+def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
+    """The numbers of the column `score`, which may be texts with blanks or a sign.
+
+    Raises:
+        DataError: One is not a finite number; the error names its line.
+    """
+    column = table.column("score")
+    try:
+        scores = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    except pa.ArrowException:
+        scores = np.array([_number(value) for value in column.to_pylist()])
+    bad = np.flatnonzero(~np.isfinite(scores))
+    if bad.size:
+        row = int(bad[0])
+        rule = "a score must be a finite number"
+        value = str(column[row].as_py())
+        raise DataError(Fault(where.at([row]), "score", value, rule, "Correct it."))
+    return scores
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan

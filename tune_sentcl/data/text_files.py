@@ -3,7 +3,7 @@
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,20 +76,22 @@ def _read_bytes(path: Path) -> bytes:
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Arrow raises these for a file that it cannot read; the last one for damaged column names."""
 
-Which = Callable[[str], bool]
-"""A predicate on column names."""
+Which = Callable[[Sequence[str]], Mapping[str, bool]]
+"""The columns to read, of all names of a file, and whether they hold text."""
 
 
-def json_table(path: Path, wanted: Which, text: Which) -> pa.Table:
+def json_table(path: Path, which: Which) -> pa.Table:
     """Read a JSONL file; see `read_table`."""
-    found = _arrow_json(path, wanted, text)
+    found = _arrow_json(path, which)
     if found is not None:
         return found
     records, columns = list(json_objects(path)), {}
-    for name in dict.fromkeys(name for _, row in records for name in row):
-        values = [row.get(name) if wanted(name) else None for _, row in records]
+    names = list(dict.fromkeys(name for _, row in records for name in row))
+    texts = which(names)
+    for name in names:
+        values = [row.get(name) if name in texts else None for _, row in records]
         try:
-            columns[name] = _json_column(values, text=text(name))
+            columns[name] = _json_column(values, text=texts.get(name, False))
         except (pa.ArrowException, ValueError):
             for (line, _), value in zip(records, values, strict=True):
                 try:
@@ -102,7 +104,7 @@ def json_table(path: Path, wanted: Which, text: Which) -> pa.Table:
     return pa.table(columns)
 
 
-def _arrow_json(path: Path, wanted: Which, text: Which) -> pa.Table | None:
+def _arrow_json(path: Path, which: Which) -> pa.Table | None:
     """A JSONL file by Arrow, in a quarter of the time; None if a row is unlike the first ones.
 
     Arrow's messages do not name the line, and it takes a column of dates for times.
@@ -115,12 +117,15 @@ def _arrow_json(path: Path, wanted: Which, text: Which) -> pa.Table | None:
         table.validate(full=True)  # the reader does not check UTF-8
     except READ_ERRORS:
         return None
-    texts = (pa.string(), pa.list_(pa.string()))
-    columns = {name: table[name] for name in table.column_names if wanted(name)}
-    if any(columns[name].type not in texts for name in columns if text(name)):
+    kinds, texts = (pa.string(), pa.list_(pa.string())), which(table.column_names)
+    types = {name: table[name].type for name in texts}
+    if any(
+        types[name] not in kinds if text else pa.types.is_temporal(types[name])
+        for name, text in texts.items()
+    ):
         return None
     empty = pa.nulls(table.num_rows)
-    return pa.table({name: columns.get(name, empty) for name in table.column_names})
+    return pa.table({name: table[name] if name in texts else empty for name in table.column_names})
 
 
 def _json_column(values: list[Any], *, text: bool) -> pa.Array:
@@ -167,7 +172,7 @@ _HEAD = 100_000  # bytes that hold the header
 _READ = {"block_size": 2**22, "autogenerate_column_names": True, "use_threads": False}
 
 
-def csv_table(path: Path, wanted: Which, text: Which) -> pa.Table:
+def csv_table(path: Path, which: Which) -> pa.Table:
     """Read a CSV or TSV file; see `read_table`."""
     raw, mark = _csv_parts(path)
     names = [f"f{number}" for number in range(raw[:_HEAD].count(mark.encode()) + 1)]
@@ -190,27 +195,29 @@ def csv_table(path: Path, wanted: Which, text: Which) -> pa.Table:
             move = f"Quote a cell that holds the separator {mark!r}, or correct the row."
         raise DataError(Fault(where, "", found, rule, move)) from None
     header = [column[0].as_py() for column in table.columns]
-    for name in filter(wanted, header):
-        if header.count(name) > 1:
-            rule = "there are two columns of this name"
-            raise DataError(Fault(str(path), name, "", rule, "Rename or leave out one of them."))
-    columns = [column[1:] for column in table.columns]
+    columns, texts = [column[1:] for column in table.columns], which(header)
     for number, column in enumerate(columns):
-        if not text(header[number]):
+        if not texts.get(header[number], False):
             columns[number] = pc.if_else(pc.equal(column, ""), None, column)
     return pa.table(columns, names=header)
 
 
 def _csv_parts(path: Path) -> tuple[bytes, str]:
-    """A file in UTF-8, and its separator: what Excel states, or what splits the header most."""
+    """A file in UTF-8, and its separator.
+
+    Excel states it; or the suffix's own splits the header as it does the first row; or it is what
+    splits the header most.
+    """
     raw = _read_bytes(path).removeprefix(codecs.BOM_UTF8)
     if not raw or raw.startswith(_UTF_16) or b"\0" in raw[:2]:
         raw = read_text(path).encode()
     if stated := _STATED.match(raw):
         return raw[stated.end() :], stated[1].decode()  # an empty line is left: lines count
-    header = _NEWLINE.split(re.sub(b'"[^"]*"', b"", raw[:_HEAD]).lstrip(b"\r\n"), 1)[0]
+    lines = re.split(rb"[\r\n]+", re.sub(b'"[^"]*"', b"", raw[:_HEAD]).lstrip(b"\r\n"), maxsplit=2)
+    counts = {mark: [line.count(mark.encode()) for line in lines[:2]] for mark in ",;\t|"}
     usual = "\t" if path.suffix == ".tsv" else ","
-    return raw, max((usual, *",;\t|"), key=lambda mark: header.count(mark.encode()))
+    own = counts[usual][0] and counts[usual][0] == counts[usual][-1]
+    return raw, usual if own else max((usual, *counts), key=lambda mark: counts[mark][0])
 
 
 def _quotes(mark: str) -> bytes:

@@ -125,11 +125,12 @@ class Encoder(nn.Module):
         Raises:
             CheckpointError: The encoder's own modules leave prefixes out of the pooling.
         """
+        read = self.prefixes.put(sentences, prompt=prompt)
         whole = all(getattr(module, "include_prompt", True) for module in self.head)
-        if not whole and self.prefixes != Prefixes():
+        if not whole and read != list(sentences):
             rule = "the modules leave prompts out of their pooling, which is not done here"
             raise _refused(self.pooling, rule, "Take mean, or no prefixes.")
-        return self.prefixes.put(sentences, prompt=prompt)
+        return read
 
     def singles(self, contents: Tokens) -> Tokens:
         """Add the special tokens of one sentence to each content."""

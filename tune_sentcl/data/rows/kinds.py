@@ -1,6 +1,6 @@
 """The kinds of training rows: their columns, and the checks of texts and labels."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +77,14 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
     roles = ", ".join(f'{name} = "YOUR COLUMN"' for name in min(sources, key=len))
     move = f"Name the columns: data.columns = {{ {roles} }}."
     raise DataError(Fault(str(where), "", "", rule, move))
+
+
+def roles_read(kind: Rows, there: Collection[str]) -> Sequence[str]:
+    """The roles that rows of a kind are made of or chosen by, among those that a file has."""
+    found = next((roles for roles in KINDS[kind].sources if {*roles} <= {*there}), ())
+    if kind == "triplets" and found == _TRIPLET:
+        return [role for role in there if role in found or role.startswith("negative")]
+    return (*found, "label", "score") if kind in ("positive_pairs", "triplets") else found
 
 
 LABELS = ("entailment", "neutral", "contradiction")

@@ -5,7 +5,6 @@ a high score; triplets from either. An empty sentence is a valid row of sentence
 SimCSE's training.
 """
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from tune_sentcl.data.rows.kinds import (
     text_column,
 )
 from tune_sentcl.data.rows.sources import is_named, open_source, require_enough, shown_source
-from tune_sentcl.data.tables import NEGATIVE, Origin, blank_sentences
+from tune_sentcl.data.tables import NEGATIVE, Origin, blank_sentences, finite_scores
 from tune_sentcl.errors import DataError, Fault
 
 
@@ -65,7 +64,7 @@ def _load(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
     else:
         rows = _texts(kind, table, where)
         if "score" in table.column_names and not plain:
-            scores = _scores(table, where)
+            scores = finite_scores(table, where)
             if kind == "graded_pairs":
                 rows = rows.append_column("score", pa.array(scores))
             else:
@@ -154,28 +153,6 @@ def _close(
         move = "Set data.min_score to the least score of pairs that mean the same."
         raise DataError(Fault(str(where), "score", "", rule, move))
     return rows.take(pa.array(kept)), where.take(kept)
-
-
-def _scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
-    column = table.column("score")
-    try:
-        scores = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
-    except pa.ArrowException:
-        scores = np.array([_number(value) for value in column.to_pylist()])
-    bad = np.flatnonzero(~np.isfinite(scores))
-    if bad.size:
-        row = int(bad[0])
-        rule = "a score must be a finite number"
-        value = str(column[row].as_py())
-        raise DataError(Fault(where.at([row]), "score", value, rule, "Correct it."))
-    return scores
-
-
-def _number(value: object) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        return math.nan
 
 
 def _head(rows: pa.Table, limit: int | None) -> pa.Table:

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,18 @@ from tune_sentcl.data.rows.kinds import (
     NUMBERS,
     columns_read,
     numbered_rows,
+    roles_read,
     text_column,
 )
 from tune_sentcl.data.tables import (
     NEGATIVE,
     SUFFIXES,
     Origin,
+    Read,
     blank_sentences,
     by_role,
     read_table,
-    role_of,
+    roles_of,
 )
 from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.data.toy import toy_graded, toy_nli
@@ -87,7 +90,7 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
     elif source in SOURCES:
         table, where = _open_named(source, root, source, limit)
     else:
-        table, where = _open_own(config)
+        table, where = _open_own(config, partial(roles_read, kind))
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
     names = columns_read(kind, table.column_names, where)
     table, where = _spread_positives(table, where)
@@ -97,15 +100,15 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
     return _filled(table, names, where) if config.blanks == "drop" else (table, where)
 
 
-def _open_own(config: DataConfig) -> tuple[pa.Table, Origin]:
+def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     path, columns = Path(config.source).expanduser(), columns_of(config.columns)
     if path.is_dir():
-        return _read_dataset(str(path), columns)
+        return _read_dataset(str(path), columns, read)
     if path.exists() or path.suffix in SUFFIXES:
-        return read_table(path, None if config.blanks == "drop" else config.limit, columns)
+        return read_table(path, None if config.blanks == "drop" else config.limit, columns, read)
     # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
     if _HUB_NAME.fullmatch(config.source):
-        return _read_dataset(config.source, columns)
+        return _read_dataset(config.source, columns, read)
     names = ["toy", "sts-b", *JOINED, *SOURCES]
     near = difflib.get_close_matches(config.source, names, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
@@ -177,7 +180,7 @@ def _benchmark(root: Path) -> pa.Table:
     return pa.table({name: list(values) for name, values in columns.items()})
 
 
-def _read_dataset(name: str, columns: Mapping[str, str]) -> tuple[pa.Table, Origin]:
+def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa.Table, Origin]:
     """Read a folder written by `save_to_disk`, or a hub data set; of several splits `train`."""
     import datasets  # slow to import
     from datasets.exceptions import DatasetsError
@@ -201,12 +204,13 @@ def _read_dataset(name: str, columns: Mapping[str, str]) -> tuple[pa.Table, Orig
     if not isinstance(found, datasets.Dataset):
         rule = f"there is no split `train`; the splits are {', '.join(found)}"
         raise DataError(Fault(name, "", "", rule, "Name the folder of one split."))
-    wanted = [n for n in found.column_names if role_of(n, columns)[1]]
+    roles = roles_of(found.column_names, columns, read, name)
+    wanted = list(roles.values())
     chosen = found.select_columns(wanted)  # after any `select` or `shuffle`
     table = chosen.with_format("arrow")[:].select(wanted)
     where = Origin(name, columns=tuple(found.column_names))
     metadata = chosen.features.arrow_schema.metadata
-    return by_role(table.replace_schema_metadata(metadata), columns, where), where
+    return by_role(table.replace_schema_metadata(metadata), roles), where
 
 
 def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:

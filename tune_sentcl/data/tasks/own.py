@@ -10,13 +10,13 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.tables import (
     SUFFIXES,
     Origin,
     blank_sentences,
+    finite_scores,
     is_text,
     read_table,
     value_kind,
@@ -63,11 +63,11 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data))
     files = _files(path, source)
-    tables = {split: read_table(file) for split, file in files.items() if split != "train"}
+    tables = {split: _table(file) for split, file in files.items() if split != "train"}
     if _kind_of(tables, path) == "pairs":
         return tuple(_pair_tasks(source.name, _pairs(tables), tables, data))
     if "train" in files:
-        tables = {"train": read_table(files["train"]), **tables}
+        tables = {"train": _table(files["train"]), **tables}
         _kind_of(tables, path)
     return tuple(_labeled_tasks(source.name, tables, data))
 
@@ -79,10 +79,20 @@ def training_pairs(source: OwnSource) -> Sequence[_Pair]:
         DataError: As `read_own`.
     """
     files = _files(Path(source.path).expanduser(), source)
-    tables = {split: read_table(file) for split, file in files.items()}
+    tables = {split: _table(file) for split, file in files.items()}
     if any(not set(_PAIRS) <= set(table.column_names) for table, _ in tables.values()):
         return ()
     return _pairs(tables).get("train", ())
+
+
+def _table(file: Path) -> _Read:
+    """A file's columns of pairs, or else of labeled sentences; other columns do not count."""
+    return read_table(
+        file,
+        read=lambda there: (
+            (*_PAIRS, "split") if {*_PAIRS} <= {*there} else ("text", "label", "split", "fold")
+        ),
+    )
 
 
 def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
@@ -159,7 +169,7 @@ def _pairs(tables: Mapping[str, _Read]) -> dict[str, list[_Pair]]:
     found: dict[str, list[_Pair]] = {}
     for split, (table, where) in tables.items():
         first, second = (_texts(table, column, where) for column in _PAIRS[:2])
-        found[split] = list(zip(first, second, _scores(table, where), strict=True))
+        found[split] = list(zip(first, second, finite_scores(table, where).tolist(), strict=True))
     return _dealt(tables, found)
 
 
@@ -189,21 +199,6 @@ def _pair_tasks(
             version = fingerprint_of([("pairs", str(len(gold))), *rows])
             subset = StsSubset(name, first, second, gold)
             yield StsTask(name, split, (subset,), data, "own", version)
-
-
-def _scores(table: pa.Table, where: Origin) -> tuple[float, ...]:
-    column = table["score"]
-    try:
-        numbers = column.cast(pa.float64())
-    except pa.ArrowException:
-        rule = f"the column must hold numbers, and holds {column.type}"
-        move = "Write the scores as numbers."
-        raise DataError(Fault(str(where), "score", "", rule, move)) from None
-    bad = pc.index(pc.fill_null(pc.is_finite(numbers), False), False).as_py()
-    if bad >= 0:
-        at, value = where.at([bad]), str(column[bad].as_py())
-        raise DataError(Fault(at, "score", value, "must be a finite number", "Correct the row."))
-    return tuple(numbers.to_pylist())
 
 
 _LEAST = 12

@@ -56,7 +56,7 @@ class Checkpoint(Description):
         revision: The hub's full commit hash; empty for folders.
         kind: `model`; `random`, the model's architecture with new random weights; or `words`, a
             text file of word vectors.
-        base: The base checkpoint of a folder that holds adapters alone; else None.
+        base: The base checkpoint of adapters alone; else None.
     """
 
     name: str
@@ -122,7 +122,7 @@ def fingerprint_now(checkpoint: Checkpoint) -> str:
     Raises:
         CheckpointError: The files no longer exist.
     """
-    if checkpoint.revision:
+    if checkpoint.revision and checkpoint.base is None:
         return checkpoint.fingerprint
     return resolve_checkpoint(checkpoint.name).fingerprint
 
@@ -158,24 +158,26 @@ def _embedded_minilm() -> Path:
 def _from_folder(name: str, folder: Path) -> Checkpoint:
     found, stated = read_description(name, folder), read_base(folder)
     if stated is not None:
-        return _from_adapters(name, folder, found, *stated)
+        return _from_adapters(name, folder, found, stated)
     _check_files(name, folder / found.place)
     print_ = _folder_fingerprint(name, folder, found)
     return Checkpoint(**vars(found), name=name, path=str(folder), fingerprint=print_)
 
 
 def _from_adapters(
-    name: str, folder: Path, found: Description, stated: str, fingerprint: str
+    name: str, folder: Path, found: Description, origin: tuple[str, str], revision: str = ""
 ) -> Checkpoint:
     """A folder of adapters, with the checkpoint that they were trained on."""
-    base = resolve_checkpoint(stated)
+    stated, fingerprint = origin
+    local = not fingerprint and Path(stated).is_dir()  # peft knows no built-in names
+    base = resolve_checkpoint(str(Path(stated).resolve()) if local else stated)
     if fingerprint and base.fingerprint != fingerprint:
         rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
         raise fault_of(name, rule, "Restore them.")
-    files = (*ADAPTER_FILES, *_module_files(folder, found.shaping))
-    if not fingerprint:
+    files = () if revision else (*ADAPTER_FILES, *_module_files(folder, found.shaping))
+    if files and not fingerprint:
         files += tuple(file for file in TOKENIZER_FILES if (folder / file).is_file())
-    whole = hashlib.sha256(base.fingerprint.encode())
+    whole = hashlib.sha256(f"{base.fingerprint}{revision}".encode())
     for file in files:
         whole.update(_hashed(name, folder, file))
     merged = f"its adapters are added into the weights of {stated}"
@@ -186,8 +188,14 @@ def _from_adapters(
         positions=base.positions,
         notes=found.notes if fingerprint else (*found.notes, merged),
     )
-    print_ = whole.hexdigest()[:16]
-    return Checkpoint(**vars(stated_), name=name, path=str(folder), fingerprint=print_, base=base)
+    return Checkpoint(
+        **vars(stated_),
+        name=name,
+        path=name if revision else str(folder),
+        fingerprint=whole.hexdigest()[:16],
+        revision=revision,
+        base=base,
+    )
 
 
 def _from_hub(name: str) -> Checkpoint:
@@ -195,13 +203,16 @@ def _from_hub(name: str) -> Checkpoint:
 
     try:
         revision = find_revision(name)
-        found = read_description(name, small_files(name, revision))
+        folder = small_files(name, revision)
     except HubError as error:
         near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]}?" if near else "Check the spelling and the network."
         raise fault_of(
             name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
         ) from None
+    found, stated = read_description(name, folder), read_base(folder)
+    if stated is not None:
+        return _from_adapters(name, folder, found, stated, revision)
     return Checkpoint(
         **vars(found), name=name, path=name, fingerprint=revision[:16], revision=revision
     )

@@ -1,16 +1,16 @@
 """Encoders on the Hugging Face hub: the commit of a name, and its files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tune_sentcl.errors import first_line
 
 _SMALL = ("*.json",)
 _NEEDED = ("*.json", "*.txt", "*.model")
-_WEIGHTS = ("*.safetensors", "*pytorch_model*.bin")
-"""Patterns of weights; files of the first one that a repository has are fetched."""
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
+"""Patterns of a module's weights; files of the first one that its folder has are fetched."""
 
 
 class HubError(Exception):
@@ -46,12 +46,18 @@ def small_files(name: str, revision: str) -> Path:
     return _snapshot(name, revision, _SMALL)
 
 
-def whole_model(name: str, revision: str) -> Path:
-    """Fetch config, weights and tokenizer of a commit; errors as for `small_files`."""
-    folder = _snapshot(name, revision, (*_NEEDED, _WEIGHTS[0]))
-    if not any(folder.rglob(_WEIGHTS[0])):
-        folder = _snapshot(name, revision, (*_NEEDED, _WEIGHTS[1]))
-    return folder
+def whole_model(name: str, revision: str, places: Sequence[str]) -> Path:
+    """Fetch config, weights and tokenizer of a commit; errors as for `small_files`.
+
+    Args:
+        name: The repository's name.
+        revision: The commit.
+        places: The folders of its modules, that of the transformer included.
+    """
+    folder = _snapshot(name, revision, (*_NEEDED, "*.safetensors"))
+    lacking = [place for place in places if not any((folder / place).glob(_WEIGHTS[0]))]
+    older = [str(PurePosixPath(place, _WEIGHTS[1])) for place in lacking]
+    return _snapshot(name, revision, (*_NEEDED, *older)) if older else folder
 
 
 def _snapshot(

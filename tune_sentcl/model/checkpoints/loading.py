@@ -98,10 +98,14 @@ def _without_collection() -> Iterator[None]:
 
 
 def _files(checkpoint: Checkpoint) -> Path:
+    """Its folder; transformers reads the base of adapters from the hub's cache."""
+    if checkpoint.base is not None:
+        _files(checkpoint.base)
     if not checkpoint.revision:
         return Path(checkpoint.path)
     try:
-        return whole_model(checkpoint.path, checkpoint.revision)
+        places = (checkpoint.place, *checkpoint.shaping)
+        return whole_model(checkpoint.path, checkpoint.revision, places)
     except HubError as error:
         raise fault_of(checkpoint.name, str(error), "Check the network.") from None
 

@@ -77,8 +77,6 @@ def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
 
 def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     """Messages about a checkpoint's tokenizer; empty if it cannot be loaded."""
-    if checkpoint.base is not None and not (Path(checkpoint.path) / "tokenizer.json").is_file():
-        return _tokenizer_notes(checkpoint.base)
     if not checkpoint.path or checkpoint.kind == "words":
         return ()
     import transformers
@@ -88,6 +86,8 @@ def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         folder = Path(checkpoint.path)
         if checkpoint.revision:
             folder = small_files(checkpoint.path, checkpoint.revision)
+        if checkpoint.base is not None and not (folder / "tokenizer.json").is_file():
+            return _tokenizer_notes(checkpoint.base)
         with quiet():
             loaded = library.AutoTokenizer.from_pretrained(
                 folder / checkpoint.place, trust_remote_code=False, local_files_only=True
