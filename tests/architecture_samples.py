@@ -28,6 +28,7 @@ def decoder_tokenizer() -> Any:
     pieces = [END, *letters]
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    backend.normalizer = tokenizers.normalizers.NFC()
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
     return library.PreTrainedTokenizerFast(

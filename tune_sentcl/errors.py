@@ -81,8 +81,12 @@ class ConfigError(BadInputError):
 
 
 # A user before "@", or a password after ":" that is no port. A key of AWS may contain "/", which
-# ends a URL's host, so that a parser of URLs finds neither in `s3://KEY:a/b@bucket`.
-_CREDENTIALS = re.compile(r"://(?:[^/\s]*@|[^/\s\[]*:(?!\d*(?:[/\s'\",\]]|$))|\S*[?#])")
+# ends a URL's host, so that a parser of URLs finds neither in `s3://KEY:a/b@bucket`. Nor is there
+# a port before "@" in `s3://KEY:1/b@bucket`; HTTP's paths may hold "@" behind one.
+_CREDENTIALS = re.compile(
+    r"://(?:[^/\s]*@|[^/\s\[]*:(?!\d*(?:[/\s'\",\]]|$))|\S*[?#])"
+    r"|(?<!http)(?<!https)://[^/\s\[]*:[^\s'\",]*@"
+)
 
 
 def refuse_credentials(where: str, key: str, text: str) -> None:

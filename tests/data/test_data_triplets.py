@@ -96,8 +96,12 @@ def test_lists_of_negatives_become_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", "anchor,positive,anchor\na,b,c\n", "a.csv: anchor: there are two columns"),
-        ("a.tsv", "anchor\tnegative\tpositive\tnegative\na\tb\tc\td\n", "a.tsv: negative: there"),
+        ("a.csv", "anchor,positive,anchor\na,b,c\n", "a.csv: anchor: two columns have this role"),
+        (
+            "a.tsv",
+            "anchor\tnegative\tpositive\tnegative\na\tb\tc\td\n",
+            "a.tsv: negative: two columns",
+        ),
         ("a.jsonl", '{"anchor": "a\\ud800", "positive": "b"}\n', "line 1: anchor .*surrogate"),
         ("a.jsonl", '{"anchor": "a", "positive": "b", "anchor": "c"}\n', "line 1: .*twice"),
     ],

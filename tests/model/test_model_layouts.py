@@ -391,6 +391,31 @@ def test_where_class_and_file_differ_the_file_rules(toy: Path, tmp_path: Path) -
     equal_there(tmp_path / "exported", encoder)
 
 
+@pytest.mark.parametrize(
+    ("steps", "refused"),
+    [
+        (["NFC"], False),
+        (["Lowercase", "NFC"], False),  # by the setting do_lower_case of the module
+        ([], True),
+        (["NFKC"], True),
+    ],
+)
+def test_a_tokenizer_that_transformers_would_rebuild_otherwise_is_not_exported(
+    steps: list[str], refused: bool, tmp_path: Path
+) -> None:
+    folder = save_architecture("Qwen2", tmp_path / "saved")
+    file = folder / "tokenizer.json"
+    normalizer = {"type": "Sequence", "normalizers": [{"type": step} for step in steps]}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "normalizer": normalizer}))
+    encoder = load_encoder(resolve_checkpoint(str(folder)), "auto", "auto")
+    if refused:
+        with pytest.raises(CheckpointError, match=r"tokenizer\.json as a Qwen2Tokenizer, which"):
+            export(encoder, tmp_path / "exported", {})
+    else:
+        export(encoder, tmp_path / "exported", {})
+        equal_there(tmp_path / "exported", encoder)
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_special_tokens_that_two_files_disagree_about_are_told(
     wanted: bool, tmp_path: Path

@@ -171,7 +171,7 @@ def test_prompts_of_others_are_read(tmp_path: Path) -> None:
     encoder = load_encoder(checkpoint, "auto", 64)
     assert encoder.pooling == "modules"
     encoder.prefixes = checkpoint.prefixes  # none before texts
-    theirs = sentence_transformer(tmp_path)
-    np.testing.assert_allclose(theirs.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-5)
+    expected = sentence_transformer(tmp_path).encode(SENTENCES)
+    np.testing.assert_allclose(expected, encoder.encode(SENTENCES), atol=1e-5)
     with pytest.raises(CheckpointError, match="leave prompts out of their pooling"):
         encoder.encode(["a dog"], prompt="query")

@@ -17,7 +17,7 @@ from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.adapters import merge
 from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE, Prefixes
-from tune_sentcl.model.checkpoints.tokenizer_files import quiet
+from tune_sentcl.model.checkpoints.tokenizer_files import quiet, reads_alike
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokenizing import is_lower_case
 
@@ -47,7 +47,8 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         card: The text of `README.md`; empty: no card.
 
     Raises:
-        CheckpointError: No module of sentence-transformers pools as this encoder does.
+        CheckpointError: No module of sentence-transformers pools as this encoder does; or
+            transformers would load another tokenizer than the encoder's, as it does for Qwen2.
         OSError: A file cannot be written.
     """
     if encoder.pooling not in (*_MODES, "modules"):
@@ -69,7 +70,12 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         first = library(
             scratch, model_kwargs={"dtype": encoder.transformer.dtype, "local_files_only": True}
         )
-        first.processor = _saved_tokenizer(encoder)
+        rebuilt, first.processor = first.tokenizer, _saved_tokenizer(encoder)
+        if not reads_alike(rebuilt, first.processor):
+            rule = f"transformers would read its tokenizer.json as a {type(rebuilt).__name__}"
+            rule += ", which gives other tokens"
+            move = "Choose an encoder whose tokenizer is of its model's own class."
+            raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
         first.processor.model_max_length = encoder.max_length
         if getattr(first.model, "pooler", None) is not None:
             first.model.pooler = None

@@ -12,7 +12,7 @@ from tune_sentcl.model.checkpoints.hub import HubError, small_files
 from tune_sentcl.model.tokenizing import is_lower_case
 
 _PROBE = (
-    "Hello World, the 12 dogs' naïve café: 東京 is far-away!  Two blanks\nand a line, a_name, "
+    "Hello World, the 12345 dogs' naïve café: 東京 is far-away!  Two blanks\nand a line, a_name, "
     "https://example.org/a?b=1 ﬁne ½ \uff57ide e\u0301tude \u200bzero extraordinarily "
     "antidisestablishmentarianism \x07 🙂 " + 120 * "long"
 )
@@ -54,6 +54,12 @@ def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, 
     # An exported encoder must pad as in training, where positions count from the first token.
     tokenizer.padding_side = "right"
     return tokenizer, tuple(notes)
+
+
+def reads_alike(other: Any, tokenizer: Any) -> bool:
+    """Whether another tokenizer reads texts, in lower case if need be, as this one does."""
+    text = _PROBE.lower() if is_lower_case(tokenizer) else _PROBE
+    return bool(other(text)["input_ids"] == tokenizer(_PROBE)["input_ids"])
 
 
 def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
