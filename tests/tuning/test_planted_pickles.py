@@ -165,7 +165,7 @@ def test_in_files_that_nothing_reads(space: Space, study: Path, bombs: dict[str,
     for form, bomb in bombs.items():
         for place in ("", *TABLES, "checkpoints", "states"):
             (study / place).mkdir(exist_ok=True)
-            for name in ("x.pkl", "x.pt", "x.bin", ".x.parquet", "x.pickle", "all.pt"):
+            for name in ("x.pkl", "x.pt", "x.bin", ".x.parq", "x.pickle", "all.pt"):
                 (study / place / f"{form}{name}").write_bytes(bomb)
         (kept / f"{form}.npy").write_bytes(bomb)
     for name, bomb in zip(names, bombs.values(), strict=True):

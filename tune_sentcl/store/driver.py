@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -95,11 +96,13 @@ class StudyDriver:
         files.refuse_links(LOCK, LEASES, MANIFEST, WEIGHTS, STATES, *TABLES)
         if not files.exists(MANIFEST):
             files.make_folders()
-        lock, own = WriterLock(files, say), None
-        try:
+        lock = WriterLock(files, say)
+        with ExitStack() as undone:
+            undone.callback(lock.release)
             if files.exists(MANIFEST):
                 Manifest.read(files).check_space(space, files.where)
             own = DriverFiles(files, lock.lease)
+            undone.callback(own.close)
             if lock.was_expired:
                 own.take_over(TABLES)
                 lock.was_expired = False
@@ -110,12 +113,9 @@ class StudyDriver:
             lock.check()  # later than the manifest was read, which a successor would write
             own.write(MANIFEST, after.encoded())
             files.make_folders(*TABLES)
-            return cls(Study(files, after), lock, own, ended)
-        except BaseException:
-            if own is not None:
-                own.close()
-            lock.release()
-            raise
+            driver = cls(Study(files, after), lock, own, ended)
+            undone.pop_all()
+            return driver
 
     def share(self) -> None:
         """Take a lease besides the system's lock, because other machines mount this disk."""
