@@ -62,7 +62,7 @@ def _check(snapshots: Mapping[str, Snapshot]) -> None:
 
 
 def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
-    """What studies must agree about: the subject, its column and the value."""
+    """The facts about which studies must agree: the subject, its column and the value."""
     named = (column for both in _OBJECTIVES for column in both)
     columns = ["trial_id", "status", "evaluation.data", "data.source", *_FINGERPRINTS, *named]
     for row in snapshot.trials(columns).to_pylist():

@@ -1,4 +1,4 @@
-"""What the readers of SentEval's files share."""
+"""The parts that the readers of SentEval's files share."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,7 +12,7 @@ _Found = TypeVar("_Found")
 
 
 def all_read(readers: Iterable[Callable[[], _Found]]) -> list[_Found]:
-    """What each of several readers reads.
+    """The results of several readers.
 
     Raises:
         DataError: The faults of all readers.
