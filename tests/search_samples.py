@@ -207,7 +207,7 @@ def kill_with_a_state(program: str, file: Path, study: Path) -> None:
     """Start a search by a program, and kill it once its trial has left a state."""
     with subprocess.Popen([sys.executable, "-c", program, str(file), str(study)]) as driver:
         wait_until(
-            lambda: driver.poll() is not None or any((study / "states").glob("[0-9a-f]*/complete")),
+            lambda: driver.poll() is not None or any(study.glob("states/[0-9a-f]*/complete")),
             "the first state",
         )
         driver.kill()

@@ -127,7 +127,7 @@ def first_driver_s(study: Path) -> set[str]:
 
 
 def states(study: Path) -> list[Path]:
-    return list((study / "states").glob("[0-9a-f]*"))
+    return [mark.parent for mark in study.glob("states/[0-9a-f]*/complete")]
 
 
 def trials_with_states(study: Path) -> set[str]:

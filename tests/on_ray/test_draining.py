@@ -163,7 +163,8 @@ def test_a_node_that_is_killed_costs_its_trials_a_try_and_no_work_before_their_s
     study = tmp_path / "study"
 
     def with_states() -> set[str]:
-        return {path.name.partition(".")[0] for path in (study / "states").glob("[0-9a-f]*")}
+        whole = study.glob("states/[0-9a-f]*/complete")
+        return {mark.parent.name.partition(".")[0] for mark in whole}
 
     def kill() -> None:
         """Once both run a trial that has left a state."""
