@@ -134,13 +134,21 @@ def test_a_driver_that_is_cut_off_until_its_lease_has_run_out_writes_nothing(
             old.ends(None)
             new.ends()
         copy = str(tmp_path / "copy")
-        inside(
-            "from pathlib import Path; from tune_sentcl.store.objects import objects_at; "
-            f"objects_at('s3://bucket').download('study', Path({copy!r}))"
-        )
+        inside(_COPY.format(copy))
     ends_as(tmp_path / "copy", whole)
     epochs = {row["attempt_files"].partition("-")[0] for row in rows(tmp_path / "copy")}
     assert epochs == {"1", "2"}
+
+
+_COPY = """
+from pathlib import Path
+from tune_sentcl.store.files import StudyFiles
+files = StudyFiles.at("s3://bucket")
+for name in files.below("study"):
+    path = Path({!r}, name.removeprefix("study/"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(files.read_bytes(name))
+"""
 
 
 def test_a_driver_that_is_killed_and_a_command_that_is_repeated(
