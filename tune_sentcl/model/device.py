@@ -1,5 +1,6 @@
 """Copies to a device, the arithmetic of its matrix products, and its memory."""
 
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,18 @@ PINNING = threading.RLock()
 
 _CONTEXT = 2**29  # bytes that CUDA and its libraries take a process, outside of torch's account
 _allowed = 1.0  # this process's share of its GPU's memory; torch tells it from 2.7 on only
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Pause the collector of cycles for the block."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:

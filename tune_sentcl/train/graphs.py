@@ -5,7 +5,6 @@ fixed shapes, so packed inputs are filled up to one of a few numbers of tokens, 
 more. What fills them up are inputs of their own, which no other token sees and no loss reads.
 """
 
-import gc
 import os
 import weakref
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from torch.func import functional_call
 
 from tune_sentcl.errors import DeviceError, first_line
 from tune_sentcl.methods import AnyMethod
-from tune_sentcl.model.device import PINNING, free_memory, pinned
+from tune_sentcl.model.device import PINNING, free_memory, pinned, without_gc
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Bounds, Packing
 from tune_sentcl.model.token_states import TransformerInput, run_transformer
@@ -129,7 +128,8 @@ class GraphedTransformer:
         graph = _Graph(transformer_input, size, device)
         graph.fill(given, packing)
         # A resumed training captures anew, and must draw the same noise.
-        with torch.random.fork_rng(devices=[device]), torch.enable_grad(), PINNING, _no_gc():
+        # A collection may free another graph, which a capture forbids.
+        with torch.random.fork_rng(devices=[device]), torch.enable_grad(), PINNING, without_gc():
             before = torch.cuda.memory_allocated(device)
             graph.warm_up(self._weights)
             states = graph.most_allocated - before
@@ -175,18 +175,6 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         yield
     finally:
         encoder.give_up_runner()
-
-
-@contextmanager
-def _no_gc() -> Iterator[None]:
-    """Without garbage collection, which may free another graph; a capture forbids that."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class _Use:

@@ -1,11 +1,9 @@
 """Loading of a checkpoint by sentence-transformers, once a process and without output."""
 
 import copy
-import gc
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +21,7 @@ from tune_sentcl.model.checkpoints.checkpoint_files import fault_of, num_pooled,
 from tune_sentcl.model.checkpoints.hub import HubError, whole_model
 from tune_sentcl.model.checkpoints.tokenizer_files import checked, quiet
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
+from tune_sentcl.model.device import without_gc
 from tune_sentcl.model.modules import Modules, Tail
 
 _REDRAW_SEED = 0
@@ -69,7 +68,8 @@ def load_base(checkpoint: Checkpoint) -> Base:
     folder = _files(checkpoint)
     try:
         # transformers draws missing weights at random, which must not change the global stream.
-        with _without_collection(), quiet(), torch.random.fork_rng(devices=[]):
+        # The libraries' import takes 5 s, and collections half a second of them.
+        with without_gc(), quiet(), torch.random.fork_rng(devices=[]):
             if checkpoint.base is not None and (read_base(folder) or ("", ""))[1]:
                 return _kept_adapters(checkpoint.base, folder)
             return _read(checkpoint, folder)
@@ -83,18 +83,6 @@ def load_base(checkpoint: Checkpoint) -> Base:
     except _FAILURES as error:
         rule = f"cannot be loaded ({first_line(error)})"
         raise fault_of(checkpoint.name, rule, "Repair the files.") from error
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Pause the collector of cycles, which takes half a second of the libraries' 5 s of import."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _files(checkpoint: Checkpoint) -> Path:
