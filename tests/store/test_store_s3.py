@@ -70,7 +70,8 @@ def _before(driver: StudyDriver) -> None:
 def _copy(name: str, other: str) -> None:
     bucket = StudyFiles.at(BUCKET)
     for found in bucket.below(name):
-        bucket.create(f"{other}/{found.removeprefix(f'{name}/')}", bucket.read(found)[0])
+        copy = f"{other}/{found.removeprefix(f'{name}/')}"
+        bucket.replace(copy, bucket.read(found)[0], None)
 
 
 STEPS: list[Callable[[StudyDriver], object]] = [

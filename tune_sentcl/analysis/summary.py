@@ -27,8 +27,7 @@ from tune_sentcl.objective import (
     mean,
     value_columns,
 )
-from tune_sentcl.store.snapshot import StudyTables
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.study import Study, StudyTables
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """The tasks of the STS average in papers."""

@@ -29,7 +29,7 @@ from tune_sentcl.objective import MAX_OBJECTIVES, Objective, mean, objective_col
 from tune_sentcl.objective import early_stopping_objective as default_early_stopping_objective
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, RUN_COLUMNS, stored_run_columns
-from tune_sentcl.store.snapshot import StudyTables
+from tune_sentcl.store.study import StudyTables
 
 _ROW = ("trial_id", "configuration", "seed", "origin", "status", "attempt", "config")
 _ENDS = ("error_type", "stages")

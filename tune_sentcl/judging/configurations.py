@@ -25,8 +25,7 @@ from tune_sentcl.history import (
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space.space import build_space
 from tune_sentcl.store.manifest import Manifest, SeedPlan
-from tune_sentcl.store.snapshot import StudyTables
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.study import Study, StudyTables
 
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, a prefix of either, or knobs and their values."""

@@ -35,9 +35,14 @@ def is_shared(path: Path) -> bool:
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file beside `path` that replaces it when the block ends without an error."""
-    scratch = _partial(path)
+def atomic_file(path: Path, scratch: Path | None = None) -> Iterator[IO[bytes]]:
+    """Write a file that replaces `path` when the block ends without an error.
+
+    Args:
+        path: The file to replace.
+        scratch: The file to write, on the same disk; None: one beside `path`.
+    """
+    scratch = scratch or _partial(path)
     try:
         with scratch.open("wb") as file:
             yield file

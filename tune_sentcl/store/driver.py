@@ -26,7 +26,7 @@ from tune_sentcl.store.rows import (
     trials_table,
 )
 from tune_sentcl.store.schema import TABLES
-from tune_sentcl.store.study import EndedTrial, Study, are_own
+from tune_sentcl.store.study import EndedTrial, Study, is_own
 from tune_sentcl.store.table_writer import TableWriter
 from tune_sentcl.store.trial_folders import (
     STATES,
@@ -65,7 +65,7 @@ class StudyDriver:
         self._states = TrialFolders(study.files, STATES)
         for one in self._weights.found():
             # Those of lost attempts, and those whose deletion a kill has cut off.
-            if not (are_own(one, ended.get(one.trial_id)) and self._weights.is_complete(one)):
+            if not (is_own(one, ended) and self._weights.is_complete(one)):
                 self._delete(self._weights, one)
 
     @classmethod
@@ -106,9 +106,9 @@ class StudyDriver:
             if lock.was_expired:
                 own.take_over(TABLES)
                 lock.was_expired = False
-            is_new = own.read(MANIFEST) is None
-            manifest = Manifest.new(space) if is_new else Manifest.read(files)
-            ended = {} if is_new else Study(files, manifest).ended()
+            data = own.read(MANIFEST)
+            manifest = Manifest.parse(data, files) if data is not None else Manifest.new(space)
+            ended = {} if data is None else Study(files, manifest).ended()
             after = manifest.continued(space, command, max(lock.lease, 1 + _highest_epoch(ended)))
             lock.check()  # later than the manifest was read, which a successor would write
             own.write(MANIFEST, after.encoded())
@@ -181,10 +181,10 @@ class StudyDriver:
 
     def _drop_lost_weights(self, trial_id: str, before: EndedTrial | None) -> None:
         """Delete the weights of attempts that the trial's row does not name."""
-        ended = self._ended[trial_id]
-        if before is not None or self._attempts[trial_id] > 1 or ended.status == "failed":
+        failed = self._ended[trial_id].status == "failed"
+        if before is not None or self._attempts[trial_id] > 1 or failed:
             for one in self._weights.found(trial_id):
-                if not are_own(one, ended):
+                if not is_own(one, self._ended):
                     self._delete(self._weights, one)
 
     def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
@@ -208,7 +208,7 @@ class StudyDriver:
     def checkpoints(self) -> set[str]:
         """The finished trials with weights."""
         found = self._weights.found()
-        return {one.trial_id for one in found if are_own(one, self._ended.get(one.trial_id))}
+        return {one.trial_id for one in found if is_own(one, self._ended)}
 
     def keep_checkpoints(self, trial_ids: Collection[str]) -> None:
         """Delete the weights of all other finished trials.
@@ -218,7 +218,7 @@ class StudyDriver:
         """
         self._require_lock()
         for one in self._weights.found():
-            if one.trial_id not in trial_ids and are_own(one, self._ended.get(one.trial_id)):
+            if one.trial_id not in trial_ids and is_own(one, self._ended):
                 self._delete(self._weights, one)
 
     def drop_state(self, trial_id: str) -> None:

@@ -13,27 +13,20 @@ later finds another version.
 """
 
 import errno
-import os
 import secrets
 import shutil
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import obstore
-
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store.disk import sync_folder
-from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.objects import TakenError, os_errors, storage_errors
+from tune_sentcl.store.disk import atomic_file, sync_folder
+from tune_sentcl.store.files import StudyFiles, Version
+from tune_sentcl.store.objects import TakenError, storage_errors
 from tune_sentcl.store.parts import empty_part, marked_part, next_part, part_names
 
 SCRATCH = ".driver-"
 """How the name of a driver's own folder begins."""
-
-AT_ONCE = 8
-"""Requests at once, because the latency of an object store dominates."""
 
 _TRIES = 20
 
@@ -57,7 +50,7 @@ class DriverFiles:
         """
         self.files = files
         self._token = secrets.token_hex(4)
-        self._versions: dict[str, dict[str, str | None]] = {}
+        self._versions: dict[str, Version] = {}
         self._scratch: Path | None = None
         if files.folder is not None:
             with storage_errors(files.where):
@@ -76,8 +69,7 @@ class DriverFiles:
         if self.files.folder is None:
             for folder in tables:
                 names = part_names(self.files, folder)
-                with ThreadPoolExecutor(AT_ONCE) as pool:
-                    rows = list(pool.map(self._make_own, names))
+                rows = self.files.each(self._make_own, names)
                 while not rows or rows[-1]:  # behind an empty part no driver begins another one
                     names.append(next_part(folder, names))
                     made = self._create(names[-1], empty_part(folder))
@@ -109,7 +101,9 @@ class DriverFiles:
                 elif self._scratch is None:
                     self._put(name, data)
                 else:
-                    self._rename(self._scratch, name, data)
+                    scratch = self._scratch / name.replace("/", ".")
+                    with atomic_file(Path(self.files.where) / name, scratch) as file:
+                        file.write(data)
             except (TakenError, FileNotFoundError) as error:
                 if self._scratch is not None and self._scratch.is_dir():
                     raise
@@ -125,36 +119,14 @@ class DriverFiles:
         move = "Leave the study to it; the rows that this driver committed are kept."
         return StudyError(Fault(self.files.where, "", "", rule, move))
 
-    def _rename(self, scratch: Path, name: str, data: bytes) -> None:
-        path, target = scratch / name.replace("/", "."), Path(self.files.where) / name
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        path.rename(target)
-        sync_folder(target.parent)
-
     def _put(self, name: str, data: bytes) -> None:
-        before = self._versions.get(name)
-        mode = "create" if before is None else {k: v for k, v in before.items() if v is not None}
-        try:
-            with os_errors():
-                done = obstore.put(self.files.client, name, data, mode=mode)  # type: ignore[arg-type]
-        except TakenError:
-            # The client repeats a request whose answer was lost, and then finds its own object.
-            found, version = self.files.read(name)
-            if found != data:
-                raise
-            self._versions[name] = version
-        else:
-            self._versions[name] = {"e_tag": done["e_tag"], "version": done["version"]}
+        self._versions[name] = self.files.replace(name, data, self._versions.get(name))
 
     def _create(self, name: str, data: bytes) -> bool:
-        with storage_errors(self.files.display_path(name)):
-            try:
-                self._put(name, data)
-            except TakenError:
-                return False
+        try:
+            self._put(name, data)
+        except TakenError:
+            return False
         return True
 
     def _make_own(self, name: str) -> int:

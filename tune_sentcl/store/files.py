@@ -1,10 +1,11 @@
 """A study's files in a local folder, on a shared disk or on an object store, by one client."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -15,10 +16,16 @@ from tune_sentcl.store.objects import (
     TakenError,
     check_url,
     client_of,
-    list_folder,
     os_errors,
     storage_errors,
 )
+
+Found = TypeVar("Found")
+Version = Mapping[str, str | None]
+"""Tells the versions of an object apart."""
+
+_VERSION: Final = ("e_tag", "version")
+_AT_ONCE = 8  # requests
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ class StudyFiles:
 
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
-        with self._reading(name), suppress(FileNotFoundError), os_errors():
+        with suppress(FileNotFoundError), self._reading(name):
             obstore.head(self.client, name)
             return True
         return False
@@ -108,8 +115,13 @@ class StudyFiles:
 
     def versions(self, folder: str) -> dict[str, Any]:
         """List a folder: each name with its ETag; None for folders."""
-        with self._reading(folder), suppress(FileNotFoundError):
-            return list_folder(self.client, folder)
+        with suppress(FileNotFoundError), self._reading(folder):
+            found = obstore.list_with_delimiter(self.client, folder or None)
+            folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
+            files = {_base(item["path"]): item["e_tag"] for item in found["objects"]}
+            for mark in ("", _base(folder)):  # consoles and file browsers make such objects
+                files.pop(mark, None)
+            return folders | files
         return {}
 
     def below(self, folder: str) -> list[str]:
@@ -118,16 +130,16 @@ class StudyFiles:
         obstore refuses names with `..`, so no listed name leads out of the folder.
         """
         start = f"{folder}/"  # the object of this very name is a console's folder mark
-        with self._reading(folder), os_errors():
+        with self._reading(folder):
             chunks = obstore.list(self.client, start)
             paths = [item["path"] for chunk in chunks for item in chunk]
         return [path for path in paths if path.startswith(start)]
 
-    def read(self, name: str) -> tuple[bytes, Any]:
-        """A file and its version, for `DriverFiles`; FileNotFoundError if it is missing."""
-        with self._reading(name), os_errors():
+    def read(self, name: str) -> tuple[bytes, Version]:
+        """A file and its version; FileNotFoundError if it is missing."""
+        with self._reading(name):
             found = obstore.get(self.client, name)
-            return bytes(found.bytes()), {k: found.meta[k] for k in ("e_tag", "version")}
+            return bytes(found.bytes()), {key: found.meta[key] for key in _VERSION}
 
     def read_bytes(self, name: str) -> bytes | None:
         """Read a file; None if it is missing."""
@@ -140,16 +152,40 @@ class StudyFiles:
         with storage_errors(self.display_path(name)), os_errors():
             obstore.put(self.client, name, data)
 
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a file if none exists; return whether it was written."""
-        with storage_errors(self.display_path(name)):
-            try:
-                with os_errors():
-                    obstore.put(self.client, name, data, mode="create")
-            except TakenError:
-                # The client repeats a request whose answer was lost, and then finds its own file.
-                return self.read_bytes(name) == data
-        return True
+    def replace(self, name: str, data: bytes, version: Version | None) -> Version:
+        """Replace a version of a file, or create the file; return the new version.
+
+        A disk can only create.
+
+        Args:
+            name: The file.
+            data: Its content.
+            version: The version that `read` or this function has returned; None: no file exists.
+
+        Raises:
+            TakenError: The file has another version.
+            StudyError: The storage cannot be written.
+        """
+        mode: Any = "create"
+        if version is not None:
+            mode = {key: value for key, value in version.items() if value is not None}
+        try:
+            with self._reading(name):
+                done = obstore.put(self.client, name, data, mode=mode)
+        except TakenError:
+            # The client repeats a request whose answer was lost, and then finds its own file.
+            found, there = self.read(name)
+            if found != data:
+                raise
+            return there
+        return {key: done[key] for key in _VERSION}
+
+    def each(self, act: Callable[[str], Found], names: Iterable[str]) -> list[Found]:
+        """Call a function for each name, at once on an object store, where latency dominates."""
+        if self.folder is not None:  # threads would only wait for each other
+            return list(map(act, names))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(act, names))
 
     def delete(self, names: str | Collection[str]) -> None:
         """Delete files that exist; one request deletes up to a thousand objects."""
@@ -161,14 +197,19 @@ class StudyFiles:
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
-        """As `storage_errors`, but that a missing file stays FileNotFoundError."""
+        """As `storage_errors`, but that missing files and other versions keep their errors."""
         try:
-            yield
-        except FileNotFoundError:
+            with os_errors():
+                yield
+        except (FileNotFoundError, TakenError):
             raise
         except OSError:
             with storage_errors(self.display_path(name)):
                 raise
+
+
+def _base(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _path_of(url: str) -> str:

@@ -126,6 +126,11 @@ class Manifest:
         if data is None:
             rule = f"must be a study: a folder that holds {MANIFEST}"
             raise StudyError(Fault(files.where, "", "", rule, "Check the path."))
+        return cls.parse(data, files)
+
+    @classmethod
+    def parse(cls, data: bytes, files: StudyFiles) -> Self:
+        """Check the content of a study's `study.json`; raises as `read`."""
         try:
             return TypeAdapter(cls).validate_json(data)
         except ValidationError as error:

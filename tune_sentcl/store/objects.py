@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import obstore
 import pyarrow as pa
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -149,18 +148,3 @@ def _has_profiles() -> bool:
 def _first_line(error: Exception) -> str:
     """An error's message without the internal state that obstore appends."""
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def list_folder(client: Any, folder: str) -> dict[str, Any]:
-    """The names in a folder, each with its ETag; None for folders."""
-    with os_errors():
-        found = obstore.list_with_delimiter(client, folder or None)
-    folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
-    files = {_base(item["path"]): item["e_tag"] for item in found["objects"]}
-    for mark in ("", _base(folder)):  # consoles and file browsers make such objects
-        files.pop(mark, None)
-    return folders | files
-
-
-def _base(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]

@@ -16,9 +16,8 @@ from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.schema import TABLES
 
-_PART = re.compile(r"([0-9]{6,})\.parquet")
+_PART = re.compile(r"[0-9]{6,}\.parquet")
 _WRITER = b"tune_sentcl.writer"
-_FIRST = 1
 
 
 def part_names(files: StudyFiles, folder: str) -> list[str]:
@@ -33,13 +32,12 @@ def part_names(files: StudyFiles, folder: str) -> list[str]:
             rule = f"must hold parts such as 000001.parquet only, and holds {name}"
             move = "Move it away; a study of another version is read by that version."
             raise StudyError(Fault(files.display_path(folder), "", "", rule, move))
-    matches = filter(None, map(_PART.fullmatch, names))
-    return [f"{folder}/{m[0]}" for m in sorted(matches, key=lambda m: int(m[1]))]
+    return [f"{folder}/{name}" for name in sorted(names, key=len)]  # names are sorted by text
 
 
 def next_part(folder: str, names: Sequence[str]) -> str:
     """The name of the part behind the last one."""
-    number = int(names[-1].removeprefix(f"{folder}/").partition(".")[0]) + 1 if names else _FIRST
+    number = int(names[-1].removeprefix(f"{folder}/").partition(".")[0]) + 1 if names else 1
     return f"{folder}/{number:06d}.parquet"
 
 
@@ -63,22 +61,27 @@ def marked_part(data: bytes, writer: str) -> tuple[bytes, int]:
 
 
 def read_part(
-    where: str, folder: str, data: bytes, columns: Sequence[str] | None = None, rows: object = None
+    files: StudyFiles,
+    part: str,
+    data: bytes | None,
+    columns: Sequence[str] | None = None,
+    rows: object = None,
 ) -> pa.Table:
     """Read a part.
 
     Args:
-        where: Its path or URL for messages.
-        folder: The table.
-        data: The file.
+        files: The study.
+        part: The part's name.
+        data: Its content; None if it is missing.
         columns: Columns to read besides `trial_id`; None for all, with a newer release's last.
         rows: A `pyarrow.compute.Expression` that selects rows; None for all.
 
     Raises:
         DamagedError: It is not a Parquet file with the table's columns.
     """
+    folder, where = part.partition("/")[0], files.display_path(part)
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
+        file = pq.ParquetFile(pa.BufferReader(data or b""))
         schema = widened(TABLES[folder], file.schema_arrow)
         lacking = [f.name for f in schema if not f.nullable and f.name not in file.schema.names]
         if lacking:

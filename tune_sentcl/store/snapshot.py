@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tune_sentcl.store.parts import rows_of_trials
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.study import Study, StudyTables
 
 STUDY = "study"
 """The column with the study of each row, if several studies were read."""
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class Snapshot(StudyTables):
     """The tables `trials`, `scores` and `curves` of the same trials; later writes do not show."""
 
     tables: Mapping[str, pa.Table]
@@ -28,28 +28,6 @@ class Snapshot:
         scores = study.scores(among=finished)
         curves = study.curves(among=trials["trial_id"].to_pylist())
         return cls({"trials": trials, "scores": scores, "curves": curves})
-
-    def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """See `Study`."""
-        return _selected(self.tables["trials"], columns)
-
-    def scores(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        among: Collection[str] | None = None,
-    ) -> pa.Table:
-        """See `Study`."""
-        return self._rows("scores", columns, where, among)
-
-    def curves(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        among: Collection[str] | None = None,
-    ) -> pa.Table:
-        """See `Study`."""
-        return self._rows("curves", columns, where, among)
 
     def checkpoints(self) -> set[str]:
         """Empty, because a snapshot has tables only."""
@@ -65,24 +43,16 @@ class Snapshot:
             }
         )
 
-    def _rows(
+    def _table(
         self,
         folder: str,
         columns: Sequence[str] | None,
-        where: Any,
-        among: Collection[str] | None,
+        where: Any = None,
+        among: Collection[str] | None = None,
     ) -> pa.Table:
         table = self.tables[folder]
         if where is not None:
             table = table.filter(where)
         if among is not None:
             table = rows_of_trials(table, among)
-        return _selected(table, columns)
-
-
-StudyTables = Study | Snapshot
-"""The tables of a study, read at each call or in memory."""
-
-
-def _selected(table: pa.Table, columns: Sequence[str] | None) -> pa.Table:
-    return table if columns is None else table.select(list(columns))
+        return table if columns is None else table.select(list(columns))

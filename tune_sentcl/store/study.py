@@ -1,9 +1,9 @@
 """Reading a study, which holds the trials of one space."""
 
 import sys
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,8 +16,6 @@ from tune_sentcl.store.parts import joined, part_names, read_part, rows_of_trial
 from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.trial_folders import STATES, WEIGHTS, TrialFolder, TrialFolders
 
-_READERS = 8  # threads on an object store, where latency dominates
-
 
 class EndedTrial(NamedTuple):
     """How a trial with a row ended, and the label of the attempt that trained its weights."""
@@ -26,8 +24,64 @@ class EndedTrial(NamedTuple):
     attempt_files: str = ""
 
 
+class StudyTables(ABC):
+    """The tables of a study, read at each call (`Study`) or in memory (`Snapshot`)."""
+
+    def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """One row per ended trial, with the columns of `schema.TRIALS`.
+
+        Args:
+            columns: Columns to read; None for all.
+        """
+        return self._table("trials", columns)
+
+    def scores(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        among: Collection[str] | None = None,
+    ) -> pa.Table:
+        """The scores of finished trials, with the columns of `schema.SCORES`.
+
+        Args:
+            columns: Columns to read; None for all.
+            where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
+            among: Finished trials, if the caller has read them; None reads them and takes all.
+        """
+        return self._table("scores", columns, where, among)
+
+    def curves(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        among: Collection[str] | None = None,
+    ) -> pa.Table:
+        """The curves of ended trials, with the columns of `schema.CURVES`.
+
+        Args:
+            columns: Columns to read; None for all.
+            where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
+            among: Ended trials, if the caller has read them; None reads them and takes all.
+        """
+        return self._table("curves", columns, where, among)
+
+    @abstractmethod
+    def checkpoints(self) -> set[str]:
+        """The finished trials with weights."""
+
+    @abstractmethod
+    def _table(
+        self,
+        folder: str,
+        columns: Sequence[str] | None,
+        where: Any = None,
+        among: Collection[str] | None = None,
+    ) -> pa.Table:
+        """Some columns and rows of a table."""
+
+
 @dataclass(frozen=True)
-class Study:
+class Study(StudyTables):
     """A running or finished study, opened by `read`; every call reads its files again.
 
     Every method raises StudyError if a file is damaged or cannot be read.
@@ -54,51 +108,11 @@ class Study:
         files = StudyFiles.at(path)
         return cls(files, Manifest.read(files))
 
-    def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """One row per ended trial, with the columns of `schema.TRIALS`.
-
-        Args:
-            columns: Columns to read; None for all.
-        """
-        return self._table("trials", columns)
-
-    def scores(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        among: Collection[str] | None = None,
-    ) -> pa.Table:
-        """The scores of finished trials, with the columns of `schema.SCORES`.
-
-        Args:
-            columns: Columns to read; None for all.
-            where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
-            among: Finished trials, if the caller has read them; None reads them and takes all.
-        """
-        if among is None:
-            among = [t for t, ended in self.ended().items() if ended.status == "finished"]
-        return self._table("scores", columns, where, among)
-
-    def curves(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        among: Collection[str] | None = None,
-    ) -> pa.Table:
-        """The curves of ended trials, with the columns of `schema.CURVES`.
-
-        Args:
-            columns: Columns to read; None for all.
-            where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
-            among: Ended trials, if the caller has read them; None reads them and takes all.
-        """
-        return self._table("curves", columns, where, self.ended() if among is None else among)
-
     def checkpoints(self) -> set[str]:
         """The finished trials with weights."""
         ended = self.ended()
         weights = TrialFolders(self.files, WEIGHTS)
-        own = (one for one in weights.found() if are_own(one, ended.get(one.trial_id)))
+        own = (one for one in weights.found() if is_own(one, ended))
         return {one.trial_id for one in own if weights.is_complete(one)}
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
@@ -129,25 +143,23 @@ class Study:
     def _table(
         self,
         folder: str,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | None,
         where: Any = None,
         among: Collection[str] | None = None,
     ) -> pa.Table:
-        names = part_names(self.files, folder)
+        if among is None and folder != "trials":
+            ended = self.ended().items()
+            among = [t for t, one in ended if folder == "curves" or one.status == "finished"]
 
-        def read(name: str) -> pa.Table:
-            shown = self.files.display_path(name)
-            data = self.files.read_bytes(name) or b""
-            table = read_part(shown, folder, data, columns, where)
+        def read(part: str) -> pa.Table:
+            table = read_part(self.files, part, self.files.read_bytes(part), columns, where)
             return table if among is None else rows_of_trials(table, among)
 
-        # On a disk, threads only wait for each other.
-        with nullcontext() if self.files.folder else ThreadPoolExecutor(_READERS) as pool:
-            tables = list((pool.map if pool else map)(read, names))
+        tables = self.files.each(read, part_names(self.files, folder))
         table = joined(tables, select_fields(TABLES[folder], columns))
         return table if columns is None else table.select(list(columns))
 
 
-def are_own(folder: TrialFolder, ended: EndedTrial | None) -> bool:
+def is_own(folder: TrialFolder, ended: Mapping[str, EndedTrial]) -> bool:
     """Whether weights are those that the row of their trial names."""
-    return ended == ("finished", folder.label)
+    return ended.get(folder.trial_id) == ("finished", folder.label)

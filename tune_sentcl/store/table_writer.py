@@ -1,13 +1,12 @@
 """Writing the parts of one table."""
 
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tune_sentcl.store.driver_files import AT_ONCE, DriverFiles
+from tune_sentcl.store.driver_files import DriverFiles
 from tune_sentcl.store.parts import (
     encoded_part,
     joined,
@@ -41,18 +40,17 @@ class TableWriter:
         self._part_of: dict[str, str] = {}
         self._rows = TABLES[folder].empty_table()
         self._is_full = True
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            found = list(pool.map(self._trials, self._names))
-        for part, (trials, is_whole) in zip(self._names, found, strict=True):
-            is_last, orphans = part == self._names[-1], trials.difference(ended)
-            if is_last or orphans or (part == self._names[0] and not is_whole):
-                rows, size = self._read(part)
-                if is_last:
-                    self._rows = rows
-                    self._is_full = self._is_full_with(size)
-                if not is_whole or orphans:
-                    self._write(part, rows_of_trials(rows, ended))
-            self._part_of.update(dict.fromkeys(trials - orphans, part))
+        for part, (rows, size, is_whole) in zip(
+            self._names, files.files.each(self._survey, self._names), strict=True
+        ):
+            trials = set(pc.unique(rows["trial_id"]).to_pylist())
+            is_first, is_last = part == self._names[0], part == self._names[-1]
+            if is_last:
+                self._rows = rows
+                self._is_full = self._is_full_with(size)
+            if not trials.issubset(ended) or ((is_first or is_last) and not is_whole):
+                self._write(part, rows_of_trials(self._part(part), ended))
+            self._part_of.update(dict.fromkeys(trials.intersection(ended), part))
 
     def rows(self, trial_id: str) -> pa.Table:
         """The rows of a trial."""
@@ -66,11 +64,8 @@ class TableWriter:
         if part is None and not len(rows):
             return
         if part is None and self._is_full:
-            part = next_part(self._folder, self._names)
-            self._write(part, rows)
-            self._names.append(part)
-            self._part_of[trial_id] = part
-            return
+            self._names.append(next_part(self._folder, self._names))
+            self._rows, self._is_full = TABLES[self._folder].empty_table(), False
         name = part or self._names[-1]
         before = self._part(name)
         others = rows_without_trials(before, [trial_id]) if part else before
@@ -94,7 +89,7 @@ class TableWriter:
     def _write(self, part: str, rows: pa.Table) -> None:
         data = encoded_part(rows)
         self._files.write(part, data)
-        if not self._names or part >= self._names[-1]:
+        if part == self._names[-1]:
             self._rows = rows
             self._is_full = self._is_full_with(len(data))
 
@@ -102,18 +97,17 @@ class TableWriter:
         trials = pc.count_distinct(self._rows["trial_id"]).as_py()
         return size >= MAX_BYTES or trials >= MAX_TRIALS
 
-    def _trials(self, part: str) -> tuple[set[str], bool]:
-        """The trials of a part, and whether it has all columns."""
-        data = self._files.read(part) or b""
-        where = self._files.files.display_path(part)
-        ids = read_part(where, self._folder, data, [])["trial_id"]
+    def _survey(self, part: str) -> tuple[pa.Table, int, bool]:
+        """The rows of the last part or the ids of another, its bytes, whether it is whole.
+
+        A part is whole if it has all columns of this release.
+        """
+        data = self._files.read(part)
+        table = read_part(self._files.files, part, data, None if part == self._names[-1] else [])
         columns = pq.read_schema(pa.BufferReader(data)).names
-        return set(pc.unique(ids).to_pylist()), set(TABLES[self._folder].names) <= set(columns)
+        return table, len(data or b""), set(TABLES[self._folder].names) <= set(columns)
 
     def _part(self, part: str) -> pa.Table:
-        return self._rows if part == self._names[-1] else self._read(part)[0]
-
-    def _read(self, part: str) -> tuple[pa.Table, int]:
-        data = self._files.read(part) or b""
-        where = self._files.files.display_path(part)
-        return read_part(where, self._folder, data), len(data)
+        if part == self._names[-1]:
+            return self._rows
+        return read_part(self._files.files, part, self._files.read(part))

@@ -25,7 +25,7 @@ from typing import IO, Self
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.disk import is_alive, is_shared
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.objects import storage_errors
+from tune_sentcl.store.objects import TakenError, storage_errors
 
 LOCK = ".lock"
 """The file under the system's lock. It stays; only the lock on it comes and goes."""
@@ -165,7 +165,8 @@ class WriterLock:
             if last:
                 self._wait_until_free(last)
             began, name = _now(), _name(last + 1)
-            if self._files.create(name, _encoded(self._holder)):
+            with suppress(TakenError):
+                self._files.replace(name, _encoded(self._holder), None)
                 break
         self._valid_until = began + self._term / 2
         try:
