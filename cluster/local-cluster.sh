@@ -128,8 +128,9 @@ start() {
   stop >/dev/null  # ends the rest of a crashed cluster
   mkdir -p "$STATE"
   parent=${RAY_TMPDIR:-${TMPDIR:-/tmp}}
-  # The path of a socket has at most 107 bytes, and Ray adds up to 85 to this one.
+  # The path of a socket has at most 107 bytes. Ray adds up to 85 to this one, and its dashboard opens sockets in TMPDIR.
   ((${#parent} <= 22)) || parent=/tmp
+  export TMPDIR=$parent
   mktemp --directory "$parent/tsc-XXXXXX" >"$STATE/temp"
   python -c 'import secrets; print(secrets.token_hex(32), end="")' >"$STATE/auth_token"
   unset RAY_AUTH_TOKEN RAY_ADDRESS
