@@ -143,7 +143,8 @@ class _TensorBoard(Tracker):
         from torch.utils.tensorboard.summary import hparams
 
         self._writer: Any = SummaryWriter
-        self._hparams, self._folder = hparams, folder / "tensorboard"
+        self._hparams: Any = hparams
+        self._folder = folder / "tensorboard"
         self._runs: dict[str, tuple[TrialBegin, Any]] = {}
 
     def begin(self, trial: TrialBegin) -> None:
