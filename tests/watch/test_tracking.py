@@ -237,7 +237,7 @@ import pytest
 from staged import fate, run_staged
 from stand_in import StandIn, Stopped
 from tune_sentcl.watch import tracking
-tracking._INTERRUPTED_WAIT_S = 60.0
+tracking._WAIT_S = tracking._INTERRUPTED_WAIT_S = 120.0
 with pytest.MonkeyPatch.context() as patch:
     study = Path("studies/lambda")
     for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):

@@ -25,7 +25,7 @@ from tune_sentcl.trial import Progress
 from tune_sentcl.watch.trackers import TRACKERS, TrialBegin, TrialEnd, TrialPoint
 from tune_sentcl.watch.watcher import Watcher
 
-_WAIT_S = 60.0  # for the trackers to finish writing after the search
+_WAIT_S = 30.0  # for the trackers to finish writing after the search
 _INTERRUPTED_WAIT_S = 3.0  # the same after an interruption, which may take 7 s in total
 _MAX_BEHIND = 10_000  # events that wait for a tracker
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
