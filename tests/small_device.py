@@ -1,6 +1,5 @@
 """A stand-in for a device with little memory; only tests marked `gpu` fill a real one's."""
 
-import os
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from tune_sentcl.config import TrialConfig
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.trial import InputLoader, TrialInputs
 
 TOLD = "CUDA out of memory (a stand-in)"
 CPU_TOLD = "[enforce fail] DefaultCPUAllocator: can't allocate memory"
@@ -78,18 +75,3 @@ def small_device(
 def _pad(patch: pytest.MonkeyPatch) -> None:
     """Have all encoders pad: only a padded batch's states tell by their shape how many rows."""
     patch.setattr(Encoder, "packs", False)
-
-
-class SmallDeviceLoader(InputLoader):
-    """Its workers have small devices, for as long as they live."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__(None)
-        self.most, self.driver = most, os.getpid()
-
-    def load(self, config: TrialConfig) -> TrialInputs:
-        """As a loader does."""
-        if os.getpid() != self.driver:
-            register_module_forward_hook(SmallDevice(self.most))
-            _pad(pytest.MonkeyPatch())
-        return super().load(config)

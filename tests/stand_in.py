@@ -253,7 +253,7 @@ def _without_value(score: Score) -> Score:
 
 def _state(made: str, number: int, seen: int) -> TrialState:
     tensors = {"weights": torch.full((2,), float(number))}
-    return TrialState(made, TrainingState(number, seen, 1, tensors, {}))
+    return TrialState(made, TrainingState(number, seen, tensors, {}))
 
 
 def _leave(folder: Path, name: str) -> None:

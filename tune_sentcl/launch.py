@@ -31,7 +31,7 @@ from tune_sentcl.tuning.search_run import (
 )
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings, study_path, worker_settings
-from tune_sentcl.watch.tracking.tracker import check_tracking
+from tune_sentcl.watch.trackers import check_tracking
 
 
 def run_locally(session: Session, settings: WorkerSettings) -> None:

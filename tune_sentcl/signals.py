@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 _LIMIT_S = 7.0  # SIGKILL usually follows SIGTERM after ten seconds
+_EXIT_S = 3.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -31,12 +32,14 @@ class ShutdownSignals:
             always without `install`.
         user_informed: Whether a message about the shutdown has been printed.
         folders: Folders to delete if the process exits at once.
+        exit_code: The exit code of this process, if it is known while it ends.
     """
 
     def __init__(self) -> None:
         self.reason: signal.Signals | None = None
         self.user_informed = False
         self.folders: set[Path] = set()
+        self.exit_code: int | None = None
         self._raised = False
         self._wake = -1
 
@@ -96,6 +99,17 @@ class ShutdownSignals:
         finally:
             if self.reason is None:  # during a shutdown, `exit_now` deletes it if the caller fails
                 self.folders.discard(folder)
+
+    def limit_exit(self) -> None:
+        """End this process soon after its main thread, because other exit handlers may hang."""
+
+        def wait() -> None:
+            threading.main_thread().join()
+            time.sleep(_EXIT_S)
+            code = self.exit_code
+            os._exit(hasattr(sys, "last_value") if code is None else code)
+
+        threading.Thread(target=wait, daemon=True).start()
 
     def exit_now(self) -> NoReturn:
         """End this process and its descendants at once, without exit handlers.

@@ -181,7 +181,7 @@ def test_a_search_says_which_trials_run_and_how_far_they_are(
         (running,) = said.running
         assert (running.trial_id, running.step, running.steps, running.dev) == ("abc", 1, 4, 61.5)
         assert (said.state, said.done, said.total) == ("running", 1, 3)
-        watcher.ended(finished_row("abc", "STS-B", 60.0), 3)
+        watcher.ended(finished_row("abc", "STS-B", 60.0), 3, None)
         watcher.end("interrupted")
         last = SearchProgress.read(files)
     assert last is not None and last.running == ()

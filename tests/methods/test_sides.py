@@ -288,7 +288,7 @@ def test_chunks_have_the_gradient_of_the_same_chunks_kept_with_dropout_on(
         if plain:
             # The same chunks, whose activations are kept.
             monkeypatch.setattr(
-                "tune_sentcl.methods.embedding_losses.checkpoint",
+                "tune_sentcl.methods.base.checkpoint",
                 lambda run, *given, **_: run(*given),
             )
         method, counted = method_of({**values, "chunk": 4}, dropout=0.2), Kept()

@@ -18,7 +18,7 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Bounds, Packing
 from tune_sentcl.model.token_states import run_transformer
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.train import BatchSplitting, train
+from tune_sentcl.train import train
 from tune_sentcl.train.graphs import GraphedTransformer, Size
 from tune_sentcl.trial import InputLoader, assemble
 
@@ -147,9 +147,7 @@ def test_parts_add_up_in_replays() -> None:
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
 
 
-def _losses(
-    config: TrialConfig, until: int | None = None, state: Any = None, parts: int = 1
-) -> tuple[Any, Any]:
+def _losses(config: TrialConfig, until: int | None = None, state: Any = None) -> tuple[Any, Any]:
     inputs = InputLoader(None).load(config)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
@@ -158,7 +156,7 @@ def _losses(
             _no_dropout(method.encoder)
         torch.manual_seed(5)
         losses, kept = [], None
-        with closing(train(method, inputs.corpus, config, state, BatchSplitting(parts))) as steps:
+        with closing(train(method, inputs.corpus, config, state)) as steps:
             for step in steps:
                 losses.append(step.losses["loss"])
                 if step.number == until:
@@ -169,28 +167,27 @@ def _losses(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
 @pytest.mark.parametrize(
-    ("more", "parts"),
+    "more",
     [
-        ({}, 1),
-        ({"method.name": "sbert", "method.divisor": "tokens"}, 3),
-        ({"method.name": "simcse"}, 1),
-        ({"method.name": "conisi", "encoder.train_length": 24, "method.strategy": "o1"}, 1),
-        ({"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"}, 1),
-        ({"encoder.freeze_layers": 1}, 1),
-        ({"method.name": "sbert", "method.divisor": "tokens", "encoder.lora_rank": 4}, 2),
+        {},
+        {"method.name": "simcse"},
+        {"method.name": "conisi", "encoder.train_length": 24, "method.strategy": "o1"},
+        {"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"},
+        {"encoder.freeze_layers": 1},
+        {"method.name": "sbert", "method.divisor": "tokens", "encoder.lora_rank": 4},
     ],
 )
 def test_trainings_from_graphs_are_those_from_launches(
-    more: dict[str, Any], parts: int, monkeypatch: pytest.MonkeyPatch
+    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all but the capture: what a graph reads, what it writes, and whose gradients they are."""
-    launched, _ = _losses(_trial(**more), parts=parts)
+    launched, _ = _losses(_trial(**more))
     replayed = replay_as_on_a_gpu(monkeypatch)
-    found, _ = _losses(_trial(**more), parts=parts)
+    found, _ = _losses(_trial(**more))
     assert found == pytest.approx(launched, rel=1e-4)
-    assert len(replayed) >= parts * len(found) and len(set(replayed)) < len(replayed)
-    first, state = _losses(_trial(**more), until=5, parts=parts)
-    rest, _ = _losses(_trial(**more), state=state, parts=parts)
+    assert len(replayed) >= len(found) and len(set(replayed)) < len(replayed)
+    first, state = _losses(_trial(**more), until=5)
+    rest, _ = _losses(_trial(**more), state=state)
     assert [*first, *rest] == found
 
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from tune_sentcl.config import LarsConfig
-from tune_sentcl.train.lars import Lars
-from tune_sentcl.train.optimizer import build_optimizer, learning_rate_factor
+from tune_sentcl.train.optimizer import Lars, build_optimizer, learning_rate_factor
 
 STEPS = 50
 

@@ -19,7 +19,7 @@ from tune_sentcl.errors import ConfigError
 from tune_sentcl.methods import AnyMethod, Method, MethodInputs, StepLoss, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.train import BatchSplitting, loop, train
+from tune_sentcl.train import loop, train
 from tune_sentcl.train.prefetch import Prefetcher, prefetch_count
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble
 
@@ -105,7 +105,7 @@ def trained(kind: str, ahead: int) -> tuple[list[Any], list[Any], list[torch.Ten
         torch.manual_seed(2)
         method = built(config, inputs)
         losses, states = [], []
-        for step in train(method, inputs.corpus, config, splitting=BatchSplitting(prefetch=ahead)):
+        for step in train(method, inputs.corpus, config, prefetch=ahead):
             losses.append(step.losses)
             states.append(step.state().plain["draws"])
     modules = (method.encoder, method.heads)
@@ -126,10 +126,9 @@ def test_a_thread_changes_no_number_and_no_state(kind: str) -> None:
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_batch_s_state_is_its_own_however_much_is_drawn_ahead(ahead: int) -> None:
     expected = np.random.default_rng(3)
-    with closing(Prefetcher(Drawer(), batches(6), np.random.default_rng(3), 1, ahead)) as drawing:
+    with closing(Prefetcher(Drawer(), batches(6), np.random.default_rng(3), ahead)) as drawing:
         for number, drawn in enumerate(drawing):
-            assert drawn.before == expected.bit_generator.state
-            assert drawn.parts == [(1.0, expected.random())]
+            assert drawn.drawn == expected.random()
             assert drawn.after == expected.bit_generator.state
             assert drawn.batch.rows[0] == 2 * number
 
@@ -144,7 +143,7 @@ def test_the_first_batch_is_drawn_by_whoever_asks(ahead: int) -> None:
             drawers.append(threading.current_thread())
             return super().draw(batch, generator)
 
-    with closing(Prefetcher(Telling(), batches(3), np.random.default_rng(0), 1, ahead)) as drawing:
+    with closing(Prefetcher(Telling(), batches(3), np.random.default_rng(0), ahead)) as drawing:
         assert len(list(drawing)) == 3
     assert drawers[0] is threading.main_thread()
     assert (drawers[1] is threading.main_thread()) == (ahead == 0)
@@ -152,7 +151,7 @@ def test_the_first_batch_is_drawn_by_whoever_asks(ahead: int) -> None:
 
 def test_no_more_is_drawn_than_was_allowed() -> None:
     method = Drawer()
-    with closing(Prefetcher(method, batches(20), np.random.default_rng(0), 1, 3)) as drawing:
+    with closing(Prefetcher(method, batches(20), np.random.default_rng(0), 3)) as drawing:
         next(drawing)
         wait_until(lambda: len(method.drawn) == 4, "what may be drawn ahead")
         assert len(drawing._waiting) == 3
@@ -163,7 +162,7 @@ def test_no_more_is_drawn_than_was_allowed() -> None:
 def test_an_error_comes_up_at_its_own_batch(ahead: int) -> None:
     config = trial("simcse", **{"optimizer.batch_size": 2, "optimizer.epochs": 1})
     method = Drawer(fails_at=6)
-    steps = train(method, sentences(12), config, splitting=BatchSplitting(prefetch=ahead))
+    steps = train(method, sentences(12), config, prefetch=ahead)
     assert [next(steps).number for _ in range(3)] == [1, 2, 3]
     with pytest.raises(ToldError, match="no batch begins with 6"):
         next(steps)
@@ -178,20 +177,6 @@ def test_a_training_that_is_closed_ends_its_thread() -> None:
     assert not threads()
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 4])
-def test_what_is_drawn_again_in_more_parts_is_drawn_from_its_beginning(ahead: int) -> None:
-    method = Drawer()
-    expected = np.random.default_rng(5)
-    with closing(Prefetcher(method, batches(6), np.random.default_rng(5), 1, ahead)) as drawing:
-        first, second = next(drawing), next(drawing)
-        again = drawing.again(second, 2)
-        rest = list(drawing)
-    assert first.parts == [(1.0, expected.random())]
-    for drawn in (again, *rest):
-        assert drawn.parts == [(0.5, expected.random()), (0.5, expected.random())]
-    assert [int(drawn.batch.rows[0]) for drawn in (again, *rest)] == [2, 4, 6, 8, 10]
-
-
 @pytest.mark.parametrize(("written", "read"), [(0, 4), (4, 0)])
 def test_a_state_goes_on_whoever_drew_ahead(written: int, read: int) -> None:
     config = trial("scl", **KINDS["scl"])
@@ -200,7 +185,7 @@ def test_a_state_goes_on_whoever_drew_ahead(written: int, read: int) -> None:
     def steps_of(ahead: int, state: Any = None) -> Any:
         torch.manual_seed(4)
         method = assemble(config, inputs, "cpu")
-        return train(method, inputs.corpus, config, state, BatchSplitting(prefetch=ahead))
+        return train(method, inputs.corpus, config, state, prefetch=ahead)
 
     with torch.random.fork_rng(devices=[]):
         whole = [step.losses for step in steps_of(0)]
@@ -231,9 +216,9 @@ def test_a_training_goes_on_in_the_precision_that_it_began_in(
 
 def test_a_variable_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TUNE_SENTCL_PREFETCH", raising=False)
-    assert prefetch_count() == BatchSplitting().prefetch == 4
+    assert prefetch_count() == 4
     monkeypatch.setenv("TUNE_SENTCL_PREFETCH", "0")
-    assert prefetch_count() == BatchSplitting().prefetch == 0
+    assert prefetch_count() == 0
     with closing(train(Drawer(), sentences(8), trial("simcse"))) as steps:
         next(steps)
         assert not threads()

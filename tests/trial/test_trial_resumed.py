@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 from processes import Clock
-from small_device import small_device
-from trial_samples import LOADER, Dying, Kept, KilledError, drained, finish, killed
+from trial_samples import LOADER, Kept, drained, finish, killed
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.objective import Objective
@@ -94,23 +93,6 @@ def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
     weights = end.encoder.state_dict()
     assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
     assert f"continued from step {after} of" in again[-1].run_columns["notes"]
-
-
-def test_in_as_many_parts_as_before(tmp_path: Path) -> None:
-    """Dropout's noise is that of the parts, so a state without their number would show."""
-    config = config_of("sgd", **{"method.divisor": "tokens", "encoder.packed": False})
-    inputs = LOADER.load(config)
-    whole, kept = Kept(tmp_path / "whole", config), Kept(tmp_path / "killed", config)
-    with small_device(4):
-        points, _ = drained(run(config, inputs, output=whole.output(), accumulate=True))
-        dying = Dying(kept.files, kept.trial_id, save_every=1e-9, after=3)
-        with pytest.raises(KilledError):
-            drained(run(config, inputs, output=dying, accumulate=True))
-    again, _ = resumed(kept)  # where there is room for whole batches
-    assert told(again) == told(points, 3)
-    note = "each batch was split in 4 parts, because a whole one did not fit the device's memory"
-    assert points[-1].run_columns["notes"] == note
-    assert again[-1].run_columns["notes"] == f"continued from step 3 of a lost attempt; {note}"
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,17 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning import prepare as prepare_module
 from tune_sentcl.tuning import timing
-from tune_sentcl.tuning.plan import Estimate, estimate, make_plan, makespan, with_estimate
+from tune_sentcl.tuning.plan import Estimate, estimate, make_plan, with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.timing import Kind, TrialTimer, finished_seconds, kind_of
-from tune_sentcl.tuning.training_length import fewest_steps, trainings
+from tune_sentcl.tuning.timing import (
+    Kind,
+    TrialTimer,
+    fewest_steps,
+    finished_seconds,
+    kind_of,
+    trainings,
+)
 from tune_sentcl.tuning.worker import worker_settings
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
@@ -48,16 +54,6 @@ def planned(space: Space, study: Path | None = None, **asked: Any) -> Estimate:
     found = estimate(resumed(space, study, **asked), Study.read(study) if study else None)
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize(
-    ("seconds", "slots", "end"),
-    [([], 2, 0), ([1, 1, 1], 1, 3), ([1, 1, 1], 2, 2), ([3, 1, 1, 1], 2, 3), ([5, 5], 9, 5)],
-)
-def test_each_trial_goes_to_the_slot_that_is_free_first(
-    seconds: list[float], slots: int, end: float
-) -> None:
-    assert makespan(seconds, slots) == end
 
 
 CONISI, LORA = {"method": "conisi", "method.lambda": 0.5}, {"encoder.lora_rank": 2}

@@ -1,49 +1,73 @@
 """`--track`: what trackers are given of a search, and that they never cost it anything."""
 
 import itertools
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
+import threading
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-import fake_tracker
 import pytest
-from processes import descendants, wait_until
-from search_samples import (
-    lambda_space,
-    rows,
-    run_planted,
-    statuses,
-)
+from processes import wait_until
+from search_samples import lambda_space, rows, run_planted, statuses
 from staged import fate, run_staged
 from stand_in import StandIn, Stopped
 from tracked import READERS
 
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import search
+from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.watch import tracking
 from tune_sentcl.watch.terminal import RichWatcher
-from tune_sentcl.watch.tracking import processes
-from tune_sentcl.watch.tracking.tracker import REMOTE, check_tracking
+from tune_sentcl.watch.trackers import (
+    TRACKERS,
+    Tracker,
+    TrialBegin,
+    TrialEnd,
+    TrialPoint,
+    check_tracking,
+)
 
-NAMES = tuple(REMOTE)
+NAMES = tuple(TRACKERS)
 LAMBDAS = (0.25, 0.5, 0.75)
 FAKE = "tensorboard"
 """The name of the fake client."""
 STATUSES = {
     "mlflow": {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED"},
-    "tensorboard": {"finished": "finished", "pruned": "unknown", "failed": "failed"},
-    "trackio": {"finished": "finished", "pruned": "pruned", "failed": "failed"},
     "wandb": {"finished": "0", "pruned": "0", "failed": "1"},
 }
+Event = TrialBegin | TrialPoint | TrialEnd
+
+
+class Fake(Tracker):
+    """Writes down its calls; it may fail, or hang until `released`."""
+
+    remote = ""
+    calls: ClassVar[list[Event]] = []
+    refuses: ClassVar[BaseException | None] = None
+    released = threading.Event()
+
+    def __init__(self, space: str, study: str, folder: Path) -> None:
+        del space, study, folder
+        self.released.wait()
+        if self.refuses:
+            raise self.refuses
+
+    def begin(self, trial: TrialBegin) -> None:
+        self.calls.append(trial)
+
+    def point(self, point: TrialPoint) -> None:
+        self.calls.append(point)
+
+    def end(self, end: TrialEnd) -> None:
+        self.calls.append(end)
 
 
 @pytest.fixture(autouse=True)
@@ -57,181 +81,169 @@ def nothing_but_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tracker's process has a client that writes down its calls."""
-    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, fake_tracker.__file__))
-    monkeypatch.setattr(processes, "_INTERRUPTED_WAIT_S", 60.0)  # a crowded machine starts it late
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Fake]]:
+    """Each tracker is the fake one; nothing ends this process."""
+    for name in NAMES:
+        monkeypatch.setitem(TRACKERS, name, Fake)
+    monkeypatch.setattr(tracking, "_INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr(shutdown_signals, "limit_exit", lambda: None)
+    monkeypatch.setattr(Fake, "calls", [])
+    monkeypatch.setattr(Fake, "refuses", None)
+    Fake.released.set()
+    yield Fake
+    Fake.released.set()
 
 
-def runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tracker's process runs this code."""
-    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", code))
+def kinds(fake: type[Fake]) -> list[str]:
+    return [type(call).__name__.removeprefix("Trial") for call in fake.calls]
 
 
-def calls(study: Path, trial_id: str = "") -> list[list[Any]]:
-    """What the fake client was told of a trial, or of all, in order."""
-    lines = (study / "calls.jsonl").read_text().splitlines()
-    found: list[list[Any]] = list(map(json.loads, lines))
-    return [call for call in found if not trial_id or call[1:2] == [trial_id]]
-
-
-@pytest.mark.usefixtures("fake")
 def test_a_tracker_is_told_of_every_trial_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake: type[Fake]
 ) -> None:
     """A trial that goes on after its pause begins anew, and has all its points again."""
     study = tmp_path / "study"
     stand_in = StandIn(study, fate)
     outcome = run_staged(tmp_path, stand_in, monkeypatch, seeds=(0, 1), track=(FAKE,))
     assert (outcome.ran, outcome.failures) == (10, 2)
-    assert calls(study)[-1] == ["close"]
-    told = [calls(study, row["trial_id"]) for row in rows(study)]
-    assert sorted([call[0] for call in of].count("begin") for of in told) == [*[1] * 8, 2]
+    told = [[c for c in fake.calls if c.trial_id == row["trial_id"]] for row in rows(study)]
+    assert sorted(sum(isinstance(c, TrialBegin) for c in of) for of in told) == [*[1] * 8, 2]
     for row, of in zip(rows(study), told, strict=True):
-        last = max(place for place, call in enumerate(of) if call[0] == "begin")
+        last = max(place for place, call in enumerate(of) if isinstance(call, TrialBegin))
         begun, *points, ended = of[last:]
-        assert begun[:3] == ["begin", row["trial_id"], row["configuration"]]
-        assert begun[3]["method.lambda"] == row["method.lambda"]
-        assert {call[0] for call in points} == {"log"}
-        spearman = [(step, values["STS-B.dev.spearman"]) for _, _, step, values in points]
+        assert isinstance(begun, TrialBegin) and isinstance(ended, TrialEnd)
+        assert begun.configuration == row["configuration"]
+        assert begun.params["method.lambda"] == row["method.lambda"]
+        spearman = [
+            (p.step, p.values["STS-B.dev.spearman"]) for p in points if isinstance(p, TrialPoint)
+        ]
         finished = row["status"] == "finished"
         assert spearman == [(1, 10.0), (2, 20.0)][: 2 if finished else 1]
-        name, _, step, values, facts = ended
-        assert (name, step, facts["status"]) == ("end", row["steps"], row["status"])
-        assert ("score/STS12.test.spearman.all.cosine" in values) == finished
-        assert values.get("objective") == pytest.approx(row["objective"])
-        assert values["cost/wall_seconds"] == row["wall_seconds"]
+        assert (ended.step, ended.texts["status"]) == (row["steps"], row["status"])
+        assert ("score/STS12.test.spearman.all.cosine" in ended.values) == finished
+        assert ended.values.get("objective") == pytest.approx(row["objective"])
+        assert ended.values["cost/wall_seconds"] == row["wall_seconds"]
         if row["status"] == "failed":
-            assert (facts["error_type"], facts["error_text"]) == ("ValueError", "planted")
+            error = (ended.texts["error_type"], ended.texts["error_text"])
+            assert error == ("ValueError", "planted")
 
 
-@pytest.mark.usefixtures("fake")
-def test_a_point_is_logged_while_its_trial_runs(tmp_path: Path) -> None:
+def test_a_point_is_logged_while_its_trial_runs(tmp_path: Path, fake: type[Fake]) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
     seen, looks = [], itertools.count()
 
     class Looking(StandIn):
         def _die(self) -> None:  # before each of its two points
             if next(looks):
-                file = study / "calls.jsonl"
-                wait_until(lambda: file.exists() and '["log"' in file.read_text(), "a point")
-                seen.append('["end"' in file.read_text())
+                wait_until(lambda: "Point" in kinds(fake), "a point")
+                seen.append("End" in kinds(fake))
 
     run_planted(space, study, Looking(study), track=(FAKE,))
     assert seen and not any(seen)
 
 
-@pytest.mark.usefixtures("fake")
-def test_an_interrupted_search_closes_its_trackers(tmp_path: Path) -> None:
+def test_an_interrupted_search_ends_the_runs_of_its_trackers(
+    tmp_path: Path, fake: type[Fake]
+) -> None:
     space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
     with pytest.raises(Stopped):
         run_planted(space, study, StandIn(study, points=2, at_once=1), track=(FAKE,))
-    names = [call[0] for call in calls(study)]
-    assert names.count("begin") > names.count("end")
-    assert names[-1] == "close"
+    assert kinds(fake).count("Begin") == kinds(fake).count("End")
+    last = fake.calls[-1]
+    assert isinstance(last, TrialEnd) and last.texts == {"status": "interrupted"}
 
 
-@pytest.mark.usefixtures("fake")
-def test_trap_a_worker_that_is_lost_makes_no_point_twice(tmp_path: Path) -> None:
+def test_trap_a_worker_that_is_lost_makes_no_point_twice(tmp_path: Path, fake: type[Fake]) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
     stand_in = StandIn(study, lambda config: "lose_once", saves=True)
     outcome, actions = run_planted(space, study, stand_in, track=(FAKE,))
     assert (outcome.failures, len(actions)) == (0, 2)
-    assert [call[0] for call in calls(study)] == ["begin", "log", "log", "end", "close"]
-
-
-@pytest.mark.usefixtures("fake")
-def test_trap_a_client_that_fails_is_said_once_and_costs_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
-    run_planted(lambda_space(tmp_path / "space", 0.9), study)
-    (study / "refuse").touch()
-    capsys.readouterr()
-    outcome, actions = run_planted(space, study, track=(FAKE,))
-    assert (outcome.ran, outcome.failures, len(actions)) == (3, 0, 3)
-    err = capsys.readouterr().err
-    said = "tensorboard failed and tracks no further trials: ValueError: the store is full"
-    assert err.count(said) == err.count("tensorboard") == 1, err
-    assert statuses(study) == ["finished"] * 4
+    assert kinds(fake) == ["Begin", "Point", "Point", "End"]
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("fault", "said"),
     [
-        ("import os; os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
-        ("import time; time.sleep(600)", "it had not finished 1 s after the search"),
+        (ValueError("the store is full\nand more"), "failed (ValueError: the store is full)"),
+        (SystemExit(1), "failed (SystemExit: 1)"),
+        ("hangs", "had not finished 1 s after the search"),
+        ("is slow", "is 2 events behind"),
     ],
 )
-def test_trap_a_process_that_dies_or_hangs_costs_nothing(
+def test_trap_a_client_that_fails_or_hangs_is_told_once_and_costs_nothing(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    code: str,
+    fake: type[Fake],
+    fault: BaseException | str,
     said: str,
 ) -> None:
-    monkeypatch.setattr(processes, "_WAIT_S", 1.0 if "sleep" in code else 60.0)
-    runs(code, monkeypatch)
+    monkeypatch.setattr(tracking, "_WAIT_S", 1.0)
+    monkeypatch.setattr(tracking, "_MAX_BEHIND", 2 if fault == "is slow" else 99)
+    if isinstance(fault, str):
+        fake.released.clear()
+    else:
+        fake.refuses = fault
     space, study = lambda_space(tmp_path / "space", *LAMBDAS), tmp_path / "study"
-    outcome, _ = run_planted(space, study, track=(FAKE,))
-    assert (outcome.ran, outcome.failures) == (3, 0)
+    outcome, actions = run_planted(space, study, track=(FAKE,))
+    assert (outcome.ran, outcome.failures, len(actions)) == (3, 0, 3)
     err = capsys.readouterr().err
-    assert err.count(said) == err.count("tensorboard") == 1, err
-    assert not trackers(code), "nothing is left of it"
-
-
-def trackers(code: str) -> list[int]:
-    return [pid for pid, line in descendants(os.getpid()).items() if code in line]
+    assert err.count(f"tensorboard {said}: it tracks no further trials") == 1, err
+    assert err.count("tensorboard") == 1, err
+    assert statuses(study) == ["finished"] * 3
 
 
 def test_trap_trackers_that_hang_share_one_limit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fake: type[Fake],
 ) -> None:
-    monkeypatch.setattr(processes, "_INTERRUPTED_WAIT_S", 2.0)
-    code = "import time; time.sleep(600)"
-    runs(code, monkeypatch)
+    monkeypatch.setattr(tracking, "_INTERRUPTED_WAIT_S", 0.5)
+    fake.released.clear()
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    following = processes.tracking(NAMES, str(study), "tiny", RichWatcher())
+    following = tracking.tracking(NAMES, str(study), "tiny", RichWatcher())
     began = 0.0
     opened = StudyDriver.open(study, space=space, command=[])
     with pytest.raises(KeyboardInterrupt), opened, following:
-        wait_until(lambda: len(trackers(code)) == len(NAMES), "the trackers' processes")
         began = time.monotonic()
         raise KeyboardInterrupt
-    assert time.monotonic() - began < len(NAMES) * 2.0, "each waited for on its own"
-    assert capsys.readouterr().err.count("it had not finished 2 s after the search") == 4
-    assert not trackers(code), "nothing is left of them"
+    assert time.monotonic() - began < len(NAMES) * 0.5, "each waited for on its own"
+    assert capsys.readouterr().err.count("had not finished 0.5 s after the search") == 4
 
 
-@pytest.fixture(scope="module")
-def events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str]]]:
-    """A study, and what trackers are told of the search that was interrupted and of the next."""
-    folder = tmp_path_factory.mktemp("tracked")
-    study = folder / "study"
-    told: list[list[str]] = []
-    tell = processes._TrackerProcess.send
-
-    def record(self: processes._TrackerProcess, line: str | None) -> None:
-        told[-1] += [line] if line else []
-        tell(self, line)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            processes, "_COMMAND", (sys.executable, "-c", "import sys; sys.stdin.read()")
-        )
-        patch.setattr(processes._TrackerProcess, "send", record)
-        for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):
-            told.append([])
-            with suppress(Stopped):
-                run_staged(folder, launcher, patch, track=(FAKE,))
-    return study, told
+HANGS = """
+import atexit, sys, threading
+from tune_sentcl.signals import shutdown_signals
+shutdown_signals.exit_code = 1
+threading.Thread(target=threading.Event().wait).start()
+atexit.register(threading.Event().wait)
+shutdown_signals.limit_exit()
+sys.exit(1)
+"""
 
 
-FOLLOW = """
+def test_trap_a_client_that_hangs_does_not_keep_the_process_alive() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], check=False, timeout=60)
+    assert done.returncode == 1
+
+
+TRACK = """
 import sys
-from tune_sentcl.watch.tracking.__main__ import follow
-for name in sys.argv[1:]:
-    follow(open(name))
+sys.path[:0] = {paths}
+from contextlib import suppress
+from pathlib import Path
+import pytest
+from staged import fate, run_staged
+from stand_in import StandIn, Stopped
+from tune_sentcl.watch import tracking
+tracking._WAIT_S = tracking._INTERRUPTED_WAIT_S = 120.0
+with pytest.MonkeyPatch.context() as patch:
+    study = Path("studies/lambda")
+    for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):
+        with suppress(Stopped):
+            run_staged(Path(), launcher, patch, track=(sys.argv[1],))
+print("said on stdout")
 """
 
 
@@ -239,26 +251,23 @@ for name in sys.argv[1:]:
 def test_a_client_holds_every_trial_once(
     tmp_path: Path,
     name: str,
-    events: tuple[Path, list[list[str]]],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first search was interrupted, and the second takes the place of what it left."""
     monkeypatch.chdir(tmp_path)
     study = Path("studies/lambda")  # as on the page whose recipe reads them
-    shutil.copytree(events[0], study)
-    head = {"tracker": name, "space": "scl/lambda", "study": str(study.absolute())}
-    for number, lines in enumerate(events[1]):
-        Path(f"{number}.jsonl").write_text("\n".join([json.dumps(head), *lines]) + "\n")
-    command = [sys.executable, "-c", FOLLOW, "0.jsonl", "1.jsonl"]
+    code = TRACK.format(paths=sys.path)
+    command = [sys.executable, "-c", code, name]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout) == (0, "said on stdout\n"), done.stderr
+    assert name not in done.stderr, done.stderr
     found, stored = READERS[name](study), {row["trial_id"]: row for row in rows(study)}
     assert found.keys() == stored.keys()
     assert {row["status"] for row in stored.values()} == {"finished", "pruned", "failed"}
     for trial_id, run in found.items():
         row = stored[trial_id]
-        assert run.status == STATUSES[name][row["status"]]
+        assert run.status == STATUSES.get(name, {}).get(row["status"], row["status"])
         assert run.group == row["configuration"]
         assert float(run.params["method.lambda"]) == row["method.lambda"]
         assert run.last["status"] == row["status"]

@@ -34,30 +34,19 @@ def tensorboard(study: Path) -> dict[str, Run]:
         events = EventAccumulator(str(folder))
         events.Reload()
         run = found[folder.name] = Run()
-        for tag in _tags(events, "scalars"):
-            points = [(e.step, make_ndarray(e.tensor_proto).item()) for e in events.Tensors(tag)]
-            run.curves[tag] = points
-            run.last[tag] = points[-1][1]
-        kept = events.PluginTagToContent("hparams")
-        begun, ended = (
-            plugin_data_pb2.HParamsPluginData.FromString(kept[tag])
-            for tag in (metadata.SESSION_START_INFO_TAG, metadata.SESSION_END_INFO_TAG)
-        )
+        for tag in events.Tags()["scalars"]:
+            run.curves[tag] = [(event.step, event.value) for event in events.Scalars(tag)]
+            run.last[tag] = run.curves[tag][-1][1]
+        kept = events.PluginTagToContent("hparams")[metadata.SESSION_START_INFO_TAG]
+        begun = plugin_data_pb2.HParamsPluginData.FromString(kept)
         for key, value in begun.session_start_info.hparams.items():
             run.params[key] = getattr(value, value.WhichOneof("kind"))
-        run.group = begun.session_start_info.group_name
-        run.status = {1: "finished", 2: "failed"}.get(ended.session_end_info.status, "unknown")
-        for tag in _tags(events, "text"):
+        run.group = run.params["configuration"]
+        for tag in events.PluginTagToContent("text"):
             (text,) = make_ndarray(events.Tensors(tag)[0].tensor_proto).flatten()
-            run.last[tag] = text.decode()
+            run.last[tag.removesuffix("/text_summary")] = text.decode()
+        run.status = run.last["status"]
     return found
-
-
-def _tags(events: Any, plugin: str) -> list[str]:
-    try:
-        return list(events.PluginTagToContent(plugin))
-    except KeyError:  # no tag of it
-        return []
 
 
 def mlflow(study: Path) -> dict[str, Run]:

@@ -97,6 +97,9 @@ def main() -> None:
     watch_output()
     try:
         app()
+    except SystemExit as end:
+        shutdown_signals.exit_code = end.code if isinstance(end.code, int) else None
+        raise
     finally:
         if shutdown_signals.reason is not None:
             sys.stderr.flush()

@@ -179,7 +179,7 @@ def _check_locations(study: str | None, asked: Mapping[str, Any]) -> None:
     if asked["data"] is not None:
         _check_location("--data", str(asked["data"]))
     if asked["track"]:
-        from tune_sentcl.watch.tracking.tracker import check_tracking
+        from tune_sentcl.watch.trackers import check_tracking
 
         check_tracking(asked["track"], study or "", on_cluster=True)
 

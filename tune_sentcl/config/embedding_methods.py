@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tune_sentcl.config.sections import Pooling
-from tune_sentcl.config.tables import MethodBase, Rows
+from tune_sentcl.config.tables import ChunkedConfig, Rows
 
 
 def _falling(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -17,7 +17,7 @@ def _falling(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(dims, reverse=True))
 
 
-class EmbeddingLossConfig(MethodBase):
+class EmbeddingLossConfig(ChunkedConfig):
     """The common knobs of the methods that compare the embeddings of a batch's sentences."""
 
     dims: Annotated[
@@ -29,12 +29,6 @@ class EmbeddingLossConfig(MethodBase):
         (),
         description="widths of the leading parts of an embedding whose losses are summed "
         "(Matryoshka), such as [384, 128, 32]; empty: only the whole embedding",
-    )
-    chunk: int | None = Field(
-        None,
-        ge=1,
-        description="sentences to encode at a time, each of them twice; a batch then takes the "
-        "memory of one chunk (GradCache); unset: the whole batch at once",
     )
 
 

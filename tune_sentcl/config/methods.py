@@ -16,7 +16,7 @@ from tune_sentcl.config.embedding_methods import (
     MnrConfig,
     TripletConfig,
 )
-from tune_sentcl.config.tables import MethodBase, Rows
+from tune_sentcl.config.tables import ChunkedConfig, MethodBase, Rows
 
 
 def _count_or_all(value: object) -> object:
@@ -29,7 +29,7 @@ Count = Annotated[int | Literal["all"], BeforeValidator(_count_or_all)]
 """The number of candidates to draw: above 0, or `"all"` in the batch."""
 
 
-class PairMethodConfig(MethodBase):
+class PairMethodConfig(ChunkedConfig):
     """The common knobs of the methods on labeled premise-hypothesis pairs."""
 
     divisor: Literal["padded", "tokens"] = Field(
@@ -108,7 +108,7 @@ class AugmentConfig(PairMethodConfig):
     )
 
 
-class SimcseConfig(MethodBase):
+class SimcseConfig(ChunkedConfig):
     """Unsupervised SimCSE: a sentence is encoded twice with dropout; the batch is the contrast."""
 
     name: Literal["simcse"]
@@ -117,7 +117,7 @@ class SimcseConfig(MethodBase):
     )
 
 
-class ConisiConfig(MethodBase):
+class ConisiConfig(ChunkedConfig):
     """ConIsI: (1 - lambda) contrastive + lambda interactive loss (ConIsI eq. 10)."""
 
     name: Literal["conisi"]

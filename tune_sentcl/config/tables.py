@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from tune_sentcl.errors import ConfigError, Fault
@@ -98,3 +98,14 @@ class MethodBase(Frozen):
     def rows(self) -> Rows:
         """The kind of rows that the method reads."""
         return "sentences"
+
+
+class ChunkedConfig(MethodBase):
+    """Base of the methods whose loss takes embeddings of an encoder that is trained."""
+
+    chunk: int | None = Field(
+        None,
+        ge=1,
+        description="sentences to encode at a time, each of them twice; a batch then takes the "
+        "memory of one chunk (GradCache); unset: the whole batch at once",
+    )

@@ -42,15 +42,6 @@ class Augment(PairMethod[AugmentConfig]):
     premise keeps its label. One of another premise gets the label `cross_premise_label`.
     """
 
-    coupled_terms = frozenset({"augmented"})
-
-    @property
-    def coupling(self) -> str | None:
-        """The drawn pairs couple the rows, unless lambda is 0."""
-        if self.config.lambda_ > 0:
-            return "pairs are drawn among the rows of a batch, unless method.lambda is 0"
-        return super().coupling
-
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnAugmented:
         """The batch as tokens, and the drawn pairs."""
         pairs = self.draw_pairs(batch)

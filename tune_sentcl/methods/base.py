@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from tune_sentcl.config import EncoderConfig, MethodBase
 from tune_sentcl.data.rows.corpus import Batch, Corpus
@@ -17,7 +18,8 @@ from tune_sentcl.model.device import pinned
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.token_store import CorpusTokens, corpus_tokens
-from tune_sentcl.shapes import Scalar
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.shapes import Embeddings, Scalar
 
 ConfigT = TypeVar("ConfigT", bound=MethodBase)
 EncoderT = TypeVar("EncoderT", bound=Encoder | FrozenEncoder)
@@ -77,8 +79,6 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     Attributes:
         smallest_batch: Fewest rows that a batch may have.
-        coupled_terms: Names of the loss terms that exist for a batch and not row by row, whether
-            or not their weight is 0.
         config: The method's knobs.
         encoder: The encoder to train. A method may append layers behind its pooling
             (`encoder.tail`). They are trained, kept at test, and saved with it.
@@ -86,24 +86,12 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     """
 
     smallest_batch: ClassVar[int] = 1
-    coupled_terms: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, config: ConfigT, encoder: EncoderT, inputs: MethodInputs) -> None:
         """Bind a config to an encoder; subclasses draw their heads here, from the inputs."""
         self.config = config
         self.encoder = encoder
         self.heads: nn.Module = nn.Identity()
-
-    @property
-    def coupling(self) -> str | None:
-        """Why a row's gradient depends on the other rows of its batch; None if it does not.
-
-        None promises that the mean of the losses of a batch's parts, weighted by their rows, has
-        the gradient of the batch's loss, so that memory for one part is enough. Contrast with the
-        batch, batch normalization and divisors that count over a batch break the promise. A method
-        that does not override this property counts as coupled.
-        """
-        return "the method's loss couples the rows of a batch"
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Resource | None:
@@ -157,3 +145,36 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     def to_device(self, pinned: Tensor) -> Tensor:
         """An asynchronous copy on the device of the weights; on the CPU the same tensor."""
         return pinned.to(self.device, non_blocking=True)
+
+
+def embed(
+    encoder: Encoder, tokens: Tokens, chunk: int | None, divisor: int | None = None
+) -> Embeddings:
+    """The embeddings of a batch's sentences, encoded in chunks of `chunk`; None: all at once.
+
+    A chunk's activations are freed and recomputed in the backward pass, under the same dropout
+    (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Peak Setup",
+    2021). The gradient is the same as with the activations kept.
+
+    Args:
+        encoder: Its weights and mode are the training's.
+        tokens: The sentences.
+        chunk: Sentences at a time.
+        divisor: As for `pool`, the same for every sentence.
+    """
+    if chunk is None or chunk >= len(tokens):
+        return _encoded(encoder, tokens, divisor)
+    # checkpoint restores a GPU's random state only if a tensor on it is among the arguments.
+    here = next(encoder.parameters())
+    starts = range(0, len(tokens), chunk)
+    parts = [tokens.take(np.arange(s, min(s + chunk, len(tokens)))) for s in starts]
+    return torch.cat(
+        [checkpoint(_encoded, encoder, part, divisor, here, use_reentrant=False) for part in parts]
+    )
+
+
+def _encoded(
+    encoder: Encoder, tokens: Tokens, divisor: int | None, _here: Tensor | None = None
+) -> Embeddings:
+    embeddings: Embeddings = encoder(tokens, divisor)
+    return embeddings

@@ -14,7 +14,7 @@ from tune_sentcl.config import ConisiConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.data.wordnet import Antonyms, load_antonyms
 from tune_sentcl.losses import info_nce, interactive
-from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
+from tune_sentcl.methods.base import Method, MethodInputs, StepLoss, embed
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import InteractionHead
 from tune_sentcl.model.tokenizing import plain_vocabulary
@@ -118,7 +118,12 @@ class Conisi(Method[ConisiConfig, Encoder]):
     def loss_of(self, drawn: DrawnInputs) -> StepLoss:
         """Both terms over the batch, weighted."""
         weight = self.config.lambda_
-        hidden = self._hidden({name: self.encoder(part) for name, part in drawn.inputs.items()})
+        hidden = self._hidden(
+            {
+                name: embed(self.encoder, part, self.config.chunk)
+                for name, part in drawn.inputs.items()
+            }
+        )
         parts: dict[str, Scalar] = {}
         total = next(iter(hidden.values())).new_zeros(())
         if weight < 1:

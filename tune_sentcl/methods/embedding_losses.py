@@ -10,12 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
-from torch.utils.checkpoint import checkpoint
 
 from tune_sentcl.config import EmbeddingLossConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.errors import CheckpointError, Fault
-from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
+from tune_sentcl.methods.base import Method, MethodInputs, StepLoss, embed
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings
@@ -39,24 +38,6 @@ class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
     ) -> None:
         super().__init__(config, encoder, inputs)
         require_widths(config, encoder.width)
-
-    def embed(self, tokens: Tokens) -> Embeddings:
-        """The embeddings of a batch's sentences, encoded in chunks of `config.chunk`.
-
-        A chunk's activations are freed and recomputed in the backward pass, under the same dropout
-        (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Peak
-        Setup", 2021). The gradient is the same as with the activations kept.
-        """
-        size = self.config.chunk
-        if size is None or size >= len(tokens):
-            return _encoded(self.encoder, tokens)
-        # checkpoint restores a GPU's random state only if a tensor on it is among the arguments.
-        here = next(self.encoder.parameters())
-        starts = range(0, len(tokens), size)
-        parts = [tokens.take(np.arange(s, min(s + size, len(tokens)))) for s in starts]
-        return torch.cat(
-            [checkpoint(_encoded, self.encoder, part, here, use_reentrant=False) for part in parts]
-        )
 
     def at_widths(
         self, embeddings: Embeddings, loss: Callable[[Embeddings], StepLoss]
@@ -82,11 +63,6 @@ class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
             {f"{n}@{dim}": part for dim, step in found.items() for n, part in step.parts.items()},
             rates,
         )
-
-
-def _encoded(encoder: Encoder, tokens: Tokens, _here: Tensor | None = None) -> Embeddings:
-    embeddings: Embeddings = encoder(tokens)
-    return embeddings
 
 
 @dataclass(frozen=True)
@@ -119,7 +95,7 @@ class GradedMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
             left, right = found.chunk(2)
             return self.compare(left, right, scores)
 
-        return self.at_widths(self.embed(drawn.tokens), loss)
+        return self.at_widths(embed(self.encoder, drawn.tokens, self.config.chunk), loss)
 
     @abstractmethod
     def compare(
@@ -184,7 +160,9 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
             anchors, positives, negatives = found.split(sizes)
             return loss(Triplets(anchors, positives, negatives, owners))
 
-        return self.at_widths(self.head(self.embed(drawn.tokens)), split)
+        return self.at_widths(
+            self.head(embed(self.encoder, drawn.tokens, self.config.chunk)), split
+        )
 
     def head(self, embeddings: Embeddings) -> Embeddings:
         """Transform the embeddings for the loss; by default not at all."""

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from tune_sentcl.config import PairMethodConfig
 from tune_sentcl.data.rows.corpus import Batch
-from tune_sentcl.methods.base import Method, MethodInputs
+from tune_sentcl.methods.base import Method, MethodInputs, embed
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import PairClassifier
 from tune_sentcl.model.pooling import padded_count
@@ -75,17 +75,6 @@ class PairMethod(Method[PairConfigT, Encoder]):
             inputs.generator,
         )
 
-    @property
-    def coupling(self) -> str | None:
-        """A padded divisor couples the rows, because it is the whole batch's."""
-        # A pooling without a divisor is said to divide by 1.
-        if self.config.divisor == "padded" and padded_count(self.encoder.pooling, 3) > 1:
-            return (
-                "pooling divides by the length of the batch's longest sentence, which "
-                "method.divisor=tokens and encoder.pooling=cls or last do not"
-            )
-        return None
-
     def draw_pairs(self, batch: Batch) -> DrawnPairs:
         """A batch as tokens, premises and hypotheses padded separately.
 
@@ -129,7 +118,12 @@ class PairMethod(Method[PairConfigT, Encoder]):
 
     def encode(self, drawn: DrawnPairs) -> EncodedPairs:
         """Encode a batch under the present weights."""
-        parts = self.encoder.together(drawn.parts, drawn.divisors)
+        size = self.config.chunk
+        if size is None:
+            parts = self.encoder.together(drawn.parts, drawn.divisors)
+        else:
+            both = zip(drawn.parts, drawn.divisors, strict=True)
+            parts = tuple(embed(self.encoder, part, size, divisor) for part, divisor in both)
         labels = self.to_device(drawn.targets)
         if drawn.rows is None:
             return EncodedPairs(parts[0], parts[1], labels)

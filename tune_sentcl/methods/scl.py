@@ -28,15 +28,6 @@ class DrawnContrast:
 class Scl(PairMethod[SclConfig]):
     """Method `scl` (Liao, arXiv 2106.04791, eq. 3): (1 - lambda) L_CE + lambda L_SCL."""
 
-    coupled_terms = frozenset({"contrastive"})
-
-    @property
-    def coupling(self) -> str | None:
-        """The contrastive loss couples the rows, unless lambda is 0."""
-        if self.config.lambda_ > 0:
-            return "the contrastive loss compares the rows of a batch, unless method.lambda is 0"
-        return super().coupling
-
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnContrast:
         """The pairs as tokens; the generator draws positives and negatives."""
         pairs = self.draw_pairs(batch)

@@ -5,7 +5,7 @@ import numpy as np
 from tune_sentcl.config import SimcseConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import info_nce
-from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
+from tune_sentcl.methods.base import Method, MethodInputs, StepLoss, embed
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.heads import TanhHead
 from tune_sentcl.model.tokens import Tokens
@@ -28,7 +28,7 @@ class Simcse(Method[SimcseConfig, Encoder]):
 
     def loss_of(self, drawn: Tokens) -> StepLoss:
         """The contrastive loss of the two copies."""
-        first, second = self.heads(self.encoder(drawn)).chunk(2)
+        first, second = self.heads(embed(self.encoder, drawn, self.config.chunk)).chunk(2)
         loss = info_nce(first, second, temperature=self.config.temperature).mean()
         return StepLoss(loss, {"contrastive": loss})
 

@@ -17,11 +17,6 @@ class Triplet(TripletMethod[TripletConfig]):
     A row's loss is the mean over its negatives, and 0 for a row without negatives.
     """
 
-    @property
-    def coupling(self) -> str | None:
-        """None, because the loss compares no two rows."""
-        return None
-
     @classmethod
     def check(cls, corpus: Corpus) -> None:
         """Raise a DataError if a source has no row with a negative."""

@@ -1,7 +1,6 @@
 """The training loop, the optimizer and its schedule."""
 
 from tune_sentcl.train.loop import (
-    BatchSplitting,
     Step,
     check_batches,
     count_steps,
@@ -11,7 +10,6 @@ from tune_sentcl.train.loop import (
 from tune_sentcl.train.optimizer import build_optimizer, learning_rate_factor
 
 __all__ = [
-    "BatchSplitting",
     "Step",
     "build_optimizer",
     "check_batches",

@@ -16,31 +16,15 @@ from tune_sentcl.data.rows.corpus import Batch, Corpus, RowNumbers
 from tune_sentcl.errors import DataError, Fault, NonFiniteError, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.device import Arithmetic, is_out_of_memory
+from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.seeding import stream
-from tune_sentcl.train.accumulation import GradientAccumulation, gradient
 from tune_sentcl.train.graphs import graphed
 from tune_sentcl.train.optimizer import build_optimizer
 from tune_sentcl.train.precision import arithmetic, began_in, computing_in
-from tune_sentcl.train.prefetch import Prefetcher, prefetch_count
+from tune_sentcl.train.prefetch import Drawn, Prefetcher
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
 _CURVE_POINTS = 200
-
-
-@dataclass(frozen=True)
-class BatchSplitting:
-    """How batches are split and prefetched; this changes a training's numbers by rounding alone.
-
-    Attributes:
-        parts: Into how many parts each batch is split at first.
-        accumulate: Whether to split a batch that does not fit the device's memory, and all later
-            ones, into twice as many parts, and so on down to one row.
-        prefetch: How many batches a thread may draw ahead; 0 draws each in its step.
-    """
-
-    parts: int = 1
-    accumulate: bool = False
-    prefetch: int = field(default_factory=prefetch_count)
 
 
 @dataclass(frozen=True)
@@ -54,7 +38,6 @@ class Step:
         samples: Rows seen so far.
         losses: `loss`, its terms and the method's rates if this step is a point of the curves;
             else empty.
-        parts: Into how many parts its batch was split.
         arithmetic: What its matrix products were computed in.
         state: Returns the training's state; call it before the next step is requested.
     """
@@ -64,7 +47,6 @@ class Step:
     epoch: float
     samples: int
     losses: dict[str, float]
-    parts: int
     arithmetic: Arithmetic
     state: Callable[[], TrainingState] = field(repr=False, compare=False)
 
@@ -74,30 +56,26 @@ def train(
     corpus: Corpus,
     config: TrialConfig,
     resumed: TrainingState | None = None,
-    splitting: BatchSplitting | None = None,
+    prefetch: int | None = None,
 ) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
     Dropout draws from torch's global generator, which the caller seeds. All other random numbers
-    come from the trial's named streams. A batch in parts (`train.accumulation`) is one step:
-    the order of the rows, the clipping and the schedule stay the same, and the weights agree to
-    rounding. Dropout is the exception: its noise depends on the parts.
+    come from the trial's named streams.
 
     Args:
         method: Its encoder and its heads are trained on their present device.
         corpus: The rows.
         config: The trial.
-        resumed: The state of an equal training at a step; training resumes from it, in as many
-            parts.
-        splitting: How batches are split and prefetched; None: whole, with prefetch.
+        resumed: The state of an equal training at a step; training resumes from it.
+        prefetch: How many batches a thread may draw ahead, which changes no number; 0 draws each
+            in its step, None takes `prefetch_count`.
 
     Raises:
-        OutOfMemoryError: A batch does not fit the device, and cannot be split further; or the
-            optimizer's moments do not.
+        OutOfMemoryError: A batch, or the optimizer's moments, do not fit the device.
         NonFiniteError: The loss is not a finite number.
         DataError: The rows do not give batches that the method can learn from.
         KeyError, RuntimeError, ValueError: `resumed` is of another training.
-        ValueError: There are several parts, and the method couples the rows of a batch.
     """
     method.fit(corpus)
     total = count_steps(corpus, config)
@@ -105,34 +83,66 @@ def train(
         return
     run = _begin(method, config, total, resumed)
     number = samples = 0
-    splitting = splitting or BatchSplitting()
-    parts = splitting.parts
     if resumed is not None:
-        number, samples, parts = resumed.number, resumed.samples, max(parts, resumed.parts)
+        number, samples = resumed.number, resumed.samples
     upcoming = (
         Batch(corpus, rows) for rows in islice(_epoch_batches(corpus, config), number, None)
     )
     rows_of_epoch = sum(corpus.epoch_sizes())
     kind = None if resumed is None else began_in(method)
     with (
-        closing(Prefetcher(method, upcoming, run.draws, parts, splitting.prefetch)) as drawing,
+        closing(Prefetcher(method, upcoming, run.draws, prefetch)) as drawing,
         graphed(method),
     ):
-        gradients = GradientAccumulation(method, drawing, grows=splitting.accumulate)
+        # `zero_grad` would search the modules for them: half a millisecond a step with BERT.
+        weights = [*method.encoder.parameters(), *method.heads.parameters()]
         for drawn in drawing:
             number, samples = number + 1, samples + len(drawn.batch)
             if kind is None:
                 step = partial(gradient, method, drawn)
                 kind = arithmetic(config.optimizer.precision, method, drawn.batch, step)
             with computing_in(method, kind):
-                loss, taken = gradients.gradient(drawn)
-            _update(run, gradients.weights, config.optimizer.max_grad_norm)
+                loss = _new_gradient(method, weights, drawn)
+            _update(run, weights, config.optimizer.max_grad_norm)
             method.after_step()
             # Reading a loss waits for the device, so only shown steps read theirs.
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
-            done, parts = samples / rows_of_epoch, drawing.count
-            state = partial(run.state, number, samples, parts, taken.after)
-            yield Step(number, total, done, samples, losses, parts, kind, state)
+            state = partial(run.state, number, samples, drawn.after)
+            yield Step(number, total, samples / rows_of_epoch, samples, losses, kind, state)
+
+
+def gradient(method: AnyMethod, drawn: Drawn) -> StepLoss:
+    """Add a batch's gradient to that of the weights; returns its loss."""
+    loss = method.loss_of(drawn.drawn)
+    loss.total.backward()
+    return loss
+
+
+def _new_gradient(method: AnyMethod, weights: list[torch.nn.Parameter], drawn: Drawn) -> StepLoss:
+    """Replace the weights' gradients by those of a batch, without graphs if memory runs out.
+
+    Raises:
+        OutOfMemoryError: The batch does not fit the device.
+    """
+    for weight in weights:
+        weight.grad = None
+    try:
+        return gradient(method, drawn)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = first_line(error)
+    # After the handler, because the traceback keeps the step's frames and graph alive.
+    if isinstance(method.encoder, Encoder) and method.encoder.give_up_runner():
+        return _new_gradient(method, weights, drawn)
+    move = "Lower optimizer.batch_size, encoder.train_length or encoder.max_length."
+    chunk = getattr(method.config, "chunk", 1)
+    if chunk != 1:
+        rest = "encode its sentences in chunks" if chunk is None else f"less than {chunk}"
+        move = f"Set method.chunk to {rest}. Or lower{move.removeprefix('Lower')}"
+    value, rule = f"a batch of {len(drawn.batch)} rows", "must fit the device's memory"
+    fault = Fault("a training step", "", value, rule, move)
+    raise OutOfMemoryError(f"{fault}\n{reason}")
 
 
 def _begin(

@@ -92,8 +92,7 @@ def _fastest(method: AnyMethod, encoder: Encoder, step: Callable[[], Any]) -> Ar
     for kind in kinds:
         if seconds[chosen] > _GAIN * seconds[kind]:
             chosen = kind
-    # A batch that fits in none of them fits in parts, and in bf16 it takes the fewest.
-    return "bf16" if min(seconds.values()) == float("inf") else chosen
+    return chosen
 
 
 def _timed(encoder: Encoder, step: Callable[[], Any]) -> float:

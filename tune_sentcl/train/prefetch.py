@@ -37,14 +37,13 @@ class Drawn:
 
     Attributes:
         batch: Its rows.
-        parts: For each part the part's share of the rows, and the result of `Method.draw`.
-        before: The state of the drawing generator before the batch was drawn.
-        after: Its state afterwards, with which a training resumed after this batch begins.
+        drawn: The result of `Method.draw`.
+        after: The state of the drawing generator afterwards, with which a training resumed after
+            this batch begins.
     """
 
     batch: Batch
-    parts: list[tuple[float, Any]]
-    before: Mapping[str, Any]
+    drawn: Any
     after: Mapping[str, Any]
 
 
@@ -56,9 +55,6 @@ class Prefetcher:
     in order, so the generator gives the same numbers as without a thread. An error is raised where
     its batch is requested. A batch that was drawn and never used has no effect, because training
     resumes from the generator state of a used batch (`Drawn`).
-
-    Attributes:
-        count: Into how many parts a batch is split; at most one part a row.
     """
 
     def __init__(
@@ -66,8 +62,7 @@ class Prefetcher:
         method: AnyMethod,
         batches: Iterable[Batch],
         draws: np.random.Generator,
-        count: int = 1,
-        most: int = _DEFAULT,
+        most: int | None = None,
     ) -> None:
         """Prepare; drawing begins when the first batch is requested.
 
@@ -75,14 +70,14 @@ class Prefetcher:
             method: Draws the batches.
             batches: In the order of the steps; the calling thread iterates over them.
             draws: The generator for `Method.draw`; no other code may draw from it.
-            count: Into how many parts to split a batch.
-            most: Batches that may be drawn ahead; 0 draws each when it is requested.
+            most: Batches that may be drawn ahead; 0 draws each when it is requested, None takes
+                `prefetch_count`.
         """
-        self.count = count
         self._method, self._draws = method, draws
-        self._batches, self._most = iter(batches), most
-        self._waiting: deque[tuple[Batch, Future[Drawn]]] = deque()
-        self._thread = ThreadPoolExecutor(1, "ahead") if most else None
+        self._batches = iter(batches)
+        self._most = prefetch_count() if most is None else most
+        self._waiting: deque[Future[Drawn]] = deque()
+        self._thread = ThreadPoolExecutor(1, "ahead") if self._most else None
         self._first = True
 
     def __iter__(self) -> Iterator[Drawn]:
@@ -91,28 +86,14 @@ class Prefetcher:
     def __next__(self) -> Drawn:
         if self._first or self._thread is None:
             self._first = False
-            found = self._draw(next(self._batches), self.count)
+            found = self._draw(next(self._batches))
             self._fill()
             return found
         if not self._waiting:
             raise StopIteration
-        _, drawn = self._waiting.popleft()
+        drawn = self._waiting.popleft()
         self._fill()
         return drawn.result()
-
-    def again(self, drawn: Drawn, count: int) -> Drawn:
-        """Draw a batch again in `count` parts, as all later batches will be."""
-        rest = [(batch, future.cancel(), future) for batch, future in self._waiting]
-        for _, cancelled, future in rest:
-            if not cancelled:
-                future.exception()  # wait until the thread no longer uses the generator
-        self._waiting.clear()
-        self.count = count
-        self._draws.bit_generator.state = drawn.before
-        found = self._draw(drawn.batch, count)
-        for batch, _, _ in rest:
-            self._submit(batch)
-        return found
 
     def close(self) -> None:
         """End the thread after the batch that it is drawing."""
@@ -120,21 +101,12 @@ class Prefetcher:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _fill(self) -> None:
-        while len(self._waiting) < self._most:
+        while self._thread is not None and len(self._waiting) < self._most:
             batch = next(self._batches, None)
             if batch is None:
                 return
-            self._submit(batch)
+            self._waiting.append(self._thread.submit(self._draw, batch))
 
-    def _submit(self, batch: Batch) -> None:
-        if self._thread is not None:
-            self._waiting.append((batch, self._thread.submit(self._draw, batch, self.count)))
-
-    def _draw(self, batch: Batch, count: int) -> Drawn:
-        before = self._draws.bit_generator.state
-        parts = np.array_split(batch.rows, min(count, len(batch)))
-        drawn = [
-            (len(rows) / len(batch), self._method.draw(Batch(batch.corpus, rows), self._draws))
-            for rows in parts
-        ]
-        return Drawn(batch, drawn, before, self._draws.bit_generator.state)
+    def _draw(self, batch: Batch) -> Drawn:
+        drawn = self._method.draw(batch, self._draws)
+        return Drawn(batch, drawn, self._draws.bit_generator.state)

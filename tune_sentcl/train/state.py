@@ -20,7 +20,6 @@ class TrainingState:
     Attributes:
         number: Updates made.
         samples: Rows seen.
-        parts: Into how many parts each batch is split.
         tensors: Trained weights, the optimizer's moments and torch's random states, by name.
         plain: The rest: the optimizer's groups, the schedule, the drawing generator, and the
             arithmetic of training.
@@ -28,7 +27,6 @@ class TrainingState:
 
     number: int
     samples: int
-    parts: int
     tensors: dict[str, Tensor]
     plain: dict[str, Any]
 
@@ -52,14 +50,13 @@ class TrainingRun:
     draws: np.random.Generator
 
     def state(
-        self, number: int, samples: int, parts: int, after: Mapping[str, Any] | None = None
+        self, number: int, samples: int, after: Mapping[str, Any] | None = None
     ) -> TrainingState:
         """A copy of the present state, on the CPU.
 
         Args:
             number: Updates made.
             samples: Rows seen.
-            parts: Into how many parts each batch is split.
             after: The state of `draws` after the last used batch, because prefetch may have drawn
                 more; None: its present state.
         """
@@ -81,7 +78,6 @@ class TrainingRun:
         return TrainingState(
             number,
             samples,
-            parts,
             {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()},
             {
                 "optimizer": plain,

@@ -85,7 +85,6 @@ class TrialState:
             "made_for": self.made_for,
             "number": self.training.number,
             "samples": self.training.samples,
-            "parts": self.training.parts,
             "training": self.training.plain,
             "points": self.points,
             "curves": [asdict(point) for point in self.curves],
@@ -115,7 +114,6 @@ class TrialState:
                 TrainingState(
                     rest["number"],
                     rest["samples"],
-                    rest["parts"],
                     tensors_of("training", tensors),
                     rest["training"],
                 ),

@@ -19,7 +19,7 @@ from tune_sentcl.model.trained import freeze_lowest, restore_trained
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream_seed
-from tune_sentcl.train import BatchSplitting, Step, train
+from tune_sentcl.train import Step, train
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import TrialInputs
 from tune_sentcl.trial.output import Output, StateWriter
@@ -110,8 +110,6 @@ def run(
     account: Account | None = None,
     output: Output | None = None,
     early_stopping_objective: Objective = DEFAULT,
-    *,
-    accumulate: bool = False,
 ) -> Generator[Progress, None, FinishedTrial]:
     """Train, evaluate and write; yields at each evaluation point, the last one marked `final`.
 
@@ -128,14 +126,12 @@ def run(
             run goes on from the state that it has left, if it has left one. None keeps everything
             in memory.
         early_stopping_objective: Measured at evaluation points besides STS-B dev.
-        accumulate: Whether to split batches that do not fit the device's memory, if the method's
-            loss allows it.
 
     Returns:
         The encoder and its scores; a trial that has paused has none.
 
     Raises:
-        OutOfMemoryError: A batch does not fit, and cannot be split.
+        OutOfMemoryError: A batch does not fit the device.
         NodeDrainingError: `output` says that this machine is about to shut down.
         NonFiniteError: A loss, an embedding or a correlation is not a finite number.
         TrialTimeoutError: The trial took longer than its account allows.
@@ -147,8 +143,7 @@ def run(
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
         trial = TrialRun(config, inputs, method.encoder, account, early_stopping_objective)
-        splitting = BatchSplitting(accumulate=accumulate)
-        if (yield from _train(trial, method, output, splitting)):
+        if (yield from _train(trial, method, output)):
             return FinishedTrial(trial.encoder, ())
         if trial.best is not None:
             restore_trained(trial.encoder, trial.best[1])
@@ -191,7 +186,6 @@ def _train(
     trial: TrialRun,
     method: AnyMethod,
     output: Output | None,
-    splitting: BatchSplitting,
 ) -> Generator[Progress, None, bool]:
     """Train until the end or the pause; return whether the trial has paused."""
     every, state_writer = trial.config.evaluation.every, StateWriter(output)
@@ -204,7 +198,7 @@ def _train(
             return True
     trial.account.begin_training()
     resumed = None if state is None else state.training
-    with closing(train(method, trial.inputs.corpus, trial.config, resumed, splitting)) as steps:
+    with closing(train(method, trial.inputs.corpus, trial.config, resumed)) as steps:
         for step in steps:
             trial.record_step(step)
             last = step.number == step.total

@@ -63,7 +63,6 @@ class TrialRun:
     account: Account
     early_stopping_objective: Objective = DEFAULT
     rows: int = 0
-    parts: int = 1
     dev: float | None = None
     curves: list[CurvePoint] = field(default_factory=list)
     best: tuple[float, dict[str, torch.Tensor]] | None = None
@@ -79,7 +78,7 @@ class TrialRun:
         self.account.check_time()
         self.account.count(step.number)
         self.account.precision_used = step.arithmetic
-        self.rows, self.parts = step.samples, step.parts
+        self.rows = step.samples
         self.curves += [
             CurvePoint(step.number, step.epoch, step.samples, name, value)
             for name, value in step.losses.items()
@@ -120,7 +119,6 @@ class TrialRun:
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
         self.account.resume(state.costs)
         self.account.steps, self.rows = state.training.number, state.training.samples
-        self.parts = state.training.parts
         self.account.precision_used = state.training.plain["arithmetic"]
         if state.paused is None:
             self.notes.append(f"continued from step {state.training.number} of a lost attempt")
@@ -187,9 +185,6 @@ class TrialRun:
                 else f"{rows} rows: one batch of all"
             )
             notes.append(f"optimizer.batch_size = {size} is more than the {of}")
-        if self.parts > 1:
-            why = "because a whole one did not fit the device's memory"
-            notes.append(f"each batch was split in {self.parts} parts, {why}")
         if isinstance(self.encoder, FrozenEncoder):
             cache = self.encoder.cache
             found["encoded_sentences"], found["encoding_seconds"] = cache.encoded, cache.seconds

@@ -65,6 +65,11 @@ class DiskNeed(NamedTuple):
     kept: int = 0
     states: int = 0
 
+    @property
+    def peak(self) -> int:
+        """The bytes at one time."""
+        return min(self.trained, self.kept) + self.states
+
     @classmethod
     def of(cls, proposals: Proposals, loader: InputLoader) -> Self:
         """The need of a search's trials, each as large as that of the largest known config."""

@@ -6,7 +6,7 @@ The time of a search is its table of stages times the seconds of a training, pac
 import heapq
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -32,8 +32,14 @@ from tune_sentcl.tuning.disk_need import DiskNeed
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.timing import Kind, TrialSeconds, finished_seconds, kind_of
-from tune_sentcl.tuning.training_length import trainings, whole_training
+from tune_sentcl.tuning.timing import (
+    Kind,
+    TrialSeconds,
+    finished_seconds,
+    kind_of,
+    trainings,
+    whole_training,
+)
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.clock import clock
 
@@ -152,9 +158,6 @@ def estimate(
     queued, shares = proposals.queued(), proposals.expected()
     if not queued and not shares:
         return None
-    known = [t for t in queued if t.action != "measure"] or proposals.assignments()
-    trained = [t.config for t in known if t.config.method.takes_steps]
-    trained = trained or list(islice(trainings(prepared.space), 1)) or [t.config for t in known]
     finished = finished_seconds(study, timer.device, options.cpus_per_trial) if study else {}
     by_ray = options.launcher == "ray"
     timed: dict[Kind, TrialSeconds] = {}
@@ -172,23 +175,22 @@ def estimate(
         return (parts.end if is_measured else parts.whole) + by_ray * _HAND_OVER_S
 
     trials = [seconds(t.config, is_measured=t.action == "measure") for t in queued]
+    known = [t.config for t in queued if t.action != "measure"]
+    known = known or [t.config for t in proposals.assignments()]
+    trained = [config for config in known if config.method.takes_steps]
+    trained = trained or list(islice(trainings(prepared.space), 1)) or known
     mean = statistics.fmean(map(seconds, trained)) if shares else 0.0
-    total = makespan([*trials, *(share * mean for share in shares)], timer.slots)
-    once, each = sum(timer.passes.values()), [round(one) for one in trials or [mean]]
-    low, high = min(each), max(each)
-    basis = f"{low if low == high else f'{low} to {high}'} s a trial"
+    free = [0.0] * timer.slots
+    for duration in (*trials, *(share * mean for share in shares)):
+        heapq.heapreplace(free, free[0] + duration)  # on the slot that is free first
+    once, each = sum(timer.passes.values()), sorted({round(one) for one in trials or [mean]})
+    basis = " to ".join(map(str, dict.fromkeys((each[0], each[-1])))) + " s a trial"
     basis += f", {once:.0f} s of encoding once" * (once >= 1)
     basis += ", timed here" if timed else ", as finished trials took"
-    training = mean / timer.slots if shares else None
-    return Estimate(total + once + by_ray * _RAY_S, len(queued) + len(shares), training, basis)
-
-
-def makespan(seconds: Iterable[float], slots: int) -> float:
-    """The end of the last trial if each trial starts, in order, on the slot that is free first."""
-    free = [0.0] * slots
-    for duration in seconds:
-        heapq.heapreplace(free, free[0] + duration)
-    return max(free)
+    whole = max(free) + once + by_ray * _RAY_S
+    return Estimate(
+        whole, len(queued) + len(shares), mean / timer.slots if shares else None, basis
+    )
 
 
 def _say_time(
@@ -207,20 +209,19 @@ def _say_time(
 
 def _say_costs(prepared: PreparedSearch, study: Study | None, say: Callable[[str], None]) -> None:
     """Say the stages, the time and the disk of what is left to run."""
-    queued, loader = prepared.proposals.queued(), prepared.loader
+    loader = prepared.loader
     if found := _say_time(prepared, study, say):
         at_once = min(prepared.timer.slots, found.runs)
         in_all = f"{clock(found.seconds)} in all with {at_once} at a time on this machine"
         say(f"{in_all} ({found.basis})")
-        sets = [loader.sets(trial.config) for trial in queued]
+        sets = [loader.sets(trial.config) for trial in prepared.proposals.queued()]
         own = any(isinstance(task, LabeledTask) for one in sets for task in one.own)
         if own or any(one.transfer or one.truncated or one.rated for one in sets):
             how = "--set evaluation.protocols=cosine leaves SentEval's out"
             say(f"this does not include the classifiers of the evaluation; {how}")
     need = DiskNeed.of(prepared.proposals, loader)
     states = f", {need.states / 1e6:.0f} MB of it states of running trials" * bool(need.states)
-    peak = (min(need.trained, need.kept) + need.states) / 1e6
-    say(f"about {peak:.0f} MB of disk at the peak{states}")
+    say(f"about {need.peak / 1e6:.0f} MB of disk at the peak{states}")
 
 
 def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterator[str]:
@@ -228,21 +229,22 @@ def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterat
 
     `seconds_each` are the seconds of a whole training divided by the trials at a time, if known.
     """
-    proposals, stages = prepared.proposals, prepared.proposals.stages
+    stages, found = prepared.proposals.stages, prepared.proposals.configurations
     if stages is None:
         return
-    trained = trainings(prepared.space)
-    rows = next((whole_training(one, prepared.loader)[0] for one in trained), 0)
+    rows = next((whole_training(c, prepared.loader)[0] for c in trainings(prepared.space)), 0)
     lines = [("sampled", "train to", "rows", "trainings", "time")]
+
+    def add(size: str, until: str, seen: str, cost: float) -> None:
+        lines.append((size, until, seen, f"{cost:.1f}", clock(cost * (seconds_each or 0.0))))
+
     for stage, (size, each) in enumerate(zip(stages.sizes, stages.costs, strict=True)):
-        share, seeds, cost = stages.share(stage), stages.seeds(stage), size * each
+        share, seeds = stages.share(stage), stages.seeds(stage)
         until = f"{Fraction(share).limit_denominator(1000)} of the rows"
         if share == 1:
             until = "the end" if seeds == 1 else f"the end, {seeds} seeds"
-        taken = clock(cost * (seconds_each or 0.0))
-        lines.append((f"{size:,}", until, f"{round(share * rows):,}", f"{cost:.1f}", taken))
-    taken = clock(stages.cost * (seconds_each or 0.0))
-    lines.append(("", "all", "", f"{stages.cost:.1f}", taken))
+        add(f"{size:,}", until, f"{round(share * rows):,}", size * each)
+    add("", "all", "", stages.cost)
     rule = "all run each stage" if stages.keeps_all else "the best of each go on"
     yield f"sampled configurations by stage; {rule}:"
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -250,12 +252,10 @@ def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterat
         cells = [text.rjust(width) for text, width in zip(line, widths, strict=True)]
         cells[1] = line[1].ljust(widths[1])
         yield "  ".join(cells if seconds_each is not None else cells[:-1]).rstrip()
-    found = proposals.configurations
     if count := len(found.grid):
         trials = sum(len(found.seeds_of(found[name])) for name in found.grid)
-        yield f"beside them {count} of the grid run whole" + f", {trials} trials" * (
-            trials > count
-        )
+        more = f", {trials} trials" * (trials > count)
+        yield f"beside them {count} of the grid run whole{more}"
 
 
 def with_estimate(

@@ -48,8 +48,7 @@ from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prio
 from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
-from tune_sentcl.tuning.timing import TrialTimer
-from tune_sentcl.tuning.training_length import fewest_steps, trainings
+from tune_sentcl.tuning.timing import TrialTimer, fewest_steps, trainings
 from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.terminal import RichWatcher

@@ -146,12 +146,6 @@ class SearchOptions:
         low=0,
         metavar="GB",
     )
-    accumulate: bool = _option(
-        False,
-        RESOURCES,
-        "Compute the gradient of a batch that does not fit the device's memory in parts; a loss "
-        "that compares the rows of a batch cannot be split.",
-    )
     deterministic: bool = _option(
         False,
         RESOURCES,

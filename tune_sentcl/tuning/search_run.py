@@ -25,7 +25,7 @@ from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.watch.progress_file import progress_file
 from tune_sentcl.watch.terminal import RichWatcher
-from tune_sentcl.watch.tracking.processes import tracking
+from tune_sentcl.watch.tracking import tracking
 
 
 @dataclass(frozen=True)

@@ -265,7 +265,7 @@ class Session:
         self._has_succeeded = self._has_succeeded or status != "failed"
         self.ended += 1
         self.failures += status == "failed"
-        self.watcher.ended(row, self.proposals.total)
+        self.watcher.ended(row, self.proposals.total, last)
 
     def _mirror_ended(self, names: Iterable[str]) -> None:
         """Add to Optuna's journal those of the configurations that go on no more."""

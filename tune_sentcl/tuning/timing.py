@@ -1,17 +1,18 @@
-"""How long a trial takes on this machine, from a few of its own batches and sentences.
+"""How many steps trainings make, and how long trials take on this machine.
 
 The seconds of a trial are steps x seconds of a step + evaluation points x seconds of an evaluation
-+ start. The median of a study's finished trials of the same kind stands for all of that.
++ start, from a few of its own batches and sentences. The median of a study's finished trials of
+the same kind stands for all of that.
 """
 
+import itertools
 import json
 import socket
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -23,11 +24,12 @@ from tune_sentcl.config.idle import is_idle
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.data.tasks.own_task import texts_of
-from tune_sentcl.errors import Fault, ResourceError
+from tune_sentcl.errors import BadInputError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.device import wait_for
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.train import train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
@@ -35,18 +37,59 @@ from tune_sentcl.trial.run import frozen_encoder_texts
 from tune_sentcl.trial.running import tasks_at_points
 from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.training_length import whole_training
 
+_LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "optimizer.batch_size")
+"""The knobs that decide how many steps a training makes."""
 _NEWEST = 500  # finished trials to read
 _BATCHES, _STEPPING_S = 8, 1.0  # timed batches of a kind, and the seconds after which they end
 _ROWS = 32  # rows of a timed batch on a CPU; the time of larger ones is scaled up
 _DISTINCT = 8  # distinct rows of a timed batch of a frozen encoder, which encodes them first
 _SENTENCES = 128  # sentences to encode
-_WORDS = 200_000_000  # bytes: larger files of word vectors are not read for an estimate
 _COUNTED = ("optimizer.epochs", "evaluation.")  # a kind's parts are timed once, then multiplied
 
 Kind = frozenset[tuple[str, str]]
 """Knobs that cost time, with their values, and the fingerprints of the inputs."""
+
+
+def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
+    """Rows of a whole training, and about how many steps it makes."""
+    if not config.method.takes_steps:
+        return 0, 0
+    corpus, size = loader.load(config).corpus, config.optimizer.batch_size
+    rows = list(corpus.epoch_sizes())
+    if config.data.drop_last:
+        rows = [count - count % size if count > size else count for count in rows]
+    if config.data.mix == "in_turn":
+        rounds = min(-(-count // size) for count in rows)
+        rows = [min(count, rounds * size) for count in rows]
+    epochs = config.optimizer.epochs
+    return sum(rows) * epochs, sum(-(-count // size) for count in rows) * epochs
+
+
+def fewest_steps(space: Space, loader: InputLoader) -> int:
+    """The steps of the training of grid and ranges that makes the fewest; 0 if none makes any."""
+    found = []
+    for config in trainings(space):
+        with suppress(BadInputError):  # inputs that cannot be read do not run
+            found.append(whole_training(config, loader)[1])
+    return min(found, default=0)
+
+
+def trainings(space: Space) -> Iterator[TrialConfig]:
+    """The grid's trainings, and one for each method of the ranges and each end of `_LENGTHS`."""
+    return (config for config in _variants(space) if config.method.takes_steps)
+
+
+def _variants(space: Space) -> Iterator[TrialConfig]:
+    yield from space.configurations
+    for branch in space.branches() if space.ranges else ():
+        drawn = [item for item in space.active_ranges(branch) if item.key not in branch]
+        ends = [[int(end) if item.kind == "int" else end for end in item.ends()] for item in drawn]
+        used = (e if i.key in _LENGTHS else e[:1] for i, e in zip(drawn, ends, strict=True))
+        for values in itertools.product(*used):
+            found = dict(zip((item.key for item in drawn), values, strict=True))
+            with suppress(BadInputError):  # nor do invalid values
+                yield space.sampled({**branch, **found})
 
 
 def kind_of(values: Values, fingerprints: Fingerprints) -> Kind:
@@ -120,7 +163,6 @@ class TrialTimer:
         """Time a trial.
 
         Raises:
-            ResourceError: Its word vectors are too large to be read for that.
             TuneSentclError: The trial would fail too.
         """
         inputs, every = self._loader.load(config), config.evaluation.every
@@ -130,9 +172,7 @@ class TrialTimer:
             with torch_threads(self._cpus), torch.random.fork_rng(devices=[]):
                 self._known[key] = _measure(config, inputs, self.device)
         start, row, character, cache = self._known[key]
-        rows = steps = 0
-        if config.method.takes_steps:
-            rows, steps = whole_training(config, self._loader)
+        rows, steps = whole_training(config, self._loader)
         training, end = rows * row, character * _characters(inputs.sets.sentences())
         if cache is not None:  # its evaluations read the cache
             missing = _characters(cache.missing(frozen_encoder_texts(config, inputs)))
@@ -140,29 +180,22 @@ class TrialTimer:
             self.passes[config.encoder] = max(before, missing * character)
             return TrialSeconds(start, training, end, start + training)
         tasks = tasks_at_points(inputs.sets, self._loader.early_stopping_objective)
-        prompts = get_args(Prompt)
-        texts = (text for task in tasks for p in prompts for text in texts_of(task, p))
+        texts = (text for task in tasks for p in get_args(Prompt) for text in texts_of(task, p))
         point = character * _characters(texts)
         points = -(-steps // every) if every else 0  # the last step is one of them
-        whole = start + training + points * point + end
-        return TrialSeconds(start + point, training, end, whole)
+        return TrialSeconds(start + point, training, end, start + training + points * point + end)
 
 
 def _measure(
     config: TrialConfig, inputs: TrialInputs, device: str
 ) -> tuple[float, float, float, EmbeddingCache | None]:
     """Seconds to build a method, of a training row and of a character to encode; a cache."""
-    checkpoint, rows = inputs.checkpoint, None
-    if checkpoint.kind == "words" and Path(checkpoint.path).stat().st_size > _WORDS:
-        rule = "is too large to be read for an estimate"
-        move = "Run it: finished trials then give the estimate."
-        raise ResourceError(Fault("encoder.checkpoint", "", checkpoint.name, rule, move))
     texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences()
     # The time of word vectors is that of reading their file, once for all sentences.
-    every = 1 if checkpoint.kind == "words" else max(1, len(texts) // _SENTENCES)
-    few = known = texts[::every]
-    if config.method.takes_steps:
-        rows = _batches(config, inputs.corpus, device)
+    is_words = inputs.checkpoint.kind == "words"
+    few = known = texts[:: 1 if is_words else max(1, len(texts) // _SENTENCES)]
+    rows = _batches(config, inputs.corpus, device) if config.method.takes_steps else None
+    if rows is not None:
         known = list(rows.sentences())
     assemble(config, inputs, device, known)  # fills the cache of a frozen encoder
     begin = time.perf_counter()

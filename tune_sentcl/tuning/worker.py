@@ -51,7 +51,6 @@ class WorkerSettings:
             beside STS-B dev.
         seconds: Time limit of a trial; None: no limit.
         save_every: Seconds between saved states; None: no states.
-        accumulate: Whether a batch that does not fit the device's memory is split.
         deterministic: Whether torch uses deterministic algorithms alone.
     """
 
@@ -62,7 +61,6 @@ class WorkerSettings:
     early_stopping_objective: Objective = DEFAULT
     seconds: float | None = None
     save_every: float | None = None
-    accumulate: bool = False
     deterministic: bool = False
 
 
@@ -81,7 +79,6 @@ def worker_settings(
         early_stopping_objective,
         options.trial_timeout,
         60 * options.save_every or None,
-        options.accumulate,
         options.deterministic,
     )
 
@@ -164,7 +161,6 @@ class Attempt:
                 self._account,
                 output,
                 settings.early_stopping_objective,
-                accumulate=settings.accumulate,
             )
             return (yield from trial)
 

@@ -61,9 +61,9 @@ class ProgressFileWatcher:
         )
         self._update()
 
-    def ended(self, row: TrialRow, total: int) -> None:
+    def ended(self, row: TrialRow, total: int, last: Progress | None) -> None:
         """See `Watcher`."""
-        self._watcher.ended(row, total)
+        self._watcher.ended(row, total, last)
         self._running.pop(row.trial_id, None)
         self._update(done=self._progress.done + 1, total=total, ended=self._progress.ended + 1)
 

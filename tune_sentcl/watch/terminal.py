@@ -101,8 +101,9 @@ class RichWatcher:
         value = "" if progress.dev is None else f", {progress.dev:.2f} on dev"
         self._line(f"trial {trial_id} is at step {progress.step} of {progress.total}{value}")
 
-    def ended(self, row: TrialRow, total: int) -> None:
+    def ended(self, row: TrialRow, total: int, last: TrialProgress | None = None) -> None:
         """Show how a trial ended."""
+        del last
         self._running.discard(row.trial_id)
         self._done += 1
         self._ended += 1

@@ -26,8 +26,8 @@ class Watcher(Protocol):
         """A trial has reached an evaluation point that is not its end."""
         ...
 
-    def ended(self, row: TrialRow, total: int) -> None:
-        """A trial has ended; the search now plans `total` trials."""
+    def ended(self, row: TrialRow, total: int, last: Progress | None) -> None:
+        """A trial has ended, after a last report; the search now plans `total` trials."""
         ...
 
     def say(self, text: str) -> None:

@@ -1,0 +1,312 @@
+"""The trackers: a class per client, which has one run per trial, with its last result."""
+
+import contextvars
+import hashlib
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.store.files import StudyFiles
+
+
+@dataclass(frozen=True)
+class TrialBegin:
+    """A trial begins, or goes on: its id, the id that its seeds share, and its knobs."""
+
+    trial_id: str
+    configuration: str
+    params: Mapping[str, str | int | float | bool]
+
+
+@dataclass(frozen=True)
+class TrialPoint:
+    """A trial's metrics at an optimizer step; scores times 100."""
+
+    trial_id: str
+    step: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TrialEnd:
+    """A trial ends, or the search ends first.
+
+    Attributes:
+        trial_id: The trial.
+        step: Its last optimizer step.
+        values: Objectives, scores (`score/...`, times 100) and costs (`cost/...`).
+        texts: `status` (finished, pruned, failed or interrupted) and other texts.
+    """
+
+    trial_id: str
+    step: int
+    values: Mapping[str, float]
+    texts: Mapping[str, str]
+
+
+class Tracker(Protocol):
+    """Receives the trials of a search in one thread; an exception ends its tracking alone.
+
+    Attributes:
+        remote: The variable, or variable and value, that makes the client write to a server
+            instead of the study's folder; empty without one.
+    """
+
+    remote: ClassVar[str]
+
+    def __init__(self, space: str, study: str, folder: Path) -> None:
+        """Open the client for a space's name, a study's path or URL, and a folder for files."""
+        ...
+
+    def begin(self, trial: TrialBegin) -> None:
+        """Start the run of a trial, and delete the run that an earlier search has left of it."""
+        ...
+
+    def point(self, point: TrialPoint) -> None:
+        """Log a point of a trial that has begun; each step comes once."""
+        ...
+
+    def end(self, end: TrialEnd) -> None:
+        """End the run of a trial."""
+        ...
+
+
+class _MLflow(Tracker):
+    """Runs in `STUDY/mlflow.db`; the package `mlflow-skinny` is enough."""
+
+    remote = "MLFLOW_TRACKING_URI"
+    _STATUSES: ClassVar = {"finished": "FINISHED", "failed": "FAILED"}
+    _LONGEST = 500  # characters of a text, a limit that holds in all of MLflow's stores
+
+    def __init__(self, space: str, study: str, folder: Path) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+        from mlflow import MlflowClient, entities
+
+        for name in ("mlflow", "alembic"):  # they report the new database's tables
+            logging.getLogger(name).setLevel(logging.ERROR)
+        self._entities, self._study = entities, study
+        server = os.environ.get(self.remote)
+        self._client = MlflowClient(tracking_uri=server or f"sqlite:///{folder / 'mlflow.db'}")
+        if known := self._client.get_experiment_by_name(space):
+            self._experiment = known.experiment_id
+        else:
+            files = None if server else (folder / "mlflow").as_uri()
+            self._experiment = self._client.create_experiment(space, artifact_location=files)
+        self._runs: dict[str, str] = {}
+
+    def begin(self, trial: TrialBegin) -> None:
+        tags = {"trial": trial.trial_id, "study": self._study}
+        texts = {
+            name: text.replace("\\", r"\\").replace("'", r"\'") for name, text in tags.items()
+        }
+        wanted = " and ".join(f"tags.{name} = '{text}'" for name, text in texts.items())
+        for left in self._client.search_runs([self._experiment], wanted):
+            self._client.delete_run(left.info.run_id)
+        tags["configuration"] = trial.configuration
+        run = self._client.create_run(self._experiment, run_name=trial.trial_id, tags=tags)
+        self._runs[trial.trial_id] = run.info.run_id
+        param, longest = self._entities.Param, self._LONGEST
+        params = [param(key, str(value)[:longest]) for key, value in trial.params.items()]
+        self._client.log_batch(run.info.run_id, params=params)
+
+    def point(self, point: TrialPoint | TrialEnd) -> None:
+        now, metric = round(1000 * time.time()), self._entities.Metric
+        metrics = [metric(key, value, now, point.step) for key, value in point.values.items()]
+        self._client.log_batch(self._runs[point.trial_id], metrics=metrics)
+
+    def end(self, end: TrialEnd) -> None:
+        self.point(end)
+        run = self._runs.pop(end.trial_id)
+        tags = [self._entities.RunTag(k, v[: self._LONGEST]) for k, v in end.texts.items()]
+        self._client.log_batch(run, tags=tags)
+        self._client.set_terminated(run, self._STATUSES.get(end.texts["status"], "KILLED"))
+
+
+class _TensorBoard(Tracker):
+    """Event files in `STUDY/tensorboard`, a folder per trial, with HParams."""
+
+    remote = ""
+
+    def __init__(self, space: str, study: str, folder: Path) -> None:
+        del space, study
+        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard.summary import hparams
+
+        self._writer: Any = SummaryWriter
+        self._hparams: Any = hparams
+        self._folder = folder / "tensorboard"
+        self._runs: dict[str, tuple[TrialBegin, Any]] = {}
+
+    def begin(self, trial: TrialBegin) -> None:
+        folder = self._folder / trial.trial_id
+        shutil.rmtree(folder, ignore_errors=True)
+        self._runs[trial.trial_id] = trial, self._writer(str(folder), flush_secs=5)
+
+    def point(self, point: TrialPoint | TrialEnd) -> None:
+        for name, value in point.values.items():
+            self._runs[point.trial_id][1].add_scalar(name, value, point.step)
+
+    def end(self, end: TrialEnd) -> None:
+        self.point(end)
+        trial, writer = self._runs.pop(end.trial_id)
+        for name, text in end.texts.items():
+            writer.add_text(name, text, end.step)
+        params = {**trial.params, "configuration": trial.configuration}
+        for summary in self._hparams(params, dict(end.values)):
+            writer.file_writer.add_summary(summary)
+        writer.close()
+
+
+class _Trackio(Tracker):
+    """A database in `STUDY/trackio`; variables of Trackio make it write elsewhere too."""
+
+    remote = ""
+
+    def __init__(self, space: str, study: str, folder: Path) -> None:
+        del study
+        self._folder = folder / "trackio"
+        os.environ["TRACKIO_DIR"] = str(self._folder)
+        import trackio
+        from trackio.utils import TRACKIO_DIR
+
+        if self._folder != TRACKIO_DIR:  # the client reads the variable once
+            raise OSError(f"this process writes to {TRACKIO_DIR} already")
+        for name in ("trackio", "trackio.run", "trackio.utils"):  # they print on stdout
+            vars(sys.modules[name])["print"] = lambda *_, **__: None
+        self._trackio, self._project = trackio, space.replace("/", "-")
+        self._runs: dict[str, Any] = {}
+
+    def begin(self, trial: TrialBegin) -> None:
+        for left in self._kept(trial.trial_id):
+            left.delete()
+        # Each run gets its own context, because a second run in a context ends the first.
+        self._runs[trial.trial_id] = contextvars.Context().run(
+            self._trackio.init,
+            self._project,
+            name=trial.trial_id,
+            group=trial.configuration,
+            config=dict(trial.params),
+            embed=False,
+            auto_log_cpu=False,
+            auto_log_gpu=False,
+        )
+
+    def point(self, point: TrialPoint) -> None:
+        self._runs[point.trial_id].log(dict(point.values), step=point.step)
+
+    def end(self, end: TrialEnd) -> None:
+        run = self._runs.pop(end.trial_id)
+        run.log({**end.values, **end.texts}, step=end.step)
+        run.finish()
+        if not self._kept(end.trial_id):  # the client only warns if it cannot write
+            raise OSError(f"its database in {self._folder} cannot be written")
+
+    def _kept(self, trial_id: str) -> list[Any]:
+        with suppress(ValueError):  # there is no such project yet
+            return [r for r in self._trackio.Api().runs(self._project) if r.name == trial_id]
+        return []
+
+
+class _WandB(Tracker):
+    """Runs in `STUDY/wandb`, for `wandb sync`, or online; no git state, command or source."""
+
+    remote = "WANDB_MODE=online"
+    _OFF = (
+        "disable_code",
+        "disable_git",
+        "disable_job_creation",
+        "silent",
+        "x_disable_meta",
+        "x_disable_stats",
+    )
+
+    def __init__(self, space: str, study: str, folder: Path) -> None:
+        self._offline = os.environ.setdefault("WANDB_MODE", "offline") != "online"
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb
+
+        self._wandb, self._project, self._folder = wandb, space.replace("/", "-"), folder
+        self._study = hashlib.sha256(study.encode()).hexdigest()[:8]
+        self._runs: dict[str, Any] = {}
+
+    def begin(self, trial: TrialBegin) -> None:
+        name = f"{trial.trial_id}-{self._study}"  # the same trial may be in several studies
+        if self._offline:
+            for left in (self._folder / "wandb").glob(f"offline-run-*-{name}"):
+                shutil.rmtree(left, ignore_errors=True)
+        self._runs[trial.trial_id] = self._wandb.init(
+            project=self._project,
+            id=name,
+            name=trial.trial_id,
+            group=trial.configuration,
+            config=dict(trial.params),
+            dir=str(self._folder),
+            resume=None if self._offline else "allow",
+            reinit="create_new",
+            settings=self._wandb.Settings(
+                **dict.fromkeys(self._OFF, True), console="off", save_code=False
+            ),
+        )
+
+    def point(self, point: TrialPoint) -> None:
+        self._runs[point.trial_id].log(dict(point.values), step=point.step)
+
+    def end(self, end: TrialEnd) -> None:
+        run = self._runs.pop(end.trial_id)
+        run.summary.update({**end.values, **end.texts})
+        run.finish(exit_code=int(end.texts["status"] in ("failed", "interrupted")))
+
+
+TRACKERS: dict[str, type[Tracker]] = {
+    "mlflow": _MLflow,
+    "wandb": _WandB,
+    "tensorboard": _TensorBoard,
+    "trackio": _Trackio,
+}
+"""The classes by the names of `--track`, which are those of the packages."""
+
+
+def check_tracking(names: Sequence[str], study: str, *, on_cluster: bool = False) -> None:
+    """Raise ConfigError with a fault for each tracker that cannot be used.
+
+    Args:
+        names: The trackers.
+        study: The path or URL of the study.
+        on_cluster: Whether the search runs on a cluster, with other packages and variables.
+    """
+    if faults := [fault for name in names for fault in _faults(name, study, on_cluster)]:
+        raise ConfigError(faults)
+
+
+def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
+    if name not in TRACKERS:
+        yield Fault("--track", "", name, f"must be one of {', '.join(TRACKERS)}", "Choose one.")
+        return
+    found = find_spec(name)
+    if not on_cluster and (found is None or found.origin is None):  # a folder without a package
+        move = f'Run: pip install "tune-sentcl[{name}]".'
+        yield Fault("--track", "", name, "its client is not installed", move)
+    variable = TRACKERS[name].remote
+    key, _, wanted = variable.partition("=")
+    value = os.environ.get(key, "")
+    if variable and (on_cluster or (value and value == (wanted or value))):
+        return
+    if "://" in study and not study.startswith("file:"):
+        rule = f"needs a study in a folder, because it writes its files there: {study}"
+        move = f"Set {variable}, or name a folder." if variable else "Name a folder."
+        yield Fault("--track", "", name, rule, move)
+    elif name == "mlflow":  # its SQLite URLs are quoted differently by different readers
+        folder = StudyFiles.at(study).where
+        if odd := " or ".join(character for character in "?#%" if character in folder):
+            rule = f"cannot write below a folder with {odd} in its name ({folder})"
+            yield Fault("--track", "", name, rule, f"Rename it, or set {variable}.")
