@@ -207,9 +207,9 @@ def test_pictures_of_every_figure(
 @pytest.mark.long
 def test_the_bundle_is_what_vl_convert_makes() -> None:
     vl_convert = pytest.importorskip("vl_convert", reason="the extra `figures` is not installed")
-    from tune_sentcl.analysis.report import html
+    from tune_sentcl.analysis.report import pages
 
-    held = Path(html.__file__).parent / "page" / "vega.js"
+    held = Path(pages.__file__).parent / "page" / "vega.js"
     assert held.read_text(encoding="utf-8") == vl_convert.javascript_bundle()
 
 
