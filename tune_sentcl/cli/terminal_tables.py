@@ -67,12 +67,17 @@ def print_table(rows: Sequence[Row], title: str = "", layout: Layout | None = No
     The width is that of the terminal or of the variable COLUMNS. In a pipe, lines are as long as
     needed and have no control codes.
     """
-    terminal = sys.stdout.isatty()
-    width = _ENDLESS
-    if terminal or os.environ.get("COLUMNS"):
-        width = shutil.get_terminal_size().columns
-    for text in table_lines(rows, width, title, layout, bold=terminal):
+    width, bold = output_width()
+    for text in table_lines(rows, width, title, layout, bold=bold):
         line(text)
+
+
+def output_width() -> tuple[int, bool]:
+    """The columns of stdout, without an end in a pipe, and whether it is a terminal."""
+    terminal = sys.stdout.isatty()
+    if terminal or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns, terminal
+    return _ENDLESS, False
 
 
 def table_lines(
@@ -99,13 +104,11 @@ def table_lines(
     above = [title, *layout.legend]
     if same_values:
         above.append(f"{', '.join(same_values)} in all {len(rows)} {layout.of}")
-    left_out = _leave_out(columns, width, layout.drop_first)
     below = []
-    if left_out:
-        names = ", ".join(left_out)
+    if left_out := _leave_out(columns, width, layout.drop_first):
         count = f"{len(left_out)} column{'s' if len(left_out) > 1 else ''}"
-        below = [f"{count} left out at {width} columns: {names}"]
-        below[0] += f"; a wider terminal or {layout.full_option} shows them"
+        named = f"{count} left out at {width} columns: {', '.join(left_out)}"
+        below = [f"{named}; a wider terminal or {layout.full_option} shows them"]
     drawn = _drawn(list(columns.values()), width, bold=bold)
     return [*_wrapped(above, width), *drawn, *_wrapped(below, width)]
 
@@ -150,9 +153,7 @@ def _short_ids(cells: list[str]) -> list[str]:
     ids = {text for text in cells if text}
     if not all(map(_ID.fullmatch, ids)):
         return cells
-    digits = _DIGITS
-    while len({text[:digits] for text in ids}) < len(ids):
-        digits += 1
+    digits = next(n for n in range(_DIGITS, 17) if len({text[:n] for text in ids}) == len(ids))
     return [text[:digits] for text in cells]
 
 
