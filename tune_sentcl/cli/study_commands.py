@@ -107,7 +107,8 @@ def evaluate(
         ),
     ] = None,
     classifier_seeds: Annotated[
-        int, typer.Option(help="Number of seeds for protocols with a randomized classifier.")
+        int,
+        typer.Option(min=1, help="Number of seeds for protocols with a randomized classifier."),
     ] = 1,
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda. Default: cuda if there is a GPU.")
@@ -135,11 +136,6 @@ def evaluate(
     from tune_sentcl.trial.baseline import EncoderOptions, score_encoder
     from tune_sentcl.watch.terminal import encoding_bar
 
-    if classifier_seeds < 1:
-        rule = "must be 1 or more"
-        raise ConfigError(
-            Fault("--classifier-seeds", "", str(classifier_seeds), rule, "Correct it.")
-        )
     measures = Measures(
         suites=_SUITES[suite],
         protocols=_protocols(protocol or DETERMINISTIC),
@@ -180,24 +176,23 @@ def _score_rows(scores: Sequence[Score]) -> list[dict[str, Any]]:
         if score.value is not None:
             key = tuple(getattr(score, name) for name in names)
             groups.setdefault(key, []).append(score.value)
-    lines = []
-    several = any(len(values) > 1 for values in groups.values())
-    for key, values in groups.items():
-        line_ = {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
-        if several:
-            sd = statistics.stdev(values) if len(values) > 1 else None
-            line_["value"] = spread(line_["value"], sd)
-            line_["seeds"] = len(values) if len(values) > 1 else None
-        lines.append(line_)
-    return lines
+    rows = [
+        {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
+        for key, values in groups.items()
+    ]
+    for row, values in zip(rows, groups.values(), strict=True):
+        if max(map(len, groups.values())) > 1:
+            several = len(values) > 1
+            row["value"] = spread(row["value"], statistics.stdev(values) if several else None)
+            row["seeds"] = len(values) if several else None
+    return rows
 
 
 def _protocols(names: Sequence[str]) -> tuple[ProtocolName, ...]:
     allowed = typing.get_args(ProtocolName)
+    rule = f"must be one of {', '.join(allowed)}"
     faults = [
-        Fault("--protocol", "", name, f"must be one of {', '.join(allowed)}", "Choose one.")
-        for name in names
-        if name not in allowed
+        Fault("--protocol", "", name, rule, "Choose one.") for name in names if name not in allowed
     ]
     if faults:
         raise ConfigError(faults)

@@ -9,7 +9,6 @@ from tune_sentcl.cli.terminal_tables import (
     cell,
     line,
     output_width,
-    shortened,
     spread,
     table_lines,
 )
@@ -142,7 +141,7 @@ def _short_titles(objectives: Sequence[str]) -> list[str]:
             " ".join(one[position] for position in positions if position < len(one))
             for one in parts
         ]
-        found = [shortened(title, _TITLE) for title in found]
+        found = [one if len(one) <= _TITLE else f"{one[: _TITLE - 1]}…" for one in found]
         if all(found) and len(set(found)) == len(found):
             return found
     return list(objectives)

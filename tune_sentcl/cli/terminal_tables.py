@@ -13,7 +13,7 @@ from io import StringIO
 from typing import Any
 
 from rich.box import Box
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,7 +26,7 @@ _GAP = 2
 _PROSE = 80  # columns of sentences
 _ID = re.compile(r"[0-9a-f]{16}")
 _DIGITS = 8  # least digits of an id in a table
-_WORD = 24  # characters; longer words may be shortened
+_WORD = 24  # characters; longer words may be split
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -188,27 +188,14 @@ def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
         table.add_column(
             Text(column.title, "bold"),
             justify="right" if column.is_number else "left",
+            overflow="fold",  # a path, whose end may be what differs
             width=column.width,
         )
     for texts in zip(*(column.cells for column in columns), strict=True):
-        cut = [_cut(text, column.width) for text, column in zip(texts, columns, strict=True)]
-        table.add_row(*map(Text, cut))  # Text: brackets in a value are not markup
+        table.add_row(*map(Text, texts))  # Text: brackets in a value are not markup
     out = StringIO()
     Console(file=out, width=_ENDLESS, force_terminal=bold, no_color=True).print(table)
     return [text.rstrip() for text in out.getvalue().splitlines()]
-
-
-def _cut(text: str, width: int) -> str:
-    """Shorten every word that is wider than `width`."""
-    return " ".join(shortened(word, width) for word in text.split(" "))
-
-
-def shortened(word: str, width: int) -> str:
-    """Remove the middle of a word that is too wide: paths often differ at their ends only."""
-    if cell_len(word) <= width:
-        return word
-    end = chop_cells(word[::-1], width // 2)[0][::-1]
-    return chop_cells(word, width - 1 - cell_len(end))[0] + "…" + end
 
 
 def wrapped(text: str, indent: str = "") -> None:
