@@ -11,9 +11,8 @@ from report_samples import DEV, write_whole_study
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.curves import curve_figures
-from tune_sentcl.analysis.report.knobs import knob_figures
+from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
 from tune_sentcl.analysis.report.pages import picture
-from tune_sentcl.analysis.report.parallel import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.subject import Subject

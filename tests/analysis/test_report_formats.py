@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.curves import curve_figures
-from tune_sentcl.analysis.report.parallel import parallel_figure
+from tune_sentcl.analysis.report.knobs import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.analysis.report.text_formats import _tex_escaped

@@ -9,8 +9,7 @@ import numpy as np
 from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.front import front
-from tune_sentcl.analysis.report.knobs import knob_figures
-from tune_sentcl.analysis.report.parallel import parallel_figure
+from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.runs import (
     commands,
