@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
-from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
+from tune_sentcl.analysis.report.scores import leaderboard_frame
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
@@ -44,7 +44,7 @@ def winners(study: Study) -> dict[str, str]:
     return {
         "configurations": configurations(study)["configuration"][0],
         "report": leaderboard_frame(subject)["configuration"][0],
-        "figures": subject.over_seeds["configuration", ""][0],
+        "figures": subject.over_seeds.index[0],
         "show": min(known, key=lambda name: (found := shown.find(name)) < 0 or found),
         "judge": Configurations.read(study).scored()[0].name,
         "export": Choice.read(study, DEV).ranked[0].row["configuration"],

@@ -11,9 +11,8 @@ from report_samples import DEV, write_whole_study
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.curves import curve_figures
-from tune_sentcl.analysis.report.knobs import knob_figures
-from tune_sentcl.analysis.report.parallel import parallel_figure
-from tune_sentcl.analysis.report.pictures import whole
+from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
+from tune_sentcl.analysis.report.pages import picture
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.subject import Subject
@@ -66,8 +65,11 @@ def test_what_was_stopped_is_drawn_by_the_score_that_stopped_it(tmp_path: Path) 
     assert points.stopped["seen"].to_list() == ["6.2 %", "25 %", "1.6 %"]
     (figure,) = (one for one in knob_figures(points) if one.name == "knob-method-lambda")
     assert len(figure.data["stopped"]) == 2 and "2 stopped ones" in figure.caption
-    assert len(whole(figure, points)["datasets"]["stopped"]) == 2
-    assert "stopped" not in whole(figure, points, 1)["datasets"]
+    drawn = picture(figure, points)
+    assert len(drawn["datasets"]["stopped"]) == 2
+    assert drawn["layer"][0]["encoding"]["y"]["field"] == "t0" in drawn["datasets"]["stopped"][0]
+    assert picture(figure, points, 1)["layer"][0]["encoding"]["y"]["field"] == "t1"
+    assert "t1" not in drawn["datasets"]["stopped"][0]
 
 
 def test_a_line_joins_configurations_that_differ_in_its_knob_alone(tmp_path: Path) -> None:

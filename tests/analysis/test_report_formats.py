@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.curves import curve_figures
-from tune_sentcl.analysis.report.parallel import parallel_figure
+from tune_sentcl.analysis.report.knobs import parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.analysis.report.text_formats import _tex_escaped
@@ -207,9 +207,9 @@ def test_pictures_of_every_figure(
 @pytest.mark.long
 def test_the_bundle_is_what_vl_convert_makes() -> None:
     vl_convert = pytest.importorskip("vl_convert", reason="the extra `figures` is not installed")
-    from tune_sentcl.analysis.report import html
+    from tune_sentcl.analysis.report import pages
 
-    held = Path(html.__file__).parent / "page" / "vega.js"
+    held = Path(pages.__file__).parent / "page" / "vega.js"
     assert held.read_text(encoding="utf-8") == vl_convert.javascript_bundle()
 
 

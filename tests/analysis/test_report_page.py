@@ -64,10 +64,10 @@ def test_a_reader_chooses_the_score_and_sorts(page: Path) -> None:
         figure = "figure[data-figure='knob-method-lambda']"
         view.locator(figure).scroll_into_view_if_needed()
         view.wait_for_selector(f"{figure}[data-drawn]")
-        shown = "f => f.view.data('configurations').map(row => row.score)"
+        shown = "f => f.view.scale('y').domain()"
         before = view.eval_on_selector(figure, shown)
         view.select_option("#target", label="transfer average")
-        first = f"document.querySelector(\"{figure}\").view.data('configurations')[0].score"
+        first = f"document.querySelector(\"{figure}\").view.scale('y').domain()[0]"
         view.wait_for_function(f"{first} != {before[0]}")
         assert view.eval_on_selector(figure, shown)[0] > before[0]
         ranks = "#leaderboard tbody tr td:first-child"

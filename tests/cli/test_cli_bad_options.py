@@ -166,7 +166,7 @@ def test_what_the_parser_refuses(arguments: str, option: str, place: Path) -> No
 def test_options_of_other_commands(place: Path) -> None:
     short = invoke("evaluate", "toy", "--toy", "--max-length", "1")
     refused(short, "--max-length: 1", "must be 3 or more", "Correct it.")
-    refused(invoke("show", "study", "--json", "--csv"), "--json, --csv", "Drop one.")
+    refused(invoke("show", "study", "--json", "--csv"), "--json, --csv", "Keep one of them.")
     for option in ("--keep -1", "--max-concurrent 0", "--gpus-per-trial 1.5"):
         name, value = option.split()
         refused(invoke("plan", "smoke", name, value), f"{name}: {value}", "must be")

@@ -27,3 +27,9 @@ def lines_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
         {name: value for name, value in zip(columns, values, strict=True) if value is not None}
         for values in zip(*columns.values(), strict=True)
     ]
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Each row as a dict by column name, with None for missing values."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]

@@ -14,19 +14,13 @@ from tune_sentcl.errors import ConfigError, Fault, StudyError
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis.report.report import Report
-    from tune_sentcl.analysis.report.subject import Subject
-
 
 Format = Literal["html", "md", "tex", "csv"]
 
 _ROWS = 50
 _PAGE = "report.html"
-_ENDINGS: dict[str, Format] = {
-    ".html": "html",
-    ".htm": "html",
-    ".md": "md",
-    ".tex": "tex",
-    ".csv": "csv",
+_ENDINGS: dict[str, Format] = {f".{name}": name for name in ("html", "md", "tex", "csv")} | {
+    ".htm": "html"
 }
 
 
@@ -62,49 +56,30 @@ def report(
     """Write a report of one or several studies: leaderboard, figures, cost, failures."""
     kind = _format(format_, out, json_rows)
     if figures is not None:
-        from tune_sentcl.analysis.report.pictures import check_pictures
+        from tune_sentcl.analysis.report.pages import check_pictures
 
         check_pictures()
     from tune_sentcl.analysis import read_study
+    from tune_sentcl.analysis.conversion import rows_of
+    from tune_sentcl.analysis.report.report import report_of
+    from tune_sentcl.analysis.report.scores import leaderboard_frame
+    from tune_sentcl.analysis.report.subject import Subject
 
     frames = read_study(study[0] if len(study) == 1 else study)
     say_trials_read(frames)
-    from tune_sentcl.analysis.report.subject import Subject
-
     subject = Subject(frames, frames.objectives(objective))
     if json_rows:
-        from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
-
-        rows = leaderboard_frame(subject).astype(object)
-        found = rows.where(rows.notna(), None).to_dict("records")
-        print_json([{str(key): value for key, value in row.items()} for row in found])
+        print_json(rows_of(leaderboard_frame(subject)))
     elif kind == "csv":
-        from tune_sentcl.analysis.report.leaderboard import leaderboard_frame
-
         _write(leaderboard_frame(subject, details=details).to_csv(index=False), out)
-    if figures is not None or (kind != "csv" and not json_rows):
-        _tell(subject, kind, out, figures, limit, details=details, silent=json_rows)
-
-
-def _tell(
-    subject: "Subject",
-    kind: Format,
-    out: Path | None,
-    figures: Path | None,
-    limit: int,
-    *,
-    details: bool,
-    silent: bool,
-) -> None:
-    from tune_sentcl.analysis.report.report import report_of
-
-    drawn = kind == "html" or figures is not None
-    made = report_of(subject, limit, figures=drawn)
-    if not silent and kind != "csv":
+    if figures is None and (json_rows or kind == "csv"):
+        return
+    made = report_of(subject, limit, figures=kind == "html" or figures is not None)
+    if not json_rows and kind != "csv":
         text = _text(made, kind, details=details)
         _write(text, Path(_PAGE) if kind == "html" and out is None else out)
     if figures is not None:
-        from tune_sentcl.analysis.report.pictures import write_pictures
+        from tune_sentcl.analysis.report.pages import write_pictures
 
         try:
             files = write_pictures(made, figures)
@@ -115,16 +90,12 @@ def _tell(
 
 def _text(made: "Report", kind: Format, *, details: bool) -> str:
     if kind == "html":
-        from tune_sentcl.analysis.report.html import html
+        from tune_sentcl.analysis.report.pages import html
 
         return html(made)
-    if kind == "tex":
-        from tune_sentcl.analysis.report.text_formats import latex
+    from tune_sentcl.analysis.report.text_formats import latex, markdown
 
-        return latex(made, details=details)
-    from tune_sentcl.analysis.report.text_formats import markdown
-
-    return markdown(made) + "\n"
+    return latex(made, details=details) if kind == "tex" else markdown(made)
 
 
 def _format(asked: Format | None, out: Path | None, json_rows: bool) -> Format:

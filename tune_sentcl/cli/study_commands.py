@@ -39,22 +39,17 @@ def spaces(
     """List the spaces, or show one with its paper, tables, knobs and number of trials."""
     found = [load_space(name) for name in (space_names() if space is None else [space])]
     rows = [
-        {
-            "name": s.name,
-            "paper": s.paper,
-            "tables": list(s.tables),
-            "trials": len(s.configurations),
-        }
-        for s in found
+        {"name": one.name, "paper": one.paper, "tables": list(one.tables)}
+        | {"trials": len(one.configurations)}
+        for one in found
     ]
     if json_rows:
         print_json(rows)
-        return
-    if space is None:
+    elif space is not None:
+        _show_space(found[0])
+    else:
         listed = zip(rows, found, strict=True)
-        print_table([{**r, "tables": ", ".join(s.tables), "what": s.summary} for r, s in listed])
-        return
-    _show_space(found[0])
+        print_table([{**row, "what": one.summary} for row, one in listed])
 
 
 def _show_space(space: Space) -> None:
@@ -63,17 +58,16 @@ def _show_space(space: Space) -> None:
     line(f"paper: {space.paper or 'none'}{tables}")
     line(f"trials: {len(space.configurations)}, seeds {', '.join(map(str, space.seeds))}")
     configs = [config.dotted() for config in space.configurations]
-    keys = list(dict.fromkeys(key for config in configs for key in config))
     shown = varied(configs)
     grid = [{key: stated(key, config) for key in shown} for config in configs]
     line("")
     print_table(grid, "Grid", Layout(knobs=shown))
-    constant = {
-        key: next(config[key] for config in configs if config.get(key) is not None)
-        for key in keys
-        if key not in (*shown, "seed") and any(config.get(key) is not None for config in configs)
+    every = {
+        key: value for one in reversed(configs) for key, value in one.items() if value is not None
     }
-    rows = [{"key": key, "value": knob_cell(value)} for key, value in constant.items()]
+    keys = dict.fromkeys(key for one in configs for key in one)
+    constant = [key for key in keys if key in every and key not in (*shown, "seed")]
+    rows = [{"key": key, "value": knob_cell(every[key])} for key in constant]
     line("")
     print_table(rows, "Constant knobs")
     ranges = [{"key": r.key, "range": _range(r)} for r in space.ranges]
@@ -113,7 +107,8 @@ def evaluate(
         ),
     ] = None,
     classifier_seeds: Annotated[
-        int, typer.Option(help="Number of seeds for protocols with a randomized classifier.")
+        int,
+        typer.Option(min=1, help="Number of seeds for protocols with a randomized classifier."),
     ] = 1,
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda. Default: cuda if there is a GPU.")
@@ -141,11 +136,6 @@ def evaluate(
     from tune_sentcl.trial.baseline import EncoderOptions, score_encoder
     from tune_sentcl.watch.terminal import encoding_bar
 
-    if classifier_seeds < 1:
-        rule = "must be 1 or more"
-        raise ConfigError(
-            Fault("--classifier-seeds", "", str(classifier_seeds), rule, "Correct it.")
-        )
     measures = Measures(
         suites=_SUITES[suite],
         protocols=_protocols(protocol or DETERMINISTIC),
@@ -186,24 +176,23 @@ def _score_rows(scores: Sequence[Score]) -> list[dict[str, Any]]:
         if score.value is not None:
             key = tuple(getattr(score, name) for name in names)
             groups.setdefault(key, []).append(score.value)
-    lines = []
-    several = any(len(values) > 1 for values in groups.values())
-    for key, values in groups.items():
-        line_ = {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
-        if several:
-            sd = statistics.stdev(values) if len(values) > 1 else None
-            line_["value"] = spread(line_["value"], sd)
-            line_["seeds"] = len(values) if len(values) > 1 else None
-        lines.append(line_)
-    return lines
+    rows = [
+        {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
+        for key, values in groups.items()
+    ]
+    for row, values in zip(rows, groups.values(), strict=True):
+        if max(map(len, groups.values())) > 1:
+            several = len(values) > 1
+            row["value"] = spread(row["value"], statistics.stdev(values) if several else None)
+            row["seeds"] = len(values) if several else None
+    return rows
 
 
 def _protocols(names: Sequence[str]) -> tuple[ProtocolName, ...]:
     allowed = typing.get_args(ProtocolName)
+    rule = f"must be one of {', '.join(allowed)}"
     faults = [
-        Fault("--protocol", "", name, f"must be one of {', '.join(allowed)}", "Choose one.")
-        for name in names
-        if name not in allowed
+        Fault("--protocol", "", name, rule, "Choose one.") for name in names if name not in allowed
     ]
     if faults:
         raise ConfigError(faults)
@@ -235,37 +224,31 @@ def show(
     ] = False,
 ) -> None:
     """Print a study's trials, the best by the last search's objective first."""
+    if json_rows + csv + watch > 1:
+        raise ConfigError(
+            Fault("--json, --csv, --watch", "", "", "cannot be combined", "Keep one of them.")
+        )
     if watch:
-        _watch(study, tables=json_rows or csv or bool(objective))
+        from tune_sentcl.cli.watch_command import watch as follow
+
+        follow(study, objective or (), limit)
         return
+    if not json_rows and not csv:
+        print_study(study, objective or (), limit)
+        return
+    from tune_sentcl.analysis.conversion import rows_of
     from tune_sentcl.analysis.summary import trials_by
     from tune_sentcl.judging.configurations import study_objectives
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.study import Study
 
-    if json_rows and csv:
-        fault = Fault("--json, --csv", "", "", "cannot be combined", "Drop one.")
-        raise ConfigError(fault)
-    if not json_rows and not csv:
-        print_study(study, objective or (), limit)
-        return
     kept = Study.read(study)
     chosen = parse_objectives(objective, allow_test=True) if objective else study_objectives(kept)
     trials = trials_by(kept, chosen)
     if csv:
         trials.to_csv(sys.stdout, index=False)
-        return
-    rows = trials.astype(object).where(trials.notna(), None).to_dict("records")
-    print_json([{str(key): value for key, value in row.items()} for row in rows])
-
-
-def _watch(study: str, *, tables: bool) -> None:
-    from tune_sentcl.cli.watch_command import watch
-
-    if tables:
-        rule = "shows the progress of a search, not its rows"
-        raise ConfigError(Fault("--watch", "", "", rule, "Drop --json, --csv and --objective."))
-    watch(study)
+    else:
+        print_json(rows_of(trials))
 
 
 def check(
@@ -282,17 +265,8 @@ def check(
         raise ConfigError(Fault("data check", "", "", rule, "Give the data root, or --own."))
     sets = check_root(directory) if directory is not None else []
     sets += map(check_own, entries)
-    rows = [
-        {
-            "name": s.name,
-            "status": s.status,
-            "rows": s.rows,
-            "expected": s.expected,
-            "problem": s.problem,
-            "repair": s.repair,
-        }
-        for s in sets
-    ]
+    names = ("name", "status", "rows", "expected", "problem", "repair")
+    rows = [{name: getattr(one, name) for name in names} for one in sets]
     if json_rows:
         print_json(rows)
     else:

@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tune_sentcl.cli.exits import say
-from tune_sentcl.cli.terminal_tables import Layout, cell, line, print_table, shortened, spread
+from tune_sentcl.cli.terminal_tables import (
+    Layout,
+    cell,
+    line,
+    output_width,
+    spread,
+    table_lines,
+)
 from tune_sentcl.config import knobs, short_name, stated
 from tune_sentcl.objective import value_columns
 
@@ -26,7 +33,19 @@ def say_trials_read(frames: "StudyFrames") -> None:
 
 
 def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:
-    """Print a study's trials, best first, and its configurations over seeds.
+    """Print `study_lines` on a terminal or into a pipe."""
+    width, bold = output_width()
+    found = study_lines(path, objectives, most, width, bold=bold)
+    if not found:
+        say("no trial has ended yet")
+    for text in found:
+        line(text)
+
+
+def study_lines(
+    path: str, objectives: Sequence[str], most: int, width: int, *, bold: bool = False
+) -> list[str]:
+    """A study's trials, best first, and its configurations over seeds, as tables.
 
     Without `objectives` the last search's objectives rank. A table has at most `most` rows; 0:
     all.
@@ -40,23 +59,29 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
     chosen = study_objectives(study)
     if objectives:
         chosen = parse_objectives(objectives, allow_test=True)
-    names = [str(objective) for objective in chosen]
     trials, over_seeds = summaries(study, chosen)
-    if not len(trials):
-        say("no trial has ended yet")
+    columns = dict(zip(map(str, chosen), value_columns(len(chosen)), strict=True))
     found = test_columns(chosen)
-    tests = {column: str(found[column]) for column in found if column in trials}
-    first = _first(study, trials, most, "trial_id")
-    rows = [_trial(row, names, tests) for row in first]
-    _print(trials, most, rows, names, tests)
+    tests = {str(found[column]): column for column in found if column in trials}
+    rows = [_trial(row, columns | tests) for row in _first(study, trials, most, "trial_id")]
+    tables = [(trials, rows, "")]
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
         first = _first(study, over_seeds, most, "configuration")
-        rows = [_configuration(row, names, tests) for row in first]
-        line("")
         title = "Means over seeds ± standard deviations"
         if over_seeds["objective_n"].nunique() > 1:
             title += "; the most seeds come first, then the best mean"
-        _print(over_seeds, most, rows, names, tests, title)
+        tables.append((over_seeds, [_configuration(row, columns | tests) for row in first], title))
+    lines: list[str] = []
+    for table, shown, title in tables:
+        if not any(cell(row[_AVERAGE]) for row in shown):
+            shown = [{key: row[key] for key in row if key != _AVERAGE} for row in shown]
+        if shown:
+            layout = _layout(table, shown[0], [*columns], [*tests])
+            lines += [""] * bool(lines)
+            lines += table_lines(shown, width, title, layout, bold=bold)
+        if most and len(table) > most:
+            lines.append(f"{len(table) - most} more: --limit 0 prints all, --csv every column.")
+    return lines
 
 
 def _first(study: "Study", table: Any, most: int, name: str) -> list[dict[str, Any]]:
@@ -75,31 +100,15 @@ def _first(study: "Study", table: Any, most: int, name: str) -> list[dict[str, A
     ]
 
 
-def _print(
-    table: Any,
-    most: int,
-    rows: Sequence[dict[str, Any]],
-    objectives: Sequence[str],
-    tests: Mapping[str, str],
-    title: str = "",
-) -> None:
-    if rows and not any(cell(row[_AVERAGE]) for row in rows):
-        rows = [{key: row[key] for key in row if key != _AVERAGE} for row in rows]
-    if rows:
-        print_table(rows, title, _layout(table, rows[0], objectives, tests))
-    if most and len(table) > most:
-        line(f"{len(table) - most} more: --limit 0 prints all, --csv every column.")
-
-
 def _layout(
-    table: Any, row: dict[str, Any], objectives: Sequence[str], tests: Mapping[str, str]
+    table: Any, row: dict[str, Any], objectives: Sequence[str], tests: Sequence[str]
 ) -> Layout:
     first, *others = row
-    names = [*objectives, *tests.values()]
+    names = [*objectives, *tests]
     titles = dict(zip(names, _short_titles(names), strict=True))
     ranking = "the objective" if len(objectives) == 1 else "an objective"
     legend = [f"{titles[name]}: {name}, {ranking}" for name in objectives]
-    legend += [f"{titles[name]}: {name}, reported only" for name in tests.values()]
+    legend += [f"{titles[name]}: {name}, reported only" for name in tests]
     if _AVERAGE in row:
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
@@ -132,62 +141,38 @@ def _short_titles(objectives: Sequence[str]) -> list[str]:
             " ".join(one[position] for position in positions if position < len(one))
             for one in parts
         ]
-        found = [shortened(title, _TITLE) for title in found]
+        found = [one if len(one) <= _TITLE else f"{one[: _TITLE - 1]}…" for one in found]
         if all(found) and len(set(found)) == len(found):
             return found
     return list(objectives)
 
 
-def _trial(
-    row: dict[str, Any], objectives: Sequence[str], tests: Mapping[str, str]
-) -> dict[str, Any]:
-    return {
-        "trial": row["trial_id"],
-        **_knobs(row),
-        **{name: row[name] for name in ("seed", "origin", "status")},
-        **{
-            name: row[key]
-            for name, key in zip(objectives, value_columns(len(objectives)), strict=True)
-        },
-        **{name: row[key] for key, name in tests.items()},
-        **({"Pareto": "*" if row["pareto"] else ""} if "pareto" in row else {}),
-        **_stop(row),
-        _AVERAGE: row["sts_avg"],
-        "seconds": row["seconds"],
-    }
+def _trial(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    """A row of the first table; `columns` are those of the scores by their names."""
+    found = {"trial": row["trial_id"], **_knobs(row)}
+    found |= {name: row[name] for name in ("seed", "origin", "status")}
+    found |= {name: row[key] for name, key in columns.items()}
+    if "pareto" in row:
+        found["Pareto"] = "*" if row["pareto"] else ""
+    if "seen" in row:  # a trial was stopped
+        share = row["seen"]
+        seen = f"{100 * share:.2g} %" if share == share else ""
+        found |= {_SEEN: seen, _LAST: row["last_score"]}
+    return {**found, _AVERAGE: row["sts_avg"], "seconds": row["seconds"]}
 
 
-def _configuration(
-    row: dict[str, Any], objectives: Sequence[str], tests: Mapping[str, str]
-) -> dict[str, Any]:
-    means = {
-        name: spread(row[f"{key}_mean"], row[f"{key}_sd"])
-        for name, key in zip(objectives, value_columns(len(objectives)), strict=True)
-    }
-    fresh = {}
+def _configuration(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    """A row of the table over seeds; `columns` are those of the scores by their names."""
+    found = {"configuration": row["configuration"], **_knobs(row), "seeds": row["objective_n"]}
+    found |= {"lost": row["lost"]} if "lost" in row else {}
     if "fresh_n" in row:
-        fresh = {
-            _FRESH: spread(row["fresh_mean"], row["fresh_sd"]),
-            "fresh seeds": row["fresh_n"],
-        }
-    return {
-        "configuration": row["configuration"],
-        **_knobs(row),
-        "seeds": row["objective_n"],
-        **({"lost": row["lost"]} if "lost" in row else {}),
-        **fresh,
-        **means,
-        **{name: spread(row[f"{key}_mean"], row[f"{key}_sd"]) for key, name in tests.items()},
-        _AVERAGE: spread(row["sts_avg_mean"], row["sts_avg_sd"]),
-    }
+        found |= {_FRESH: _spread(row, "fresh"), "fresh seeds": row["fresh_n"]}
+    found |= {name: _spread(row, key) for name, key in columns.items()}
+    return {**found, _AVERAGE: _spread(row, "sts_avg")}
 
 
-def _stop(row: dict[str, Any]) -> dict[str, Any]:
-    """Where a trial was stopped, in tables with such a trial."""
-    if "seen" not in row:
-        return {}
-    share, score = row["seen"], row["last_score"]
-    return {_SEEN: f"{100 * share:.2g} %" if share == share else "", _LAST: score}
+def _spread(row: dict[str, Any], name: str) -> str:
+    return spread(row[f"{name}_mean"], row[f"{name}_sd"])
 
 
 def _knobs(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from io import StringIO
 from typing import Any
 
 from rich.box import Box
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,7 +26,7 @@ _GAP = 2
 _PROSE = 80  # columns of sentences
 _ID = re.compile(r"[0-9a-f]{16}")
 _DIGITS = 8  # least digits of an id in a table
-_WORD = 24  # characters; longer words may be shortened
+_WORD = 24  # characters; longer words may be split
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -67,12 +67,17 @@ def print_table(rows: Sequence[Row], title: str = "", layout: Layout | None = No
     The width is that of the terminal or of the variable COLUMNS. In a pipe, lines are as long as
     needed and have no control codes.
     """
-    terminal = sys.stdout.isatty()
-    width = _ENDLESS
-    if terminal or os.environ.get("COLUMNS"):
-        width = shutil.get_terminal_size().columns
-    for text in table_lines(rows, width, title, layout, bold=terminal):
+    width, bold = output_width()
+    for text in table_lines(rows, width, title, layout, bold=bold):
         line(text)
+
+
+def output_width() -> tuple[int, bool]:
+    """The columns of stdout, without an end in a pipe, and whether it is a terminal."""
+    terminal = sys.stdout.isatty()
+    if terminal or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns, terminal
+    return _ENDLESS, False
 
 
 def table_lines(
@@ -99,13 +104,11 @@ def table_lines(
     above = [title, *layout.legend]
     if same_values:
         above.append(f"{', '.join(same_values)} in all {len(rows)} {layout.of}")
-    left_out = _leave_out(columns, width, layout.drop_first)
     below = []
-    if left_out:
-        names = ", ".join(left_out)
+    if left_out := _leave_out(columns, width, layout.drop_first):
         count = f"{len(left_out)} column{'s' if len(left_out) > 1 else ''}"
-        below = [f"{count} left out at {width} columns: {names}"]
-        below[0] += f"; a wider terminal or {layout.full_option} shows them"
+        named = f"{count} left out at {width} columns: {', '.join(left_out)}"
+        below = [f"{named}; a wider terminal or {layout.full_option} shows them"]
     drawn = _drawn(list(columns.values()), width, bold=bold)
     return [*_wrapped(above, width), *drawn, *_wrapped(below, width)]
 
@@ -150,9 +153,7 @@ def _short_ids(cells: list[str]) -> list[str]:
     ids = {text for text in cells if text}
     if not all(map(_ID.fullmatch, ids)):
         return cells
-    digits = _DIGITS
-    while len({text[:digits] for text in ids}) < len(ids):
-        digits += 1
+    digits = next(n for n in range(_DIGITS, 17) if len({text[:n] for text in ids}) == len(ids))
     return [text[:digits] for text in cells]
 
 
@@ -187,27 +188,14 @@ def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
         table.add_column(
             Text(column.title, "bold"),
             justify="right" if column.is_number else "left",
+            overflow="fold",  # a path, whose end may be what differs
             width=column.width,
         )
     for texts in zip(*(column.cells for column in columns), strict=True):
-        cut = [_cut(text, column.width) for text, column in zip(texts, columns, strict=True)]
-        table.add_row(*map(Text, cut))  # Text: brackets in a value are not markup
+        table.add_row(*map(Text, texts))  # Text: brackets in a value are not markup
     out = StringIO()
     Console(file=out, width=_ENDLESS, force_terminal=bold, no_color=True).print(table)
     return [text.rstrip() for text in out.getvalue().splitlines()]
-
-
-def _cut(text: str, width: int) -> str:
-    """Shorten every word that is wider than `width`."""
-    return " ".join(shortened(word, width) for word in text.split(" "))
-
-
-def shortened(word: str, width: int) -> str:
-    """Remove the middle of a word that is too wide: paths often differ at their ends only."""
-    if cell_len(word) <= width:
-        return word
-    end = chop_cells(word[::-1], width // 2)[0][::-1]
-    return chop_cells(word, width - 1 - cell_len(end))[0] + "…" + end
 
 
 def wrapped(text: str, indent: str = "") -> None:

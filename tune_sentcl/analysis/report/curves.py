@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
-    CHOSEN,
     LINES,
     Figure,
     Spec,
     fading,
     in_lines,
+    layer,
+    layered,
     nominal,
     quantitative,
     rounded,
     tooltips,
 )
+from tune_sentcl.analysis.report.points import evenly
 from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.objective import DEFAULT, early_stopping_objective
 
@@ -40,91 +41,64 @@ def curve_figures(subject: Subject) -> Iterator[Figure]:
 def _frame(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
     """The points to draw, and the number of other configurations that have a curve."""
     curves = subject.frames.curves
-    kept = curves[
-        (curves["metric"] == metric) & curves["value"].notna() & curves["samples"].notna()
-    ]
-    trials = subject.trials[["trial_id", "configuration"]]
-    points = kept[["trial_id", "samples", "value"]].merge(trials, on="trial_id")
-    best = subject.over_seeds["configuration", ""].head(_BEST).tolist()
-    there = points["configuration"].drop_duplicates()
-    others = there[~there.isin(best)].sort_values()
-    count = len(others)
-    if count > _OTHERS:
-        others = others.iloc[np.linspace(0, len(others) - 1, _OTHERS).round().astype(int)]
-    points = points[points["configuration"].isin([*best, *others])]
-    means = points.groupby(["configuration", "samples"])["value"].agg(["mean", "std", "count"])
-    means = means.reset_index()
-    shown = enumerate(zip(best, subject.named(best), strict=True), 1)
-    names = {key: in_lines(f"{index}: {text}", _LINE) for index, (key, text) in shown}
-    found = pd.DataFrame(
-        {
-            "id": means["configuration"].map(subject.brief),
-            "group": [names.get(key, _OTHER) for key in means["configuration"]],
-            "samples": means["samples"].astype(int),
-            "mean": means["mean"],
-            "low": means["mean"] - means["std"],
-            "high": means["mean"] + means["std"],
-            "n": means["count"],
-        }
+    points = curves[curves["metric"] == metric].dropna(subset=["value", "samples"])
+    points = points.merge(subject.trials[["trial_id", "configuration"]], on="trial_id")
+    best = subject.over_seeds.index[:_BEST].tolist()
+    named = enumerate(zip(best, subject.named(best), strict=True), 1)
+    names = {key: in_lines(f"{rank}: {text}", _LINE) for rank, (key, text) in named}
+    others = sorted({*points["configuration"]} - {*best})
+    drawn = [*best, *(others[place] for place in evenly(len(others), _OTHERS))]
+    points = points[points["configuration"].isin(drawn)]
+    groups = points.groupby(["configuration", "samples"])["value"]
+    frame = groups.agg(["mean", "std", "count"]).reset_index()
+    frame = frame.assign(
+        id=frame["configuration"].map(subject.brief),
+        group=frame["configuration"].map(lambda name: names.get(name, _OTHER)),
+        samples=frame["samples"].astype(int),
+        low=frame["mean"] - frame["std"],
+        high=frame["mean"] + frame["std"],
+        n=frame["count"],
     )
-    thinned = found.groupby("id", group_keys=False)[list(found.columns)].apply(_thin)
-    return rounded(thinned.reset_index(drop=True), 5), count
-
-
-def _thin(curve: pd.DataFrame) -> pd.DataFrame:
-    """At most `_POINTS` points, with the last one."""
-    if len(curve) <= _POINTS:
-        return curve
-    return curve.iloc[np.linspace(0, len(curve) - 1, _POINTS).round().astype(int)]
+    frame = frame[["id", "group", "samples", "mean", "low", "high", "n"]]
+    every = frame.groupby("id").indices.values()
+    kept = sorted(own[place] for own in every for place in evenly(len(own), _POINTS))
+    return rounded(frame.iloc[kept], 5), len(others)
 
 
 def _figure(name: str, title: str, frame: pd.DataFrame, num_others: int) -> Figure:
-    groups = sorted(set(frame["group"]) - {_OTHER}, key=lambda text: int(text.split(":")[0]))
+    groups = sorted({*frame["group"]} - {_OTHER}, key=lambda text: int(text.split(":")[0]))
     seeds = bool(frame.loc[frame["group"] != _OTHER, "low"].notna().any())
     x = quantitative("samples", "rows seen", axis={"format": "~s"}, scale={"nice": False})
     y = quantitative("mean", title, scale={"zero": False, "nice": False})
-    colour = nominal(
-        "group",
-        "",
-        scale={"domain": groups},
-        legend={**LINES, "orient": "bottom", "columns": 1, "title": None, "labelLimit": 320},
-    )
-    shown = tooltips(
-        {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}
-    )
-    own = {"transform": [{"filter": f"datum.group != '{_OTHER}'"}]}
-    pale: list[Spec] = [
-        {
-            "transform": [{"filter": f"datum.group == '{_OTHER}'"}],
-            "mark": {"type": "line", "stroke": "@pale", "strokeWidth": 0.8},
-            "encoding": {"x": x, "y": y, "detail": {"field": "id"}, **fading(0.6)},
-        }
-    ]
-    layers: list[Spec] = [
-        {
-            **own,
-            "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 18}},
-            "encoding": {"x": x, "y": y, "color": colour, "tooltip": shown, **fading(1)},
-        }
-    ]
-    if seeds:
-        band = {"type": "area", "opacity": 0.15}
-        edges = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
-        layers.insert(0, {**own, "mark": band, "encoding": {"x": x, **edges, "color": colour}})
+    legend = {**LINES, "orient": "bottom", "columns": 1, "title": None, "labelLimit": 320}
+    colour = {"color": nominal("group", "", scale={"domain": groups}, legend=legend)}
+    shown = {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}
+    layers = []
     caption = f"The {len(groups)} best configurations by rank."
     if _OTHER in set(frame["group"]):
-        layers = pale + layers
-        others = (
-            f"{_OTHERS} of the {num_others:,} others" if num_others > _OTHERS else "the others"
-        )
-        caption += f" Grey: {others}, including pruned ones."
+        every = f"{_OTHERS} of the {num_others:,} others" if num_others > _OTHERS else "the others"
+        caption += f" Grey: {every}, including pruned ones."
+        encoding = {"x": x, "y": y, "detail": {"field": "id"}, **fading(0.6)}
+        grey: Spec = {
+            "where": [f"datum.group == '{_OTHER}'"],
+            "stroke": "@pale",
+            "strokeWidth": 0.8,
+        }
+        layers.append(layer("line", encoding, "curves", **grey))
+    own = [f"datum.group != '{_OTHER}'"]
     if seeds:
         caption += " Bands: ± one sd over seeds."
+        edges = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+        band = {"x": x, **edges, **colour}
+        layers.append(layer("area", band, "curves", where=own, opacity=0.15))
+    encoding = {"x": x, "y": y, **colour, "tooltip": tooltips(shown), **fading(1)}
+    look: Spec = {"strokeWidth": 2, "point": {"size": 18}}
+    layers.append(layer("line", encoding, "curves", where=own, **look))
     return Figure(
         name=name,
         title=f"Learning curves: {title}",
         caption=caption,
-        spec={"params": [CHOSEN], "data": {"name": "curves"}, "height": 280, "layer": layers},
+        spec=layered(*layers, height=280),
         data={"curves": frame},
         height=340,
     )

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,11 @@ from optuna.importance import (
     get_param_importances,
 )
 
-from tune_sentcl.analysis.report.figure import Figure, bars, quantitative
-from tune_sentcl.analysis.report.points import Points
+from tune_sentcl.analysis.report.figure import Figure, nominal, quantitative, tooltips
+from tune_sentcl.analysis.report.points import Points, evenly
 from tune_sentcl.config import knobs
 
+_METHOD = "method.name"
 _LEAST = 8
 _MOST = 1000
 _PED_ANOVA = "PED-ANOVA"
@@ -35,56 +35,53 @@ _TREES, _DEPTH = 32, 6
 _CHOICES = 10
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Configurations with the same knobs."""
-
-    name: str
-    rows: pd.DataFrame
-    columns: dict[str, str]
-
-
 def importance_figures(points: Points) -> Iterator[Figure]:
     """One figure over all configurations, and one per method with knobs of its own."""
-    target = points.subject.targets[0]
-    scored = points.frame[points.frame[points.target(target)].notna()]
-    for group in _groups(points, scored):
-        frame = _importances(points, group, target)
-        if len(frame):
-            yield _figure(group, frame, points.subject.title(target))
+    scored = points.frame[points.frame["t0"].notna()]
+    common = _varied(points, scored)
+    groups = [("", scored, common)]
+    if _METHOD in points.subject.knobs:
+        for name, rows in scored.groupby(points.knob(_METHOD), sort=True):
+            own = _varied(points, rows)
+            groups += [] if {*own} <= {*common} else [(str(name), rows, own)]
+    for name, rows, keys in groups:
+        if len(rows) >= _LEAST and len(keys) > 1:
+            shares = _importances(points, rows, keys)
+            # If all scores are equal, the shares are not finite.
+            if len(shares) and np.isfinite(shares["share"].to_numpy(float)).all():
+                yield _figure(points, name, len(rows), shares)
 
 
-def _groups(points: Points, scored: pd.DataFrame) -> Iterator[_Group]:
-    subject = points.subject
-    columns = {key: points.knob(key) for key in subject.knobs}
-    common = _varied(scored, columns)
-    whole = _Group("", scored, common)
-    if len(scored) >= _LEAST and len(common) > 1:
-        yield whole
-    if "method.name" not in columns:
-        return
-    for name, rows in scored.groupby(columns["method.name"], sort=True):
-        own = _varied(rows, {key: c for key, c in columns.items() if key != "method.name"})
-        if len(rows) >= _LEAST and len(own) > 1 and not own.keys() <= common.keys():
-            yield _Group(str(name), rows, own)
-
-
-def _varied(rows: pd.DataFrame, columns: dict[str, str]) -> dict[str, str]:
+def _varied(points: Points, rows: pd.DataFrame) -> list[str]:
     """The knobs that all rows have and in which they differ."""
-    return {k: c for k, c in columns.items() if rows[c].notna().all() and rows[c].nunique() > 1}
+    own = {key: rows[points.knob(key)] for key in points.subject.knobs}
+    return [key for key, one in own.items() if one.notna().all() and one.nunique() > 1]
 
 
-def _importances(points: Points, group: _Group, target: str) -> pd.DataFrame:
-    kept = np.unique(np.linspace(0, len(group.rows) - 1, min(_MOST, len(group.rows))).astype(int))
-    study = _study(points, group, group.rows.iloc[kept], points.target(target))
-    found = []
-    for name, evaluator in _evaluators(len(kept)):
-        shares = get_param_importances(study, evaluator=evaluator)
-        labels = points.subject.labels
-        found += [{"place": labels[k], "kind": name, "share": s} for k, s in shares.items()]
-    frame = pd.DataFrame(found, columns=["place", "kind", "share"])
-    # If all scores are equal, the shares are not finite.
-    return frame if np.isfinite(frame["share"].to_numpy(float)).all() else frame.iloc[:0]
+def _importances(points: Points, rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    drawn = rows.iloc[evenly(len(rows), _MOST)]
+    distributions = {key: _distribution(points, key, rows[points.knob(key)]) for key in keys}
+    columns = zip(*(drawn[points.knob(key)].tolist() for key in keys), strict=True)
+    trials = [
+        optuna.trial.create_trial(
+            params=dict(zip(keys, own, strict=True)), distributions=distributions, value=value
+        )
+        for own, value in zip(columns, drawn["t0"].astype(float), strict=True)
+    ]
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # creating a study logs a line
+    try:
+        study = optuna.create_study(direction="maximize")
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    study.add_trials(trials)
+    labels = points.subject.labels
+    found = [
+        {"place": labels[key], "kind": name, "share": share}
+        for name, evaluator in _evaluators(len(drawn))
+        for key, share in get_param_importances(study, evaluator=evaluator).items()
+    ]
+    return pd.DataFrame(found, columns=["place", "kind", "share"])
 
 
 def _evaluators(count: int) -> Iterator[tuple[str, BaseImportanceEvaluator]]:
@@ -93,28 +90,6 @@ def _evaluators(count: int) -> Iterator[tuple[str, BaseImportanceEvaluator]]:
         yield "fANOVA", FanovaImportanceEvaluator(n_trees=_TREES, max_depth=_DEPTH, seed=0)
         if count >= _LEAST_TENTH:
             yield _PED_ANOVA, PedAnovaImportanceEvaluator()
-
-
-def _study(points: Points, group: _Group, rows: pd.DataFrame, target: str) -> optuna.Study:
-    distributions = {k: _distribution(points, k, group.rows[c]) for k, c in group.columns.items()}
-    columns = {key: rows[column].tolist() for key, column in group.columns.items()}
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # creating a study logs a line
-    try:
-        study = optuna.create_study(direction="maximize")
-    finally:
-        optuna.logging.set_verbosity(verbosity)
-    study.add_trials(
-        [
-            optuna.trial.create_trial(
-                params={key: column[index] for key, column in columns.items()},
-                distributions=distributions,
-                value=value,
-            )
-            for index, value in enumerate(rows[target].astype(float).tolist())
-        ]
-    )
-    return study
 
 
 def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDistribution:
@@ -128,16 +103,31 @@ def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDis
     return FloatDistribution(float(low), float(high), log=log)
 
 
-def _figure(group: _Group, frame: pd.DataFrame, target: str) -> Figure:
-    of = f" of {group.name}" if group.name else ""
-    taken = f", evenly by rank {_MOST:,} of them" if len(group.rows) > _MOST else ""
-    has_tenth = bool((frame["kind"] == _PED_ANOVA).any())
-    tenth = f"; {_PED_ANOVA}: share of what separates the best tenth" * has_tenth
-    caption = (
-        f"Share of the variance of {target}, over {len(group.rows):,} configurations{of}{taken}. "
-        f"fANOVA ({_TREES} trees of depth {_DEPTH}): share of all variance"
-        f"{tenth}. Knobs that some configurations lack are left out."
+def _figure(points: Points, name: str, count: int, shares: pd.DataFrame) -> Figure:
+    """Horizontal bars: for each knob a bar of each evaluator, the largest first."""
+    places, kinds = (shares[column].drop_duplicates().tolist() for column in ("place", "kind"))
+    of = f" of {name}" if name else ""
+    taken = f", evenly by rank {_MOST:,} of them" if count > _MOST else ""
+    tenth = f"; {_PED_ANOVA}: share of what separates the best tenth" * (_PED_ANOVA in kinds)
+    target = points.subject.title(points.subject.targets[0])
+    axis = {"ticks": False, "domain": False, "labelLimit": 140}
+    legend = {"orient": "top", "title": None}
+    encoding = {
+        "y": nominal("place", "", sort=places, axis=axis),
+        "yOffset": {"field": "kind", "sort": kinds},
+        "x": quantitative("share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0}),
+        "color": nominal("kind", "", legend=legend, scale={"domain": kinds}),
+        "tooltip": tooltips({"place": "of", "kind": "kind", "share": "importance"}),
+    }
+    height = 18 * len(places) * len(kinds)
+    mark = {"type": "bar", "cornerRadiusEnd": 2}
+    return Figure(
+        f"importance-{name}" if name else "importance",
+        f"Knob importances{of}",
+        f"Share of the variance of {target}, over {count:,} configurations{of}{taken}. fANOVA "
+        f"({_TREES} trees of depth {_DEPTH}): share of all variance{tenth}. Knobs that some "
+        "configurations lack are left out.",
+        {"data": {"name": "bars"}, "height": height, "mark": mark, "encoding": encoding},
+        {"bars": shares.round(4)},
+        height=80 + height,
     )
-    name = f"importance-{group.name}" if group.name else "importance"
-    x = quantitative("share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0})
-    return bars(name, f"Knob importances{of}", caption, frame.round(4), x)

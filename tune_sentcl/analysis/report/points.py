@@ -1,6 +1,7 @@
 """The data set that all figures share: one row per configuration, column names without dots."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,15 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.figure import HIGH, LOW, SCORE, SPREAD, rounded
+from tune_sentcl.analysis.report.figure import rounded
 from tune_sentcl.analysis.report.subject import Subject
-from tune_sentcl.analysis.report.table import Value, time_unit, written
+from tune_sentcl.analysis.report.table import time_unit, written
 from tune_sentcl.config import UNSET, knobs
 
 _GOLDEN = 0.618033988749895
 _CROWDED = 50
 _MAGNITUDES = 8
-_ENDS = ["configuration", "stages"]
 _NUMBERS = {"int": "Int64", "float": "float64"}
 
 
@@ -34,64 +34,63 @@ class Points:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The rows, the best first."""
-        shown = self.subject.over_seeds
-        count = len(shown)
+        subject, shown = self.subject, self.subject.over_seeds
         columns: dict[str, Any] = {
-            "id": shown["configuration", ""].map(self.subject.brief),
-            "rank": np.arange(1, count + 1),
-            "n": shown["n", ""].astype(int),
-            "cost": shown[self.subject.cost, "mean"] * self._unit[1],
-            "jitter": _jitter(count),
-            "best": np.arange(count) == 0,
+            "id": shown.index.map(subject.brief),
+            "rank": np.arange(1, len(shown) + 1),
+            "n": shown["n", ""],
+            "cost": shown[subject.cost, "mean"] * self._unit[1],
+            "jitter": _jitter(len(shown)),
+            "best": np.arange(len(shown)) == 0,
         }
-        found = [self.subject.stated(name) for name in shown["configuration", ""]]
-        for index, key in enumerate(self.subject.knobs):
-            values = [row[index] for row in found]
-            kind = None if UNSET in values else _NUMBERS.get(knobs()[key].kind)
-            columns[f"k{index}"] = pd.Series(
-                values if kind else list(map(_text, values)), shown.index, kind or object
-            )
-        for index, target in enumerate(self.subject.targets):
+        for index, target in enumerate(subject.targets):
             mean, sd = shown[target, "mean"], shown[target, "std"]
             columns |= {f"t{index}": mean, f"t{index}_sd": sd}
             columns |= {f"t{index}_low": mean - sd, f"t{index}_high": mean + sd}
-        frame = pd.DataFrame(columns)
-        for key in self.subject.knobs:
+        frame = pd.DataFrame(columns, index=shown.index).assign(**self._knobs(shown.index))
+        for key in subject.knobs:
             frame[self.line(key)] = self._lines(frame, key)
         return rounded(frame, 5)
+
+    def _knobs(self, names: Iterable[str]) -> dict[str, "pd.Series[Any]"]:
+        """The columns of the knobs, of numbers where `is_number`, else of text."""
+        rows = {name: self.subject.stated(name) for name in names}
+        found: dict[str, pd.Series[Any]] = {}
+        for index, key in enumerate(self.subject.knobs):
+            values: Any = [row[index] for row in rows.values()]
+            if self.is_number(key):
+                numbers: Any = pd.to_numeric(pd.Series(values, list(rows), object), "coerce")
+                found[self.knob(key)] = numbers.astype(_NUMBERS[knobs()[key].kind])
+            else:
+                values = [None if value is None else written(value) for value in values]
+                found[self.knob(key)] = pd.Series(values, list(rows), object)
+        return found
 
     @cached_property
     def stopped(self) -> pd.DataFrame:
         """Stopped configurations without a finished trial, with `id`, `jitter` and knobs.
 
         `last` is the first target at the end of their last stage, after the share `seen` of their
-        training; those that another score was compared at are left out. `at` is `last`, but no
+        training; those that another score was compared at are left out. `t0` is `last`, but no
         lower than an axis can show beside the finished ones.
         """
         subject, target = self.subject, self.subject.targets[0]
-        there = subject.trials["stages"].notna() & (subject.trials["status"] == "pruned")
-        there &= ~subject.trials["configuration"].isin(subject.over_seeds["configuration", ""])
-        rows = [
-            (
-                subject.brief(name),
-                f"{100 * end['share']:.2g} %",
-                end["value"],
-                *subject.stated(name),
-            )
-            for name, ends in subject.trials.loc[there, _ENDS].to_numpy()
-            for end in [max(ends, key=lambda one: one["share"])]
-            if end["objective"] == target
-        ]
-        found = pd.DataFrame(
-            rows, columns=pd.Index(["id", "seen", "last", *map(self.knob, subject.knobs)])
-        )
-        for key in subject.knobs:
-            own = found[self.knob(key)]
-            is_number = self.is_number(key)
-            found[own.name] = pd.to_numeric(own, "coerce") if is_number else own.map(_text)
+        trials = subject.trials[subject.trials["stages"].notna()]
+        trials = trials[trials["status"] == "pruned"].set_index("configuration")
+        ends = trials["stages"].map(lambda stages: max(stages, key=lambda end: end["share"]))
+        ends = ends[~ends.index.isin(subject.over_seeds.index)]
+        ends = ends[[end["objective"] == target for end in ends]]
+        last = pd.Series([float(end["value"]) for end in ends], ends.index, "float64")
         worst, best = self.floor(target) or self.frame["t0"].min(), self.frame["t0"].max()
-        found["at"] = found["last"].clip(lower=2 * worst - best)
-        return rounded(found.assign(jitter=_jitter(len(found))), 5)
+        columns: dict[str, Any] = {
+            "id": ends.index.map(subject.brief),
+            "seen": [f"{100 * end['share']:.2g} %" for end in ends],
+            "last": last,
+            "t0": last.clip(lower=2 * worst - best),
+            "jitter": _jitter(len(ends)),
+        }
+        found = pd.DataFrame(columns, index=ends.index).join(pd.DataFrame(self._knobs(ends.index)))
+        return rounded(found, 5)
 
     def _lines(self, frame: pd.DataFrame, key: str) -> "pd.Series[Any]":
         own = self.knob(key)
@@ -110,11 +109,20 @@ class Points:
     def is_logarithmic(self, key: str, values: "pd.Series[Any]") -> bool:
         """Whether a knob has a logarithmic axis: as the space declares its range, if it does."""
         declared = self.subject.declared_log.get(key)
+        if not self.is_number(key):
+            return False
         return is_logarithmic(values) if declared is None else declared and values.max() > 0
 
     def is_number(self, key: str) -> bool:
         """Whether a knob has an axis of numbers: it is numeric, and set everywhere."""
-        return pd.api.types.is_numeric_dtype(self.frame[self.knob(key)])
+        return key in self._numbers
+
+    @cached_property
+    def _numbers(self) -> set[str]:
+        rows = [self.subject.stated(name) for name in self.subject.over_seeds.index]
+        columns = zip(self.subject.knobs, zip(*rows, strict=True), strict=bool(rows))
+        found = {key for key, values in columns if UNSET not in values}
+        return {key for key in found if knobs()[key].kind in _NUMBERS}
 
     @property
     def cost_title(self) -> str:
@@ -144,20 +152,27 @@ class Points:
         low, middle, high = np.quantile(values, [0.01, 0.5, 1])
         return None if middle - values.min() < 4 * (high - middle) else float(np.floor(low))
 
+    @property
+    def scores(self) -> list[dict[str, Any]]:
+        """What `@score` and its like stand for in a figure, for each target."""
+        return [
+            {
+                **{"score": f"t{index}", "sd": f"t{index}_sd"},
+                **{"low": f"t{index}_low", "high": f"t{index}_high"},
+                **{"title": self.subject.title(name), "floor": self.floor(name)},
+            }
+            for index, name in enumerate(self.subject.targets)
+        ]
+
 
 def _jitter(count: int) -> Any:
     """Places from side to side: the golden ratio spreads neighbours evenly, always alike."""
     return np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3)
 
 
-def columns_by_target(index: int) -> dict[str, str]:
-    """The columns of one target in the shared data set, by the names that figures use."""
-    return {
-        SCORE: f"t{index}",
-        SPREAD: f"t{index}_sd",
-        LOW: f"t{index}_low",
-        HIGH: f"t{index}_high",
-    }
+def evenly(count: int, most: int) -> list[int]:
+    """At most `most` of `count` places, evenly, with the first and the last."""
+    return [int(place) for place in np.linspace(0, count - 1, min(most, count)).round()]
 
 
 def is_logarithmic(values: "pd.Series[Any]") -> bool:
@@ -173,8 +188,7 @@ def is_logarithmic(values: "pd.Series[Any]") -> bool:
 
 def in_order(values: "pd.Series[Any]") -> list[str]:
     """A column's distinct values as text: numbers by size, then names."""
-    found = {str(value) for value in values if value is not None and value == value}
-    return sorted(found, key=lambda text: (_size(text), text))
+    return sorted(map(str, values.dropna().unique()), key=lambda text: (_size(text), text))
 
 
 def _size(text: str) -> float:
@@ -182,7 +196,3 @@ def _size(text: str) -> float:
         return float(text)
     except ValueError:
         return math.inf
-
-
-def _text(value: Value) -> str | None:
-    return None if value is None else written(value)

@@ -1,33 +1,27 @@
 """A report: sections of tables and figures, before any format."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.front import front
-from tune_sentcl.analysis.report.knobs import knob_figures
-from tune_sentcl.analysis.report.leaderboard import leaderboards
-from tune_sentcl.analysis.report.parallel import parallel_figure
+from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.runs import (
     commands,
     elapsed_hours,
-    parts,
-    plan,
-    protocols,
-    runs,
-    versions,
+    failures,
+    measured,
+    run_tables,
 )
-from tune_sentcl.analysis.report.stopped import failures, stages
+from tune_sentcl.analysis.report.scores import leaderboards, suite_tables
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
-from tune_sentcl.analysis.report.suites import suite_tables
 from tune_sentcl.analysis.report.table import Table, duration
 from tune_sentcl.analysis.report.verdicts import Answer
-
-Part = Table | Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +39,8 @@ class Section:
     name: str
     title: str
     short: str
-    parts: tuple[Part, ...]
-    lines: tuple[str, ...] = ()
+    parts: Sequence[Table | Figure]
+    lines: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +57,11 @@ class Report:
     """
 
     title: str
-    key_figures: tuple[tuple[str, str, str], ...]
-    sections: tuple[Section, ...]
+    key_figures: Sequence[tuple[str, str, str]]
+    sections: Sequence[Section]
     points: Points
     answer: Answer
-    first_figures: tuple[Figure, ...] = ()
+    first_figures: Sequence[Figure] = ()
 
     @property
     def tables(self) -> Iterator[Table]:
@@ -77,8 +71,8 @@ class Report:
     @property
     def figures(self) -> Iterator[Figure]:
         """Every figure in order."""
-        parts = (part for section in self.sections for part in section.parts)
-        return (p for p in (*self.first_figures, *parts) if isinstance(p, Figure))
+        parts = chain(self.first_figures, *(section.parts for section in self.sections))
+        return (part for part in parts if isinstance(part, Figure))
 
 
 def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Report:
@@ -90,71 +84,43 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
         figures: Whether to build figures, which take most of the time.
     """
     points, answer = Points(subject), Answer(subject)
-    sections = [
-        _section("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
-        _section("judged", "Verdicts", "Verdicts", answer.table),
-        *(_pictured(points) if figures else ()),
-        _section("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
-        _section("pareto", "Quality against cost", "Quality and cost", front(points, most)),
-        _section("run", "Runs and their cost", "Run", _ran(subject)),
-        _section("failed", "Failures", "Failures", failures(subject, most)),
-        _section(
-            "measured", "How it was measured", "Protocols", _measured(subject), _lines(subject)
-        ),
-    ]
+    lines = {"measured": tuple(dict.fromkeys(commands(subject)))}
+    pareto: Iterable[Table | Figure] = front(points, most)
     if not figures:
-        sections = [
-            replace(one, parts=tuple(part for part in one.parts if isinstance(part, Table)))
-            for one in sections
-        ]
+        pareto = [part for part in pareto if isinstance(part, Table)]
+    sections = [
+        ("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
+        ("judged", "Verdicts", "Verdicts", answer.table),
+        *(_pictured(points) if figures else ()),
+        ("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
+        ("pareto", "Quality against cost", "Quality and cost", pareto),
+        ("run", "Runs and their cost", "Run", run_tables(subject)),
+        ("failed", "Failures", "Failures", failures(subject, most)),
+        ("measured", "How it was measured", "Protocols", measured(subject)),
+    ]
+    filled = [
+        Section(name, title, short, tuple(parts), lines.get(name, ()))
+        for name, title, short, parts in sections
+    ]
+    names = (name.rstrip("/") for name in subject.frames.manifests)
     return Report(
-        title=", ".join(
-            name.rstrip("/").rpartition("/")[2] or name for name in subject.frames.manifests
-        ),
+        title=", ".join(name.rpartition("/")[2] or name for name in names),
         key_figures=tuple(_key_figures(subject)),
-        sections=tuple(section for section in sections if section.parts or section.lines),
+        sections=tuple(section for section in filled if section.parts or section.lines),
         points=points,
         answer=answer,
         first_figures=answer.figures if figures else (),
     )
 
 
-def _pictured(points: Points) -> Iterator[Section]:
+def _pictured(points: Points) -> Iterator[tuple[str, str, str, Iterable[Figure]]]:
     # Imports Optuna (1 s), which reports without figures do not need.
     from tune_sentcl.analysis.report.importances import importance_figures
 
-    yield _section("knobs", "Score against each knob", "Knobs", knob_figures(points))
-    yield _section("together", "Knobs together", "Together", parallel_figure(points))
-    yield _section("importance", "Which knobs matter", "Importances", importance_figures(points))
-    yield _section("curves", "Learning curves", "Curves", curve_figures(points.subject))
-
-
-def _ran(subject: Subject) -> Iterator[Part]:
-    yield runs(subject)
-    spent = parts(subject)
-    if spent is not None:
-        yield spent
-    # Figures first: the page sets them side by side.
-    others = [*plan(subject), *stages(subject)]
-    yield from (part for part in others if isinstance(part, Figure))
-    yield from (part for part in others if isinstance(part, Table))
-
-
-def _measured(subject: Subject) -> Iterator[Part]:
-    found = protocols(subject)
-    if found is not None:
-        yield found
-    yield versions(subject)
-
-
-def _lines(subject: Subject) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(command for _, command in commands(subject)))
-
-
-def _section(
-    name: str, title: str, short: str, parts: Iterable[Part], lines: tuple[str, ...] = ()
-) -> Section:
-    return Section(name, title, short, tuple(parts), lines)
+    yield "knobs", "Score against each knob", "Knobs", knob_figures(points)
+    yield "together", "Knobs together", "Together", parallel_figure(points)
+    yield "importance", "Which knobs matter", "Importances", importance_figures(points)
+    yield "curves", "Learning curves", "Curves", curve_figures(points.subject)
 
 
 def _key_figures(subject: Subject) -> Iterator[tuple[str, str, str]]:
@@ -163,16 +129,11 @@ def _key_figures(subject: Subject) -> Iterator[tuple[str, str, str]]:
     words = ", ".join(f"{count:,} {kind}" for kind, count in status.items())
     yield "trials", f"{len(trials):,}", words
     seeds = trials["seed"].nunique()
-    yield (
-        "configurations",
-        f"{trials['configuration'].nunique():,}",
-        f"{seeds} {'seed' if seeds == 1 else 'seeds'}",
-    )
-    gpu = float(np.nansum(trials[GPU_HOURS]))
-    hours = float(np.nansum(trials[HOURS]))
-    if gpu:
+    configurations = f"{trials['configuration'].nunique():,}"
+    yield "configurations", configurations, f"{seeds} {'seed' if seeds == 1 else 'seeds'}"
+    if gpu := float(np.nansum(trials[GPU_HOURS])):
         yield "GPU time", duration(gpu), "shares of GPUs count as such"
-    yield "trial time", duration(hours), "sum over parallel trials"
+    yield "trial time", duration(float(np.nansum(trials[HOURS]))), "sum over parallel trials"
     elapsed = elapsed_hours(trials)
     if elapsed == elapsed:
         yield "elapsed", duration(elapsed), "first start to last end"

@@ -1,4 +1,4 @@
-"""Tables and figures of what was run, and of its cost."""
+"""Tables of what was run, what it cost, what did not finish, and how it was measured."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
-from tune_sentcl.analysis.report.table import Hours, Table, Value
+from tune_sentcl.analysis.report.table import Hours, Row, Table
+from tune_sentcl.errors import first_names
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.schema import LIBRARIES
 from tune_sentcl.store.snapshot import STUDY
@@ -19,38 +20,45 @@ _PARTS = {
 _HOUR = 3600.0
 
 
-def runs(subject: Subject) -> Table:
-    """One row per study: its trials by status, and their time."""
-    rows = [
-        _row(name, manifest, _of(subject, name))
-        for name, manifest in subject.frames.manifests.items()
-    ]
+def run_tables(subject: Subject) -> Iterator[Table]:
+    """The studies, where their time went, their estimates, and their stages."""
+    manifests = subject.frames.manifests
     columns = (
         *("study", "space", "trials", "finished", "pruned", "failed", "configurations", "seeds"),
         *("began", "elapsed", "trial time", "GPU time", "devices"),
     )
+    rows = tuple(_run(subject, name, manifest) for name, manifest in manifests.items())
     note = (
         "Elapsed: from the first trial's start to the last one's end. Trial time: the sum over "
         "parallel trials. GPU time counts the share of a GPU that a trial held. Lost and "
         "repeated attempts are not included."
     )
-    return Table("runs", "Runs", columns, tuple(rows), note=note)
-
-
-def parts(subject: Subject) -> Table | None:
-    """The parts of the trials' time; None if no trial has times."""
+    yield Table("runs", "Runs", columns, rows, note)
     trials = subject.frames.trials
-    whole = float(trials["wall_seconds"].sum())
-    if not whole:
-        return None
-    spent = {label: float(trials[name].sum()) for name, label in _PARTS.items()}
-    spent["other"] = max(0.0, whole - sum(spent.values()))
-    rows = tuple(
-        (label, Hours(seconds / _HOUR), f"{100 * seconds / whole:.1f} %")
-        for label, seconds in spent.items()
-        if seconds >= 0.0005 * whole
-    )
-    return Table("time", "Where the time went", ("part", "time", "share"), rows)
+    if whole := float(trials["wall_seconds"].sum()):
+        spent = {label: float(trials[name].sum()) for name, label in _PARTS.items()}
+        spent["other"] = max(0.0, whole - sum(spent.values()))
+        rows = tuple(
+            (label, Hours(seconds / _HOUR), f"{100 * seconds / whole:.1f} %")
+            for label, seconds in spent.items()
+            if seconds >= 0.0005 * whole
+        )
+        yield Table("time", "Where the time went", ("part", "time", "share"), rows)
+    records = {name: one.plan for name, one in manifests.items() if one.plan is not None}
+    if records:
+        rows = tuple(
+            (name, one.trials, *_times(one.planned_seconds, one.actual_seconds))
+            for name, one in records.items()
+        )
+        titles = ("study", "trials", "planned", "actual", "difference")
+        note = "The last search with an estimate, from its first trial's start to the end."
+        yield Table("plan", "Plan against actual time", titles, rows, note)
+    yield from _stages(subject)
+
+
+def _times(planned: float, actual: float) -> Row:
+    off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
+    return Hours(planned / _HOUR), Hours(actual / _HOUR), off
 
 
 def elapsed_hours(trials: pd.DataFrame) -> float:
@@ -62,30 +70,12 @@ def elapsed_hours(trials: pd.DataFrame) -> float:
     return float((ends.max() - timed["started_at"].min()).total_seconds()) / _HOUR
 
 
-def plan(subject: Subject) -> Iterator[Table]:
-    """Estimated and actual time of each study's last estimated search."""
-    records = {n: m.plan for n, m in subject.frames.manifests.items() if m.plan is not None}
-    if not records:
-        return
-    rows: list[tuple[Value, ...]] = []
-    for name, record in records.items():
-        planned, actual = record.planned_seconds / _HOUR, record.actual_seconds / _HOUR
-        off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
-        rows.append((name, record.trials, Hours(planned), Hours(actual), off))
-    columns = ("study", "trials", "planned", "actual", "difference")
-    note = "The last search with an estimate, from its first trial's start to the end."
-    yield Table("plan", "Plan against actual time", columns, tuple(rows), note=note)
-
-
-def _of(subject: Subject, name: str) -> pd.DataFrame:
+def _run(subject: Subject, name: str, manifest: Manifest) -> Row:
     trials = subject.trials
-    return trials[trials[STUDY] == name] if STUDY in trials else trials
-
-
-def _row(name: str, manifest: Manifest, trials: pd.DataFrame) -> tuple[Value, ...]:
+    trials = trials[trials[STUDY] == name] if STUDY in trials else trials
     status = trials["status"].value_counts()
-    devices = _devices(trials)
-    began = trials["started_at"].min()
+    began, hosts = trials["started_at"].min(), trials["host"].dropna().nunique()
+    devices = ", ".join(map(str, trials["device"].dropna().value_counts().index))
     return (
         name,
         manifest.space,
@@ -95,17 +85,62 @@ def _row(name: str, manifest: Manifest, trials: pd.DataFrame) -> tuple[Value, ..
         int(trials["seed"].nunique()),
         "" if pd.isna(began) else f"{began:%Y-%m-%d %H:%M} UTC",
         Hours(elapsed_hours(trials)),
-        Hours(float(np.nansum(trials[HOURS]))),
-        Hours(float(np.nansum(trials[GPU_HOURS]))),
-        devices,
+        *(Hours(float(np.nansum(trials[time]))) for time in (HOURS, GPU_HOURS)),
+        f"{devices}, {hosts} hosts" if hosts > 1 else devices,
     )
 
 
-def _devices(trials: pd.DataFrame) -> str:
-    named = trials["device"].dropna().value_counts()
-    hosts = trials["host"].dropna().nunique()
-    devices = ", ".join(map(str, named.index))
-    return f"{devices}, {hosts} hosts" if hosts > 1 else devices
+def _stages(subject: Subject) -> Iterator[Table]:
+    """The stages of sampled configurations, for searches that had stages."""
+    final = str(subject.objectives[0])
+    trials = subject.trials[subject.trials["stages"].notna()].explode("stages")
+    if trials.empty:
+        return
+    ends = pd.DataFrame(trials["stages"].tolist())[["share", "value"]]
+    ends = ends.assign(end=trials[final].to_numpy())
+    rows: list[Row] = []
+    for share, there in ends.groupby("share"):
+        whole = there[["value", "end"]].dropna()
+        several = len(whole) > 2 and bool((whole.nunique() > 1).all())
+        correlation = float(whole["value"].corr(whole["end"], "spearman")) if several else None
+        rows.append((f"{100 * float(str(share)):.3g} %", len(there), len(whole), correlation))
+    header = ("of the training", "trials scored", "of those, finished", "correlation")
+    note = (
+        "Correlation: Spearman's between scores there and final objectives, over trials that "
+        "finished. Near 1, the stage ranks as the final objective does."
+    )
+    yield Table("stages", "Stages", header, tuple(rows), note)
+
+
+_NAMED = 5
+
+
+def failures(subject: Subject, most: int) -> Iterator[Table]:
+    """Failed trials and scores by reason."""
+    trials, scores = subject.trials, subject.frames.scores
+    failed = trials[trials["status"] == "failed"]
+    which = failed["configuration"].map(subject.brief) + " seed " + failed["seed"].astype(str)
+    named = {"error": failed["error_type"], "reason": failed["error_text"], "which": which}
+    yield from _grouped("failed-trials", "Failed trials", pd.DataFrame(named), most)
+    unmeasured = scores[scores["value"].isna()]
+    which = unmeasured["trial_id"].str.slice(0, 12)
+    frame = unmeasured[["task", "protocol", "reason"]].assign(which=which)
+    yield from _grouped("failed-scores", "Scores that could not be measured", frame, most)
+
+
+def _grouped(name: str, title: str, frame: pd.DataFrame, most: int) -> Iterator[Table]:
+    """How often, and to `which`, the same happened; the most frequent first."""
+    if frame.empty:
+        return
+    *keys, which = frame.columns
+    first = frame[keys].fillna("").map(lambda text: (str(text).strip().splitlines() or [""])[0])
+    groups = first.assign(which=frame[which]).groupby(keys, sort=False)[which].unique()
+    order = groups.iloc[(-groups.map(len)).argsort(kind="stable")]
+    rows = tuple(
+        (*key, len(names), first_names(list(names), _NAMED))
+        for key, names in zip(order.index.tolist(), order, strict=True)
+    )[: most or None]
+    yield Table(name, title, (*keys, "trials", which), rows, more=len(groups) - len(rows))
 
 
 _MEASURED = ["suite", "task", "split", "metric", "protocol", "aggregation", "data", "version"]
@@ -120,68 +155,44 @@ _USED = {
 _SHOWN = 6
 
 
-def protocols(subject: Subject) -> Table | None:
-    """Every kind of score of a whole task, with the number of rows scored."""
+def measured(subject: Subject) -> Iterator[Table]:
+    """Every kind of score with the rows scored, and the versions that measured it."""
     scores = subject.frames.scores
     whole = scores[scores["subset"].isna() & scores["value"].notna()]
-    named = {name: whole[name].astype(object).fillna("") for name in ("aggregation", "version")}
-    whole = whole.assign(**named)
-    if whole.empty:
-        return None
+    if len(whole):
+        yield _protocols(subject, whole)
+    trials = subject.frames.trials
+    used = ((label, trials[column].dropna().value_counts()) for column, label in _USED.items())
+    rows: list[Row] = [(label, _listed(found)) for label, found in used if len(found)]
+    schemas = dict.fromkeys(str(one.schema) for one in subject.frames.manifests.values())
+    rows.append(("schema of the study", ", ".join(schemas)))
+    yield Table("versions", "Versions", ("what", "value"), tuple(rows))
+
+
+def _protocols(subject: Subject, whole: pd.DataFrame) -> Table:
+    whole = whole.assign(
+        **{name: whole[name].astype(object).fillna("") for name in ("aggregation", "version")}
+    )
     groups = whole.groupby(_MEASURED, sort=False)
     found = groups.agg(rows=("n", "max"), trials=("trial_id", "nunique"), least=("n", "min"))
     found = found.reset_index()
-    order = {
-        task: rank
-        for suite in ("sts", "transfer")
-        for rank, task in enumerate(subject.tasks(suite))
-    }
-    found = found.sort_values(
-        ["data", "suite", "protocol", "task", "split", "metric", "aggregation"],
-        key=lambda column: (
-            column.map(lambda value: (order.get(value, len(order)), value))
-            if column.name == "task"
-            else column
-        ),
-        kind="stable",
-    )
+    order = [task for suite in ("sts", "transfer") for task in subject.tasks(suite)]
+    order += sorted({*found["task"]} - {*order})
+    by = ["data", "suite", "protocol", "task", "split", "metric", "aggregation"]
+    ranked = found.assign(task=found["task"].map(order.index)).sort_values(by, kind="stable")
     shown = [name for name in _MEASURED[1:] if name != "version" or found[name].any()]
-    rows: list[tuple[Value, ...]] = []
-    for row in found.to_dict("records"):
+    rows: list[Row] = []
+    for row in found.loc[ranked.index].to_dict("records"):
         least, most = int(row["least"]), int(row["rows"])
         count = f"{least:,} to {most:,}" if least != most else most
         rows.append((*(str(row[name]) for name in shown), count, int(row["trials"])))
-    columns = (*shown, "rows", "trials")
     note = (
         "Aggregation of a task with subsets: all joins their pairs, mean averages their scores, "
         "wmean weights the scores by size. Data: root, the files under the data root; toy, "
         "generated sets."
     )
-    if "version" in shown:
-        note += " Version: the fingerprint of an own task."
-    return Table("protocols", "Protocols", columns, tuple(rows), note=note)
-
-
-def versions(subject: Subject) -> Table:
-    """Versions, devices and data of the trials, with the number of trials for each."""
-    trials = subject.frames.trials
-    rows: list[tuple[Value, ...]] = []
-    for column, label in _USED.items():
-        found = trials[column].dropna().value_counts()
-        if len(found):
-            rows.append((label, _listed(found)))
-    schemas = pd.Series([m.schema for m in subject.frames.manifests.values()]).value_counts()
-    rows.append(("schema of the study", ", ".join(map(str, schemas.index))))
-    return Table("versions", "Versions", ("what", "value"), tuple(rows))
-
-
-def commands(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Each study's command lines, with secrets hidden."""
-    for name, manifest in subject.frames.manifests.items():
-        for command in manifest.commands:
-            program, _, arguments = command.partition(" ")
-            ours = program.rpartition("/")[2] in ("__main__.py", "tune-sentcl")
-            yield name, f"tune-sentcl {arguments}" if ours else command
+    note += " Version: the fingerprint of an own task." * ("version" in shown)
+    return Table("protocols", "Protocols", (*shown, "rows", "trials"), tuple(rows), note)
 
 
 def _listed(found: "pd.Series[int]") -> str:
@@ -190,3 +201,12 @@ def _listed(found: "pd.Series[int]") -> str:
     shown = [f"{value} ({count:,} trials)" for value, count in found.head(_SHOWN).items()]
     rest = len(found) - _SHOWN
     return ", ".join(shown) + (f", and {rest} others" if rest > 0 else "")
+
+
+def commands(subject: Subject) -> Iterator[str]:
+    """Each study's command lines, with secrets hidden."""
+    for manifest in subject.frames.manifests.values():
+        for command in manifest.commands:
+            program, _, arguments = command.partition(" ")
+            ours = program.rpartition("/")[2] in ("__main__.py", "tune-sentcl")
+            yield f"tune-sentcl {arguments}" if ours else command

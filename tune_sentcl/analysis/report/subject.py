@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
-from tune_sentcl.analysis.report.table import Estimate, Value, plain
+from tune_sentcl.analysis.report.table import Estimate, Value
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import Values, draws, knobs, naming_knobs, short_name, stated, title
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import CONFIRM_ORIGIN
+from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import OFFERS, Objective, objective_named, tasks_of
 from tune_sentcl.space.grids import read_ranges
 
@@ -51,17 +52,16 @@ class Subject:
     @cached_property
     def trials(self) -> pd.DataFrame:
         """`StudyFrames.wide` with averages, times and errors of each trial."""
-        wide, trial_columns = self._wide, self.frames.trials  # in the same order
-        added: dict[str, Any] = {name: trial_columns[name] for name in _TRIAL_COLUMNS}
-        added[HOURS] = trial_columns["wall_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
-        added[GPU_HOURS] = trial_columns["gpu_seconds"].to_numpy(float, na_value=np.nan) / _HOUR
-        steady = trial_columns["train_seconds"] + trial_columns["evaluation_seconds"]
-        added[_STEADY] = (steady / trial_columns["wall_seconds"]).fillna(1.0).to_numpy(float)
-        for name in map(str, self.objectives):
-            if name not in wide:
-                added[name] = np.full(len(wide), np.nan)
+        wide, own = self._wide, self.frames.trials  # in the same order
+        added: dict[str, Any] = {name: own[name] for name in _TRIAL_COLUMNS}
+        for name, seconds in ((HOURS, "wall_seconds"), (GPU_HOURS, "gpu_seconds")):
+            added[name] = own[seconds].to_numpy(float, na_value=np.nan) / _HOUR
+        steady = own["train_seconds"] + own["evaluation_seconds"]
+        added[_STEADY] = (steady / own["wall_seconds"]).fillna(1.0).to_numpy(float)
+        added |= {name: np.nan for name in map(str, self.objectives) if name not in wide}
         for name, columns in self.averages.items():
-            added[name] = _average(wide, columns)
+            there = columns and set(columns) <= set(wide.columns)
+            added[name] = wide[columns].mean(axis=1, skipna=False) if there else np.nan
         return pd.concat([wide, pd.DataFrame(added, index=wide.index)], axis=1)
 
     @cached_property
@@ -103,14 +103,19 @@ class Subject:
     def declared_log(self) -> dict[str, bool]:
         """Whether the spaces declare the range of a knob as logarithmic."""
         found: dict[str, bool] = {}
-        for manifest in self.frames.manifests.values():
-            for text in manifest.space_texts:
-                try:
-                    ranges = tomllib.loads(text).get("search", {}).get("ranges", {})
-                    found |= {r.key: r.log for r in read_ranges(ranges, "") if not r.choices}
-                except (BadInputError, ValueError, TypeError):
-                    continue  # of a release with other knobs or another format
+        for text in self.texts:
+            try:
+                ranges = tomllib.loads(text).get("search", {}).get("ranges", {})
+                found |= {r.key: r.log for r in read_ranges(ranges, "") if not r.choices}
+            except (BadInputError, ValueError, TypeError):
+                continue  # of a release with other knobs or another format
         return found
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the studies' space files."""
+        manifests = self.frames.manifests.values()
+        return [text for manifest in manifests for text in manifest.space_texts]
 
     @cached_property
     def _values(self) -> Mapping[str, Values]:
@@ -127,7 +132,8 @@ class Subject:
 
     def stated(self, configuration: str) -> list[Value]:
         """A configuration's values of `knobs`, as `tune_sentcl.config.stated`."""
-        return [plain(stated(key, self._values[configuration])) for key in self.knobs]
+        found = (stated(key, self._values[configuration]) for key in self.knobs)
+        return [", ".join(map(str, one)) if isinstance(one, list) else one for one in found]
 
     def named(self, names: Sequence[str]) -> list[str]:
         """Some configurations by the knobs in which they differ, one by what differs from all."""
@@ -169,54 +175,43 @@ class Subject:
         return "GPU time a trial" if self.cost == GPU_HOURS else "time a trial"
 
     @cached_property
-    def searched(self) -> pd.DataFrame:
-        """The finished trials that configurations are ranked by."""
-        there = (self.trials["status"] == "finished") & (self.trials["origin"] != CONFIRM_ORIGIN)
-        return self.trials[there]
+    def _finished(self) -> pd.DataFrame:
+        trials = self.trials[self.trials["status"] == "finished"]
+        return trials.set_index(["configuration", "seed"])
 
     @cached_property
     def by_seed(self) -> pd.DataFrame:
-        """`searched` by configuration and seed."""
-        return self.searched.set_index(["configuration", "seed"])
+        """The finished trials that configurations are ranked by, by configuration and seed."""
+        return self._finished[self._finished["origin"] != CONFIRM_ORIGIN]
 
     @cached_property
-    def fresh(self) -> "pd.Series[Any]":
-        """The first objective's values on fresh seeds, by configuration.
-
-        They are not used for ranking.
-        """
-        there = (self.trials["status"] == "finished") & (self.trials["origin"] == CONFIRM_ORIGIN)
-        scored = self.trials[there].dropna(subset=[str(self.objectives[0])])
-        groups = scored.groupby("configuration")[str(self.objectives[0])]
-        found: pd.Series[Any] = groups.agg(list)
-        return found
+    def fresh(self) -> Mapping[str, Estimate]:
+        """The first objective on fresh seeds, by configuration; they are not used for ranking."""
+        fresh = self._finished[self._finished["origin"] == CONFIRM_ORIGIN]
+        return estimates(fresh[str(self.objectives[0])].dropna())
 
     @cached_property
     def over_seeds(self) -> pd.DataFrame:
-        """One row per configuration: knobs, `n`, and mean, sd and count of each number.
+        """One row per configuration, under its id: knobs, `n`, and statistics of each number.
 
         The columns of numbers are pairs: a score or a cost, and `mean`, `std` or `count`. The
         order is that of `StudyFrames.configurations`; `lost` is its column. Hours exclude
         start-up, most of which falls on the first trial of each worker, and loading for a trial
         that was measured again.
         """
-        trials = self.searched
+        trials = self.by_seed
         hours = {name: trials[name] * trials[_STEADY] for name in (HOURS, GPU_HOURS)}
         groups = trials.assign(**hours).groupby("configuration", sort=True)
         numbers = [*self.scores, STS_AVERAGE, TRANSFER_AVERAGE, HOURS, GPU_HOURS]
         found = groups[numbers].agg(["mean", "std", "count"])
-        own: Any = groups[self.knobs].first() if self.knobs else pd.DataFrame(index=found.index)
-        own.columns = pd.MultiIndex.from_tuples(
-            [(key, "") for key in own.columns], names=[None] * 2
-        )
-        # Copied because pandas warns of frames that were built column by column.
-        found = pd.concat([own, found], axis=1).copy()
-        found["n", ""] = groups.size()
+        own: Any = groups.first().reindex(columns=self.knobs).assign(n=groups.size())
+        own.columns = pd.MultiIndex.from_product([own.columns, [""]])
+        found = pd.concat([own, found], axis=1)
         ranked = self.frames.configurations(self.objectives)
         order: pd.DataFrame = found.loc[ranked["configuration"]].copy()
         order[str(self.objectives[0]), "mean"] = ranked["objective_mean"].to_numpy()
         order["lost", ""] = ranked["lost"].to_numpy() if "lost" in ranked else 0
-        return order.reset_index()
+        return order
 
     @cached_property
     def scores(self) -> list[str]:
@@ -232,11 +227,7 @@ class Subject:
     @cached_property
     def paper(self) -> Paper | None:
         """The paper that the study's spaces name, if exactly one."""
-        texts = [
-            text for manifest in self.frames.manifests.values() for text in manifest.space_texts
-        ]
-        named = {_paper(text) for text in texts}
-        found = named & set(get_args(Paper))
+        found = {_paper(text) for text in self.texts} & set(get_args(Paper))
         return cast(Paper, found.pop()) if len(found) == 1 else None
 
     def printed(self, suite: str) -> list[str]:
@@ -245,38 +236,29 @@ class Subject:
         if self.paper is None:
             return own
         found = paper_results(self.paper)
-        named = found[found["metric_suite"] == suite]["task"].drop_duplicates().to_list()
+        named = found[found["metric_suite"] == suite]["task"].drop_duplicates()
         return [task for task in named if task in own] or own
 
     def tasks(self, suite: str) -> list[str]:
         """The tasks of a suite, first those that the study's paper prints."""
-        printed = self.printed(suite)
-        own = tasks_of([suite])
-        return [*printed, *(task for task in own if task not in printed)]
-
-    def estimate(self, row: "pd.Series[Any]", column: str) -> Estimate:
-        """A number in a row of `over_seeds`."""
-        return Estimate(
-            float(row[column, "mean"]), float(row[column, "std"]), int(row[column, "count"])
-        )
+        return list(dict.fromkeys([*self.printed(suite), *tasks_of([suite])]))
 
     def _transfer(self, columns: Sequence[str]) -> list[str]:
         """The columns of the first measured transfer protocol."""
         tasks = self.tasks("transfer")
-        protocols = dict.fromkeys(name for task in tasks for name in OFFERS[task])
-        for protocol in protocols:
-            names = [str(Objective(task, "accuracy", "test", protocol)) for task in tasks]
-            found = [name for name in names if name in columns]
-            if found:
-                return found
-        return []
+        every = [
+            [str(Objective(task, "accuracy", "test", protocol)) for task in tasks]
+            for protocol in dict.fromkeys(name for task in tasks for name in OFFERS[task])
+        ]
+        found = ([name for name in names if name in columns] for names in every)
+        return next(filter(None, found), [])
 
 
-def _average(wide: pd.DataFrame, columns: Sequence[str]) -> Any:
-    """The mean of some columns; NaN if one is missing."""
-    if not columns or not set(columns) <= set(wide.columns):
-        return np.full(len(wide), np.nan)
-    return wide[list(columns)].mean(axis=1, skipna=False).to_numpy()
+def estimates(values: "pd.Series[float]") -> Mapping[str, Estimate]:
+    """Scores by configuration and seed, as one estimate for each configuration."""
+    found = values.groupby(level="configuration").agg(list)
+    known = ((name, [one for one in own if one == one]) for name, own in found.items())
+    return {str(name): Estimate(mean(own), sd(own), len(own)) for name, own in known}
 
 
 def mean_of(name: str, columns: Sequence[str]) -> str:

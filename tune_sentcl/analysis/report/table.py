@@ -1,12 +1,11 @@
-"""Tables before any format: values, and the positions of the best ones."""
+"""Tables before any format: headings, values and remarks."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Literal
 
-import pandas as pd
+Mark = Literal["", "best", "near"]
 
 
 @dataclass(frozen=True)
@@ -17,11 +16,13 @@ class Estimate:
         mean: Times 100; NaN if there is no value.
         sd: With n - 1; NaN for one seed.
         n: The number of seeds with the score.
+        mark: Whether it is the best of its column, or not distinguishable from the best.
     """
 
     mean: float
     sd: float = math.nan
     n: int = 1
+    mark: Mark = field(default="", compare=False)
 
     @property
     def shown(self) -> str:
@@ -39,6 +40,7 @@ class Hours(float):
 
 
 Value = str | int | float | Estimate | None
+Row = tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -50,72 +52,54 @@ class Table:
         title: The heading.
         columns: The column headings.
         rows: The cells of each row.
-        best: Row and column of each best value, counted from 0.
         note: A remark below the table.
         more: The number of rows that were left out.
-        near: Row and column of each value that is not distinguishable from the best.
         ids: The configuration of each row, if rows are configurations.
         spare: Left-out rows that the page shows when the reader selects them; `ids` has theirs.
         caption: The first sentence of its caption in a paper; empty if it belongs in none.
         knobs: The columns of knobs.
-        scores: The columns of scores.
     """
 
     name: str
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Value, ...], ...]
-    best: frozenset[tuple[int, int]] = field(default=frozenset())
+    columns: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
     note: str = ""
     more: int = 0
-    near: frozenset[tuple[int, int]] = field(default=frozenset())
     ids: tuple[str, ...] = ()
-    spare: tuple[tuple[Value, ...], ...] = ()
+    spare: tuple[Row, ...] = ()
     caption: str = ""
-    knobs: range = range(0)
-    scores: range = range(0)
+    knobs: tuple[int, ...] = ()
 
     @cached_property
     def numeric(self) -> tuple[bool, ...]:
         """Whether each column holds only numbers."""
-        return tuple(
-            _is_numeric([row[at] for row in self.rows]) for at in range(len(self.columns))
-        )
+        columns = ([row[x] for row in self.rows] for x in range(len(self.columns)))
+        kinds = ({type(value) for value in column} - {type(None)} for column in columns)
+        return tuple(bool(kind) and str not in kind for kind in kinds)
+
+    @cached_property
+    def scores(self) -> list[int]:
+        """The columns of scores."""
+        columns = range(len(self.columns))
+        return [x for x in columns if any(isinstance(row[x], Estimate) for row in self.rows)]
 
 
-def _is_numeric(column: Sequence[Value]) -> bool:
-    found = [value for value in column if value is not None]
-    return bool(found) and not any(isinstance(value, str) for value in found)
-
-
-def written(value: Value, spread: str = " ± ") -> str:
-    """A value as plain text, with `spread` before a standard deviation."""
+def written(value: Value) -> str:
+    """A value as plain text."""
     match value:
         case None:
             return ""
         case Estimate():
-            return f"{value.shown}{spread}{value.spread}" if value.spread else value.shown
+            return f"{value.shown} ± {value.spread}" if value.spread else value.shown
         case Hours():
             return "" if math.isnan(value) else duration(value)
         case bool():
             return str(value).lower()
         case float():
             return number(value, 4)  # sampled knobs may lie close together
-        case int():
-            return str(value)  # no thousands separator: knobs are copied into --set
         case _:
-            return value
-
-
-def plain(value: Any) -> Value:
-    """A knob's value as a plain Python value; None if it is missing."""
-    if isinstance(value, list | tuple) or hasattr(value, "tolist"):
-        value = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(value, list | tuple):
-            return ", ".join(map(str, value))
-    if value is None or value is pd.NA or value != value:
-        return None
-    return value  # type: ignore[no-any-return]
+            return str(value)  # no thousands separator: knobs are copied into --set
 
 
 def time_unit(hours: float) -> tuple[str, float]:

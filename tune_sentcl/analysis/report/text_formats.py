@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from tune_sentcl.analysis.report.marks import LEGEND
+import pandas as pd
+
 from tune_sentcl.analysis.report.report import Report
+from tune_sentcl.analysis.report.scores import LEGEND
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, one_line, written
 
-_WIDEST, _JOINED = 6, -1
+_WIDEST = 6
 _KNOBS = r"p{0.4\linewidth}"
 _TEX_SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -30,53 +32,56 @@ def latex(report: Report, *, details: bool = False) -> str:
         details: Whether to add seeds, times and ids.
     """
     said = one_line(f"{report.title}: {report.answer.lead}")
-    lines = [f"% {said}", r"% Needs \usepackage{booktabs}."]
+    lines = [f"% {said}", r"% Needs \usepackage{booktabs}.", ""]
     for table in report.tables:
-        for number, columns in enumerate(_parts(table, details=details), 1):
-            lines += ["", *_tex_table(table, columns, f"-{number}" if number > 1 else "")]
-    return "\n".join(lines) + "\n"
+        if table.caption:
+            for number, columns in enumerate(_parts(table, details=details), 1):
+                lines.append(_tex_table(table, columns, f"-{number}" if number > 1 else ""))
+    return "\n".join(lines)
 
 
 def _parts(table: Table, *, details: bool) -> Iterator[list[int]]:
-    """The columns of each float: knobs, some of the scores, and details."""
+    """The columns of each float: knobs (none: joined in one), some scores, and details."""
     wanted = ("seeds", "time a trial", "GPU time a trial", "configuration") if details else ()
     others = [x for x, title in enumerate(table.columns) if title in wanted]
     room = _WIDEST - len(others)
-    own = list(table.knobs) if len(table.knobs) <= room // 2 else [_JOINED]
-    step = room - len(own)
+    own = list(table.knobs) if len(table.knobs) <= room // 2 else []
+    step = room - (len(own) or 1)
     for first in range(0, len(table.scores), step):
         yield [*own, *table.scores[first : first + step], *others]
 
 
-def _tex_table(table: Table, columns: Sequence[int], number: str) -> Iterator[str]:
-    if table.more:
-        yield f"% {table.more} more rows were left out (--limit 0 writes all)."
-    yield from (r"\begin{table}[t]", r"\centering", r"\small")
-    kinds = "".join(_KNOBS if x == _JOINED else "lr"[table.numeric[x]] for x in columns)
-    yield from (rf"\begin{{tabular}}{{{kinds}}}", r"\toprule")
-    yield _tex_row("knobs" if x == _JOINED else _tex_escaped(table.columns[x]) for x in columns)
-    yield r"\midrule"
-    for y in range(len(table.rows)):
-        yield _tex_row(_tex_cell(table, y, x) for x in columns)
-    yield from (r"\bottomrule", r"\end{tabular}")
-    yield rf"\caption{{{_tex_escaped(f'{table.caption} {LEGEND}.')}}}"
-    yield from (rf"\label{{tab:{table.name}{number}}}", r"\end{table}")
+def _tex_table(table: Table, columns: Sequence[int], number: str) -> str:
+    kinds = ["lr"[table.numeric[x]] for x in columns]
+    cells = [[_tex_cell(row[x]) for x in columns] for row in table.rows]
+    titles = [_tex_escaped(table.columns[x]) for x in columns]
+    if table.knobs and table.knobs[0] not in columns:
+        kinds, titles = [_KNOBS, *kinds], ["knobs", *titles]
+        cells = [
+            [_tex_knobs(table, row), *own] for row, own in zip(table.rows, cells, strict=True)
+        ]
+    text = pd.DataFrame(cells, columns=pd.Index(titles)).to_latex(
+        index=False,
+        column_format="".join(kinds),
+        position="t",
+        caption=_tex_escaped(f"{table.caption} {LEGEND}."),
+        label=f"tab:{table.name}{number}",
+    )
+    left = f"% {table.more} more rows were left out (--limit 0 writes all).\n" * bool(table.more)
+    return left + text.replace(r"\begin{tabular}", "\\centering\n\\small\n\\begin{tabular}", 1)
 
 
-def _tex_row(cells: Iterator[str]) -> str:
-    return rf"{' & '.join(cells)} \\"
+def _tex_knobs(table: Table, row: Sequence[Value]) -> str:
+    knobs = ((table.columns[x], written(row[x])) for x in table.knobs)
+    return _tex_escaped(", ".join(f"{name} {text}" for name, text in knobs if text))
 
 
-def _tex_cell(table: Table, y: int, x: int) -> str:
-    if x == _JOINED:
-        knobs = ((table.columns[k], written(table.rows[y][k])) for k in table.knobs)
-        return _tex_escaped(", ".join(f"{name} {text}" for name, text in knobs if text))
-    value = table.rows[y][x]
-    if isinstance(value, Estimate):
-        mark = r"\textbf" if (y, x) in table.best else r"\underline" * ((y, x) in table.near)
-        shown = f"{mark}{{{value.shown}}}" if mark else value.shown
-        return rf"{shown} {{\scriptsize $\pm$ {value.spread}}}" if value.spread else shown
-    return _tex_escaped(written(value))
+def _tex_cell(value: Value) -> str:
+    if not isinstance(value, Estimate):
+        return _tex_escaped(written(value))
+    mark = {"best": r"\textbf{%s}", "near": r"\underline{%s}", "": "%s"}[value.mark]
+    spread = rf" {{\scriptsize $\pm$ {value.spread}}}" if value.spread else ""
+    return mark % value.shown + spread
 
 
 def _tex_escaped(text: str) -> str:
@@ -89,15 +94,16 @@ _SPECIAL = {**{c: f"\\{c}" for c in "\\|*_`"}, "<": "&lt;", "&": "&amp;"}
 
 def markdown(report: Report) -> str:
     """Each table under its heading, with the best values in bold."""
-    return "\n".join(_lines(report))
+    return "\n".join(_lines(report)) + "\n"
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield from (f"# {_escaped(report.title)}", "", _escaped(report.answer.lead), "")
-    for one in report.answer.judgements:
+    answer = report.answer
+    yield from (f"# {_escaped(report.title)}", "", _escaped(answer.lead), "")
+    for one in answer.judgements:
         yield from (_escaped(f"{one.verdict} against the {one.asked}. {one.sentence}"), "")
-    yield from (_escaped(" ".join(report.answer.notes)), "") if report.answer.notes else ()
-    yield from ("```", *report.answer.steps, "```", "")
+    yield from (_escaped(" ".join(answer.notes)), "") if answer.notes else ()
+    yield from ("```", *answer.steps, "```", "")
     yield (
         "; ".join(f"{name}: {value} ({words})" for name, value, words in report.key_figures) + "."
     )
@@ -116,25 +122,22 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield _row(map(_escaped, table.columns))
-    yield _row("---:" if numeric else "---" for numeric in table.numeric)
-    for y, row in enumerate(table.rows):
-        yield _row(_cell(value, table, (y, x)) for x, value in enumerate(row))
+    # Not `DataFrame.to_markdown`, which needs one more package (tabulate).
+    rows = [[*map(_cell, row)] for row in table.rows]
+    rules = ["---:" if numeric else "---" for numeric in table.numeric]
+    for cells in ([*map(_escaped, table.columns)], rules, *rows):
+        yield f"| {' | '.join(cells)} |"
     if table.more:
         yield from ("", f"{table.more:,} more.")
     if table.note:
         yield from ("", _escaped(table.note))
 
 
-def _row(cells: Iterator[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _cell(value: Value, table: Table, place: tuple[int, int]) -> str:
+def _cell(value: Value) -> str:
     shown = _escaped(written(value))
-    for places, before, after in ((table.best, "**", "**"), (table.near, "<ins>", "</ins>")):
-        if place in places and isinstance(value, Estimate):
-            return f"{before}{value.shown}{after}{shown.removeprefix(value.shown)}"
+    if isinstance(value, Estimate) and value.mark:
+        mark = "**{}**" if value.mark == "best" else "<ins>{}</ins>"
+        return mark.format(value.shown) + shown.removeprefix(value.shown)
     return shown
 
 

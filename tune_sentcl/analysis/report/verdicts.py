@@ -9,18 +9,17 @@ from functools import cached_property
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import (
-    CHOSEN,
     LINES,
     Figure,
-    Spec,
     fading,
     in_lines,
+    layer,
+    layered,
     nominal,
     quantitative,
     tooltips,
 )
-from tune_sentcl.analysis.report.leaderboard import on_data
-from tune_sentcl.analysis.report.marks import indistinguishable
+from tune_sentcl.analysis.report.scores import indistinguishable, on_data
 from tune_sentcl.analysis.report.subject import Subject, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, written
 from tune_sentcl.config import UNTRAINED, draws, is_start
@@ -52,10 +51,9 @@ class Answer:
     def configurations(self) -> Configurations:
         """The configurations by the score that the searches maximized."""
         manifests = self.subject.frames.manifests
-        texts = [text for manifest in manifests.values() for text in manifest.space_texts]
         objectives = (_chosen_by(self.subject), self.subject.objectives[0])
         snapshot = self.subject.frames.snapshot
-        found = Configurations.of(snapshot, objectives, ", ".join(manifests), texts)
+        found = Configurations.of(snapshot, objectives, ", ".join(manifests), self.subject.texts)
         # The seeds of several studies were planned apart.
         return found.planned_by(*manifests.values()) if len(manifests) == 1 else found
 
@@ -195,51 +193,51 @@ def _row(configurations: Configurations, one: Judgement) -> tuple[Value, ...]:
 
 def _figure(subject: Subject, drawn: Sequence[Configuration]) -> Figure:
     best, labels = drawn[0], subject.named([one.name for one in drawn])
-    places = [in_lines(f"{place}: {label}", _LINE) for place, label in enumerate(labels, 1)]
+    places = [in_lines(f"{rank}: {label}", _LINE) for rank, label in enumerate(labels, 1)]
     scores = {one.name: one.scores() for one in drawn}
     equal = indistinguishable(scores, best.name, subject.constants)
     groups = [_GROUPS[0], *(_GROUPS[1 if one.name in equal else 2] for one in drawn[1:])]
     frame = pd.DataFrame(
         [
             {
-                "id": subject.brief(one.name),
-                "name": place,
-                "seed": seed,
-                "score": value,
+                **{"id": subject.brief(one.name), "name": place, "group": group},
+                **{"seed": seed, "score": value},
                 "kind": _FRESH if seed in one.fresh else _CHOSEN,
-                "group": group,
             }
             for one, place, group in zip(drawn, places, groups, strict=True)
             for seed, value in one.scores().items()
         ]
     )
     title = title_of(subject.objectives[0])
-    x = quantitative("score", title, scale={"zero": False, "nice": False, "padding": 8})
-    axis = {**LINES, "labelLimit": 240, "ticks": False, "domain": False}
-    y = nominal("name", "", sort=places, axis=axis)
     legend = {"orient": "bottom", "columns": 1, "title": None}
     colours = {"domain": _GROUPS, "range": ["@accent", "@ink", "@pale"]}
     shapes = {"domain": [_CHOSEN, _FRESH], "range": ["circle", "diamond"]}
-    shape = nominal("kind", "", scale=shapes, legend={**legend, "orient": "top"})
-    shown = tooltips({"name": "configuration", "score": title, "seed": "seed", "kind": "kind"})
-    encoding: Spec = {"x": x, "y": y, "color": nominal("group", "", scale=colours, legend=legend)}
-    layers: list[Spec] = [
-        {
-            "mark": {"type": "point", "size": 50, "strokeWidth": 1.5},
-            "encoding": {**encoding, "shape": shape, "tooltip": shown, **fading(0.9)},
-        },
-        {
-            "mark": {"type": "tick", "thickness": 3, "height": 16},
-            "encoding": {**encoding, "x": {**x, "aggregate": "mean"}},
-        },
-    ]
+    axis = {**LINES, "labelLimit": 240, "ticks": False, "domain": False}
+    scale = {"zero": False, "nice": False, "padding": 8}
+    at = {
+        "x": quantitative("score", title, scale=scale),
+        "y": nominal("name", "", sort=places, axis=axis),
+        "color": nominal("group", "", scale=colours, legend=legend),
+    }
+    point = {
+        **{**at, **fading(0.9)},
+        "shape": nominal("kind", "", scale=shapes, legend={**legend, "orient": "top"}),
+        "tooltip": tooltips(
+            {"name": "configuration", "score": title, "seed": "seed", "kind": "kind"}
+        ),
+    }
+    means = {**at, "x": {**at["x"], "aggregate": "mean"}}
     height = len(drawn) * max(24, *(10 + 14 * len(place.splitlines()) for place in places))
     return Figure(
         name="seeds",
         title="The best configurations, seed by seed",
         caption=f"The best {len(drawn)} by rank; bar: mean of all its seeds."
         + " Fresh seeds took no part in any choice." * bool((frame["kind"] == _FRESH).any()),
-        spec={"params": [CHOSEN], "data": {"name": "seeds"}, "height": height, "layer": layers},
+        spec=layered(
+            layer("point", point, "seeds", size=50, strokeWidth=1.5),
+            layer("tick", means, "seeds", thickness=3, height=16),
+            height=height,
+        ),
         data={"seeds": frame.round(4)},
         height=90 + height,
     )

@@ -8,51 +8,25 @@
 
   const target = () => (chooser ? Number(chooser.value) : 0);
 
-  // Columns to rows, with those columns alone that a figure asks for.
-  function rows(columns, names, renamed) {
-    const kept = names.filter((name) => (renamed[name] || name) in columns);
-    const lists = kept.map((name) => columns[renamed[name] || name]);
-    const count = lists.length ? lists[0].length : 0;
-    const found = new Array(count);
-    for (let i = 0; i < count; i++) {
-      const row = {};
-      for (let k = 0; k < kept.length; k++) row[kept[k]] = lists[k][i];
-      found[i] = row;
-    }
-    return found;
+  function rows(columns) {
+    const names = Object.keys(columns);
+    const count = names.length ? columns[names[0]].length : 0;
+    return Array.from({ length: count }, (_, at) => Object.fromEntries(names.map((name) => [name, columns[name][at]])));
   }
 
-  function data(figure) {
-    const sets = {};
-    const own = figure.by_target && target() ? {} : figure.data;
-    for (const [name, columns] of Object.entries(own)) sets[name] = rows(columns, Object.keys(columns), {});
-    if (figure.shared.length) {
-      const renamed = figure.by_target ? report.targets[target()].columns : {};
-      const names = [...figure.shared, ...Object.keys(renamed)];
-      sets[report.shared] = rows(report.configurations, names, renamed);
-    }
-    return sets;
-  }
-
-  // The title of the score's axis, and where it begins, as the reader has chosen.
-  function aimed(spec) {
-    const { title, floor } = report.targets[target()];
-    for (const layer of spec.layer || []) {
-      const y = (layer.encoding || {}).y;
-      if (!y || y.type !== "quantitative") continue;
-      y.title = title;
-      if (floor !== null) y.scale = { ...y.scale, domainMin: floor };
-    }
+  // A specification in which each "@name" is a colour of the theme, or what the reader's score is.
+  function filled(figure, theme) {
+    const values = { ...theme.colours, ...report.targets[target()] };
+    const text = JSON.stringify(figure.spec);
+    return JSON.parse(text.replace(/"@(\w+)"/g, (all, name) => (name in values ? JSON.stringify(values[name]) : all)));
   }
 
   async function draw(element) {
     const figure = report.figures[element.dataset.figure];
     const place = element.querySelector(".drawing");
     const theme = report.themes[dark.matches ? "dark" : "light"];
-    const named = JSON.stringify(figure.spec).replace(/"@(\w+)"/g, (_, name) => JSON.stringify(theme.colours[name]));
-    const spec = JSON.parse(named);
-    if (figure.by_target) aimed(spec);
-    const sets = data(figure);
+    const spec = filled(figure, theme);
+    const sets = { ...report.shared, ...figure.data };
     const before = drawn.get(element);
     const made = await vegaEmbed(place, { ...spec, width: "container", autosize: { type: "fit-x", contains: "padding" } }, {
       renderer: "canvas",
@@ -61,7 +35,7 @@
       actions: { export: true, source: false, compiled: false, editor: false },
       downloadFileName: element.dataset.figure,
       patch: (compiled) => {
-        for (const set of compiled.data) if (set.name in sets) set.values = sets[set.name];
+        for (const set of compiled.data) if (set.name in sets) set.values = rows(sets[set.name]);
         return compiled;
       },
     });
@@ -70,8 +44,7 @@
     for (const param of figure.spec.params || []) made.view.signal(param.name, chosen).run();
     if ((figure.spec.layer || []).some((layer) => (layer.params || []).some((param) => param.name === "brush")))
       made.view.addSignalListener("brush", (_, ranges) => {
-        const columns = figure.by_target ? report.targets[target()].columns : {};
-        const named = Object.entries(ranges).map(([name, range]) => [columns[name] || name, range]);
+        const named = Object.entries(ranges);
         if (named.length) brushes.set(element, named);
         else brushes.delete(element);
         clearTimeout(waiting); // drawing thousands of marks at each step of the pointer takes seconds
@@ -93,7 +66,7 @@
   }
 
   function choose() {
-    const all = report.configurations;
+    const all = report.shared.configurations;
     const ranges = [...brushes.values()].flat();
     const ids = (all.id || []).filter((_, row) => ranges.every(([name, range]) => inside(all[name][row], range)));
     chosen = ranges.length ? Object.fromEntries(ids.map((id) => [id, true])) : null;

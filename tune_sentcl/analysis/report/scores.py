@@ -1,0 +1,266 @@
+"""Tables of scores over seeds: the leaderboard, and test scores by task as papers print them."""
+
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from tune_sentcl.analysis.report.subject import (
+    GPU_HOURS,
+    HOURS,
+    Subject,
+    estimates,
+    mean_of,
+    title_of,
+)
+from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value
+from tune_sentcl.judging.comparing import PLANNED_SHARE, ComparisonRules, Family
+from tune_sentcl.judging.statistics import mean
+from tune_sentcl.objective import OFFERS, Objective
+from tune_sentcl.store.union import TOLERANCE
+
+LEGEND = "Bold: the best of a column; underlined: not distinguishable from it"
+_ON_DATA = {"toy": " on the generated toy sets", "root": " on the real sets"}
+_SPARE = 1000  # rows that the page shows when the reader selects them
+_FEW = 4  # knobs that papers put first
+_SUITES = {
+    "sts": ("Semantic textual similarity", "spearman", "Spearman"),
+    "transfer": ("Transfer", "accuracy", "accuracy"),
+}
+
+_Columns = list[tuple[str, Mapping[Any, Value]]]
+"""Headings, and the cell of each configuration."""
+
+
+def on_data(objective: Objective, data: str) -> str:
+    """Which of SentEval's sets a score is on; empty for a user's own task."""
+    return "" if objective.is_own else _ON_DATA[data]
+
+
+def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
+    """The leaderboard, if a trial has finished; at most `most` rows, 0: all."""
+    order = subject.over_seeds
+    if order.empty:
+        return
+    scores = _marked(
+        subject, {subject.title(one): subject.by_seed[one] for one in subject.targets}
+    )
+    scores[1:1] = [("fresh seeds", subject.fresh)] if subject.fresh else []
+    seeds: _Columns = [("seeds", order["n", ""].to_dict())]
+    seeds += [("lost", order["lost", ""].to_dict())] if order["lost", ""].any() else []
+    costs = order[subject.cost, "mean"]
+    ends: _Columns = [
+        (subject.cost_title, {name: Hours(one) for name, one in costs.items()}),
+        ("configuration", {name: subject.brief(name) for name in order.index}),
+    ]
+    averages = subject.averaged(subject.targets)
+    of = f"Scores times 100{on_data(subject.objectives[0], subject.data)}"
+    empty = Table("leaderboard", "Leaderboard", note=_note(subject, averages), caption=of)
+    groups = [_ranks(subject), scores, seeds, _knobs(subject), ends]
+    yield _filled(subject, empty, groups, most, averages)
+
+
+def _note(subject: Subject, averages: str) -> str:
+    seeds, lost = subject.over_seeds["n", ""], subject.over_seeds["lost", ""]
+    title = subject.title(str(subject.objectives[0]))
+    ranked = f"Ranked by {title}; times 100, mean ± sd over seeds."
+    if seeds.nunique() > 1:
+        ranked += " Those with the most seeds come first."
+    if subject.fresh:
+        ranked += " Fresh seeds: the same score on seeds that the search did not use."
+    if lost.any():
+        ranked += " Configurations that lost a seed, failed or stopped, come last."
+    single = int((seeds == 1).sum())
+    ranked += f" Time: without start-up.{averages} {LEGEND}."
+    if single == len(seeds):
+        return f"{ranked} Each configuration has one seed: small differences may be luck."
+    return f"{ranked} {single} of {len(seeds)} have one seed." if single else ranked
+
+
+def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
+    """One table per measured suite and protocol, with the paper's order of columns."""
+    for suite in _SUITES:
+        tasks = subject.tasks(suite)
+        for protocol in dict.fromkeys(name for task in tasks for name in OFFERS[task]):
+            yield from _suite(subject, suite, protocol, most)
+    if subject.own:
+        # Without an average, because the metrics of the user's own tasks differ.
+        columns = {title_of(one): subject.by_seed[name] for name, one in subject.own.items()}
+        empty = Table("own", "Own tasks: times 100", caption="Scores times 100")
+        yield _by_task(subject, empty, columns, most, "", knobs_first=False)
+
+
+def _suite(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[Table]:
+    title, metric, shown_metric = _SUITES[suite]
+    scores = subject.by_seed
+    offered = [task for task in subject.tasks(suite) if protocol in OFFERS[task]]
+    names = {task: str(Objective(task, metric, "test", protocol)) for task in offered}
+    there = {t: n for t, n in names.items() if n in scores and scores[n].notna().any()}
+    if not there:
+        return
+    printed = subject.printed(suite)
+    averaged = [name for task, name in there.items() if task in printed]
+    columns = [(task, scores[name]) for task, name in there.items()]
+    averages = ""
+    if averaged:
+        average = subject.average(averaged)
+        columns.insert(len(averaged), (average, scores[averaged].mean(axis=1, skipna=False)))
+        averages = f" {mean_of(average, averaged)}"
+    empty = Table(
+        f"{suite}-{protocol}",
+        f"{title}: test {shown_metric} times 100, {protocol}",
+        caption=f"Test scores times 100{_ON_DATA[subject.data]}",
+    )
+    few = len(subject.knobs) <= _FEW
+    table = _by_task(subject, empty, dict(columns), most, averages, knobs_first=few)
+    order = f" Columns as in {subject.paper}'s tables." if subject.paper else ""
+    joined = " Subsets joined (all)." if any(task.startswith("STS1") for task in there) else ""
+    yield replace(table, note=f"{table.note}{order}{joined}")
+
+
+def _by_task(
+    subject: Subject,
+    empty: Table,
+    columns: Mapping[str, "pd.Series[float]"],
+    most: int,
+    averages: str,
+    *,
+    knobs_first: bool,
+) -> Table:
+    """A table of scores by configuration and seed."""
+    scores, knobs = _marked(subject, columns), _knobs(subject)
+    seeds: _Columns = [("seeds", subject.over_seeds["n", ""].to_dict())]
+    groups = [knobs, scores, seeds] if knobs_first else [_ranks(subject), scores, seeds, knobs]
+    empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
+    return _filled(subject, empty, groups, most, averages)
+
+
+def _ranks(subject: Subject) -> _Columns:
+    return [("rank", {name: rank for rank, name in enumerate(subject.over_seeds.index, 1)})]
+
+
+def _knobs(subject: Subject) -> _Columns:
+    rows = {name: subject.stated(name) for name in subject.over_seeds.index}
+    return [
+        (subject.labels[key], {name: row[at] for name, row in rows.items()})
+        for at, key in enumerate(subject.knobs)
+    ]
+
+
+def _marked(subject: Subject, columns: Mapping[str, "pd.Series[float]"]) -> _Columns:
+    return [(title, marked(values, subject.constants)) for title, values in columns.items()]
+
+
+def _filled(
+    subject: Subject, empty: Table, groups: Sequence[_Columns], most: int, averages: str
+) -> Table:
+    """A table with its columns, and with the first sentence of its caption."""
+    order = subject.over_seeds
+    spare = _SPARE if empty.name == "leaderboard" else 0
+    shown = order.head(max(most, spare)) if most else order
+    columns = [column for group in groups for column in group]
+    rows = [tuple(cells.get(name) for _, cells in columns) for name in shown.index]
+    count, labels = most or len(rows), {*subject.labels.values()}
+    least, largest = int(shown["n", ""].min()), int(shown["n", ""].max())
+    seeds = f"{least} to {largest}" if least != largest else f"{largest}"
+    over = f"{empty.caption}: mean ± sd over {seeds} {'seed' if largest == 1 else 'seeds'}"
+    tasks = averages.strip().rstrip(".").replace(". ", "; ")
+    return replace(
+        empty,
+        columns=tuple(title for title, _ in columns),
+        knobs=tuple(x for x, (title, _) in enumerate(columns) if title in labels),
+        rows=tuple(rows[:count]),
+        spare=tuple(rows[count:]),
+        more=max(0, len(order) - count),
+        ids=tuple(map(subject.brief, shown.index)),
+        caption=f"{over} ({tasks})." if tasks else f"{over}.",
+    )
+
+
+def marked(values: "pd.Series[float]", constants: Container[str]) -> dict[str, Estimate]:
+    """A column of scores, with a mark at the best and at those not distinguishable from it.
+
+    Args:
+        values: By configuration and seed.
+        constants: The configurations whose scores do not depend on the seed; one seed is enough.
+    """
+    found = dict(estimates(values))
+    by_seed: dict[str, dict[int, float]] = {}
+    there = values.dropna()
+    for (name, seed), value in zip(there.index.tolist(), there.tolist(), strict=True):
+        by_seed.setdefault(name, {})[seed] = value
+    if not by_seed:
+        return found
+    first = max(by_seed, key=lambda name: found[name].mean)
+    equal = indistinguishable(by_seed, first, constants) if len(by_seed[first]) > 1 else set()
+    for name in by_seed:
+        if found[name].shown == found[first].shown:  # as printed
+            found[name] = replace(found[name], mark="best")
+        elif name in equal:
+            found[name] = replace(found[name], mark="near")
+    return found
+
+
+def indistinguishable(
+    scores: Mapping[str, Mapping[int, float]], best: str, constants: Container[str]
+) -> set[str]:
+    """The best configurations that the seeds do not tell from the first.
+
+    They end at the first mean that is told from it: a worse one with a wide spread is not among
+    them, though its own seeds tell nothing.
+
+    The comparisons hold for all pairs together. They are those of fixed seeds where every
+    configuration has the same ones, and else those that hold at any number of seeds.
+
+    Args:
+        scores: By configuration and seed.
+        best: The configuration with the highest mean.
+        constants: The configurations whose scores do not depend on the seed; one seed is enough.
+    """
+    drawn, fixed = {}, {}
+    for name, values in scores.items():
+        own = list(values.values())
+        known = len(own) > 1 or name in constants
+        if known and max(own) - min(own) <= TOLERANCE:
+            fixed[name] = mean(own)
+        elif own:
+            drawn[name] = values
+    equal = len({frozenset(values) for values in drawn.values()}) == 1
+    alpha = ComparisonRules().alpha * (PLANNED_SHARE if equal else 1.0)
+    family = Family(drawn, fixed, alpha=alpha, fixed=equal)
+    found: set[str] = set()
+    for name in sorted(family.names - {best}, key=lambda one: -mean([*scores[one].values()])):
+        comparison = family.compare(best, name)
+        if comparison is not None and comparison.verdict == "ESTABLISHED":
+            break
+        found.add(name)
+    return found
+
+
+def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame:
+    """Every configuration with unrounded values; without `details` no ids and no times.
+
+    Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
+    and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
+    and `gpu_hours` per trial. `lost` counts lost seeds, if any. `fresh_mean`, `fresh_sd` and
+    `fresh_n` describe the first objective on fresh seeds, if any.
+    """
+    order = subject.over_seeds
+    columns: dict[str, Any] = {"rank": range(1, 1 + len(order))}
+    columns |= {"configuration": order.index} if details else {}
+    columns |= {key: order[key, ""] for key in subject.knobs}
+    columns |= {"data": subject.data, "seeds": order["n", ""]}
+    numbers = dict.fromkeys([*subject.targets, *subject.scores])
+    for number in (*numbers, *((HOURS, GPU_HOURS) if details else ())):
+        name = number.replace(" ", "_").lower() if ":" not in number else number
+        for statistic, suffix in (("mean", "mean"), ("std", "sd"), ("count", "n")):
+            columns[f"{name}_{suffix}"] = order[number, statistic]
+    if order["lost", ""].any():
+        columns["lost"] = order["lost", ""]
+    if subject.fresh:
+        fresh = [subject.fresh.get(name, Estimate(math.nan, n=0)) for name in order.index]
+        for name in ("mean", "sd", "n"):
+            columns[f"fresh_{name}"] = [getattr(estimate, name) for estimate in fresh]
+    return pd.DataFrame(columns, index=order.index).reset_index(drop=True)
