@@ -118,13 +118,11 @@ def test_studies_that_differ_are_refused_in_one_sentence(
     assert len(caught.value.faults) == 1
 
 
-def test_studies_without_trials_come_to_one_without(tmp_path: Path) -> None:
-    assert [len(table) for table in united(tmp_path, {}, {}).tables.values()] == [0, 0, 0]
-
-
 def test_a_snapshot_stays_as_it_was_read(tmp_path: Path) -> None:
-    found = write(tmp_path, {"t": (row("t"), scores())})
-    with opened(tmp_path) as driver:
+    assert [len(table) for table in united(tmp_path, {}, {}).tables.values()] == [0, 0, 0]
+    study = tmp_path / "study"
+    found = write(study, {"t": (row("t"), scores())})
+    with opened(study) as driver:
         driver.commit(row("u"))
     assert found.trials(["trial_id"]).to_pylist() == [{"trial_id": "t"}]
     assert len(found.scores(["value"], among={"t": None})) == 2
