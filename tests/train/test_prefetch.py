@@ -14,20 +14,18 @@ from torch import nn
 
 from tune_sentcl.config import MethodBase, TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch
-from tune_sentcl.data.wordnet import Antonyms
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.methods import AnyMethod, Method, MethodInputs, StepLoss, build_method
+from tune_sentcl.methods import Method, MethodInputs, StepLoss
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import BatchSplitting, loop, train
 from tune_sentcl.train.prefetch import Prefetcher, prefetch_count
-from tune_sentcl.trial import InputLoader, TrialInputs, assemble
+from tune_sentcl.trial import InputLoader, assemble
 
 LOADER = InputLoader(None)
-ANTONYMS = Antonyms({"man": ("woman",), "happy": ("sad", "unhappy")}, "made-up")
 KINDS: dict[str, dict[str, Any]] = {
     "scl": {"method.name": "scl", "method.num_positives": 1, "method.num_negatives": 3},
-    "conisi, o2": {"method.name": "conisi", "method.strategy": "o2"},
+    "conisi": {"method.name": "conisi", "method.strategy": "o1"},
     "clsr": {"method.name": "clsr"},
 }
 
@@ -89,21 +87,13 @@ def no_thread_stays() -> Iterator[None]:
     assert not threads()
 
 
-def built(config: TrialConfig, inputs: TrialInputs) -> AnyMethod:
-    if getattr(config.method, "strategy", None) != "o2":
-        return assemble(config, inputs, "cpu")
-    encoder = load_encoder(inputs.checkpoint, "mean", 64, train_length=32)
-    setting = MethodInputs(config.encoder, torch.Generator().manual_seed(1), ANTONYMS)
-    return build_method(config, encoder, setting)
-
-
 def trained(kind: str, ahead: int) -> tuple[list[Any], list[Any], list[torch.Tensor]]:
     """Losses, drawing states and weights behind every step."""
     config = trial(KINDS[kind]["method.name"], **KINDS[kind])
-    inputs = InputLoader(None).load(trial("conisi") if "o2" in kind else config)
+    inputs = LOADER.load(config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
-        method = built(config, inputs)
+        method = assemble(config, inputs, "cpu")
         losses, states = [], []
         for step in train(method, inputs.corpus, config, splitting=BatchSplitting(prefetch=ahead)):
             losses.append(step.losses)
@@ -192,24 +182,6 @@ def test_what_is_drawn_again_in_more_parts_is_drawn_from_its_beginning(ahead: in
     assert [int(drawn.batch.rows[0]) for drawn in (again, *rest)] == [2, 4, 6, 8, 10]
 
 
-@pytest.mark.parametrize(("written", "read"), [(0, 4), (4, 0)])
-def test_a_state_goes_on_whoever_drew_ahead(written: int, read: int) -> None:
-    config = trial("scl", **KINDS["scl"])
-    inputs = LOADER.load(config)
-
-    def steps_of(ahead: int, state: Any = None) -> Any:
-        torch.manual_seed(4)
-        method = assemble(config, inputs, "cpu")
-        return train(method, inputs.corpus, config, state, BatchSplitting(prefetch=ahead))
-
-    with torch.random.fork_rng(devices=[]):
-        whole = [step.losses for step in steps_of(0)]
-        with closing(steps_of(written)) as steps:
-            next(steps), next(steps)
-            state = next(steps).state()
-        assert [step.losses for step in steps_of(read, state)] == whole[3:]
-
-
 @pytest.mark.parametrize("began", ["bf16", "fp32"])
 def test_a_training_goes_on_in_the_precision_that_it_began_in(
     began: str, monkeypatch: pytest.MonkeyPatch
@@ -217,8 +189,8 @@ def test_a_training_goes_on_in_the_precision_that_it_began_in(
     """`auto` is tried where a training begins; where it goes on, the answer may be another."""
     config = trial("scl", **KINDS["scl"], **{"optimizer.precision": "auto"})
     inputs = LOADER.load(config)
-    found = [began, "tf32"]
-    monkeypatch.setattr(loop, "arithmetic", lambda *_: found.pop(0))
+    answers = [began, "tf32"]
+    monkeypatch.setattr(loop, "arithmetic", lambda *_: answers.pop(0))
     state = None
     for _ in range(2):
         method = assemble(config, inputs, "cpu")
