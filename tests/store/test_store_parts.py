@@ -69,19 +69,6 @@ def test_rows_are_replaced_in_their_own_part(tmp_path: Path) -> None:
     }
 
 
-def test_a_trial_without_curves_gets_some_later(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        for name in "abcde":
-            driver.commit(row(name, "failed"), (), points() if name != "a" else ())
-        end(driver, "a", "finished", 2.0)
-    with opened(tmp_path) as driver:
-        driver.commit(row("b", "failed"), (), ())
-        driver.commit(row("c", "failed"))
-    parts = _trials_by_part(tmp_path, "curves")
-    assert sorted(name for part in parts for name in part) == ["a", "c", "d", "e"]
-    seen(tmp_path, a=2.0)
-
-
 @pytest.mark.parametrize("table", ["scores", "curves"])
 def test_rows_of_a_driver_that_died_between_two_tables_go(tmp_path: Path, table: str) -> None:
     with opened(tmp_path) as driver:
@@ -98,19 +85,6 @@ def test_rows_of_a_driver_that_died_between_two_tables_go(tmp_path: Path, table:
         finish(driver, "b", 3.0)
     assert set(pd.read_parquet(tmp_path / table)["trial_id"]) == set("abc")
     seen(tmp_path, a=1.0, b=3.0, c=2.0)
-    check(tmp_path)
-
-
-def test_trials_whose_part_is_lost_run_again_and_stand_once(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        for number in range(6):
-            finish(driver, f"t{number}", 1.0)
-    (tmp_path / "trials" / "000001.parquet").unlink()
-    with opened(tmp_path) as driver:
-        seen(tmp_path, t4=1.0, t5=1.0)
-        for number in range(4):
-            finish(driver, f"t{number}", 2.0)
-    seen(tmp_path, t0=2.0, t1=2.0, t2=2.0, t3=2.0, t4=1.0, t5=1.0)
     check(tmp_path)
 
 

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 import torch
 from processes import wait_until
-from test_train_batches import sentences
-from torch import nn
+from test_train_batches import Recorder, sentences
 
-from tune_sentcl.config import MethodBase, TrialConfig, parse_dotted
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.methods import Method, MethodInputs, StepLoss
-from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.train import BatchSplitting, loop, train
 from tune_sentcl.train.prefetch import Prefetcher, prefetch_count
 from tune_sentcl.trial import InputLoader, assemble
@@ -34,28 +31,23 @@ class ToldError(Exception):
     """What a draw may raise."""
 
 
-class Drawer(Method[MethodBase, Encoder]):
+class Drawer(Recorder):
     """Draws one number a batch, and fails at one of them."""
 
     def __init__(self, fails_at: int | None = None) -> None:
-        config = trial("simcse")
-        encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
-        generator = torch.Generator().manual_seed(0)
-        super().__init__(config.method, encoder, MethodInputs(config.encoder, generator))
-        self.heads = nn.Linear(1, 1)
+        super().__init__(trial("simcse"))
         self.fails_at = fails_at
-        self.drawn: list[int] = []
+
+    @property
+    def drawn(self) -> list[int]:
+        """The first rows of the batches so far."""
+        return [rows[0] for rows in self.rows]
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> float:
-        first = int(batch.rows[0])
-        if first == self.fails_at:
-            raise ToldError(f"no batch begins with {first}")
-        self.drawn.append(first)
-        return float(generator.random())
-
-    def loss_of(self, drawn: float) -> StepLoss:
-        loss = sum(weight.sum() for weight in self.heads.parameters()) * drawn
-        return StepLoss(torch.as_tensor(loss), {})
+        if batch.rows[0] == self.fails_at:
+            raise ToldError(f"no batch begins with {self.fails_at}")
+        super().draw(batch, generator)
+        return self.draws[-1]
 
 
 def trial(name: str, /, **values: Any) -> TrialConfig:

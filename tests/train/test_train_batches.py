@@ -27,12 +27,12 @@ class Recorder(Method[MethodBase, Encoder]):
         self.rows: list[list[int]] = []
         self.draws: list[float] = []
 
-    def draw(self, batch: Batch, generator: np.random.Generator) -> int:
+    def draw(self, batch: Batch, generator: np.random.Generator) -> float:
         self.rows.append(batch.rows.tolist())
         self.draws.append(float(generator.random()))
         return len(batch)
 
-    def loss_of(self, drawn: int) -> StepLoss:
+    def loss_of(self, drawn: float) -> StepLoss:
         loss = sum(weight.sum() for weight in self.heads.parameters()) * drawn
         return StepLoss(torch.as_tensor(loss), {"part": torch.ones(())}, {"misses": 0.25})
 
