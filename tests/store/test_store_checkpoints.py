@@ -118,28 +118,6 @@ def test_weights_go_unless_they_are_named_under_way_or_kept_by_a_repetition(plac
         assert driver.study.checkpoints() == {"t3", "under-way"}
 
 
-def test_weights_whose_deletion_a_kill_cut_off_do_not_count(tmp_path: Path) -> None:
-    allowed, stopped = 0, True
-    while stopped:
-        path = tmp_path / str(allowed)
-        driver = opened(path)
-        end(driver, "t1", weights="its")
-        stopped = False
-        try:
-            with writes(path, allowed):
-                driver.keep_checkpoints([])
-        except Stopped:
-            stopped = True
-        driver.close()
-        there = Study.read(path).checkpoints()
-        assert there == set() or weights(Study.read(path), "t1") == "its"
-        with opened(path) as again:
-            assert again.checkpoints() == there
-        assert bool(Study.read(path).files.names("checkpoints")) == bool(there)
-        allowed += 1
-    assert allowed > 2
-
-
 def test_states_of_a_trial_go_with_it(place: str) -> None:
     with opened(place) as driver:
         for label in ("1-1", "1-2"):

@@ -73,7 +73,7 @@ def test_no_training_scores_the_encoder_as_it_is() -> None:
     assert [score.value for score in end.scores] == pytest.approx([s.value for s in expected])
     (last,) = points
     assert last.final and (last.step, last.total) == (0, 0) and last.run_columns["steps"] == 0
-    # No rows are read: the same trial whatever the source.
+    # No rows are read, so it is the same trial whatever the source.
     other = trial("none", **{"data.source": "snli", "evaluation.data": "toy"})
     assert LOADER.load(other).trial_id(other) == LOADER.load(trial("none")).trial_id(trial("none"))
 
@@ -136,15 +136,11 @@ def test_a_frozen_encoder_runs_once_a_machine(
 ) -> None:
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
     config = trial(name)
-    expected = len(LOADER.load(config).sentences())
-    first, end = finish(config)
-    assert first[-1].run_columns["encoded_sentences"] == expected > 0
-    assert first[-1].run_columns["encoding_seconds"] > 0
-    again, _ = finish(config)
-    assert again[-1].run_columns["encoded_sentences"] == 0
-    assert again[-1].run_columns["encoding_seconds"] == 0
-    assert again[-1].scores == first[-1].scores
-    assert isinstance(end.encoder, FrozenEncoder)
+    ((*_, first), end), ((*_, again), _) = finish(config), finish(config)
+    assert first.run_columns["encoded_sentences"] == len(LOADER.load(config).sentences()) > 0
+    assert first.run_columns["encoding_seconds"] > 0
+    assert again.run_columns["encoded_sentences"] == again.run_columns["encoding_seconds"] == 0
+    assert again.scores == first.scores and isinstance(end.encoder, FrozenEncoder)
 
 
 @pytest.mark.parametrize(("name", "layers"), [("none", None), ("whitened", 1), ("clsr", 2)])
