@@ -137,8 +137,8 @@ def test_where_class_and_file_differ_the_file_rules(toy: Path, tmp_path: Path) -
     checkpoint = resolve_checkpoint(str(_unigram(toy, tmp_path / "saved")))
     encoder = load_encoder(checkpoint, "auto", "auto")
     assert encoder.tokenize(["hello world"]) == [[0, 5, 6, 2]]
-    told, default = notes_of(checkpoint, "mean")
-    assert "tokenizer.json is read otherwise by" in told and "the file is used" in told
+    note, default = notes_of(checkpoint, "mean")
+    assert "tokenizer.json is read otherwise by" in note and "the file is used" in note
     assert "state no pooling; here encoder.pooling = mean" in default
     export(encoder, tmp_path / "exported", {})
     again = load_encoder(resolve_checkpoint(str(tmp_path / "exported")), "auto", "auto")
@@ -179,25 +179,25 @@ def test_special_tokens_that_two_files_disagree_about_are_told(
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "add_eos_token": wanted}))
     checkpoint = resolve_checkpoint(str(folder))
-    told = [text for text in notes_of(checkpoint, "cls") if "add_eos_token = true" in text]
-    assert len(told) == wanted
+    notes = [text for text in notes_of(checkpoint, "cls") if "add_eos_token = true" in text]
+    assert len(notes) == wanted
     encoder = load_encoder(checkpoint, "auto", "auto")
     added = encoder.tokenize(["a dog"])[0][-1] == encoder.tokenizer.eos_token_id
-    assert not told or told[0].endswith("is added here" if added else "is not added here")
+    assert not notes or notes[0].endswith("is added here" if added else "is not added here")
     theirs = sentence_transformer(folder)
     assert theirs.tokenizer("a dog")["input_ids"] == encoder.tokenize(["a dog"])[0]
 
 
 def test_what_scores_do_not_follow_is_told(toy: Path, tmp_path: Path) -> None:
     folder = prompts(toy, tmp_path / "saved")
-    (told,) = notes_of(resolve_checkpoint(str(folder)), "mean")
-    assert told.endswith("its files compare embeddings by dot; scores here are of cosines")
+    (note,) = notes_of(resolve_checkpoint(str(folder)), "mean")
+    assert note.endswith("its files compare embeddings by dot; scores here are of cosines")
     encoder = load_encoder(resolve_checkpoint(str(folder)), "auto", "auto")
     export(encoder, tmp_path / "exported", {})
     whole = sentence_transformer(tmp_path / "exported")
     assert whole.similarity_fn_name == "dot" and whole.prompts["other"] == "a "
-    (merged,) = notes_of(resolve_checkpoint(str(adapters(toy, tmp_path / "adapters"))), "mean")
-    assert merged.endswith(f"its adapters are added into the weights of {toy}")
+    (note,) = notes_of(resolve_checkpoint(str(adapters(toy, tmp_path / "adapters"))), "mean")
+    assert note.endswith(f"its adapters are added into the weights of {toy}")
 
 
 Publish = Callable[[str, Path], str]
@@ -274,6 +274,6 @@ def test_the_base_of_adapters_is_found_by_its_name(
         assert checkpoint.base and checkpoint.base.fingerprint == print_
         assert checkpoint.layers == 2 and checkpoint.width == 8
         assert fingerprint_now(checkpoint) == checkpoint.fingerprint
-        (merged,) = notes_of(checkpoint, "mean")
-        assert merged.endswith(f"its adapters are added into the weights of {base}")
+        (note,) = notes_of(checkpoint, "mean")
+        assert note.endswith(f"its adapters are added into the weights of {base}")
         assert np.array_equal(embeddings(load_encoder(checkpoint, "auto", 64)), expected)
