@@ -112,9 +112,12 @@ def test_peft_reads_what_is_kept(tmp_path: Path) -> None:
 )
 def test_targets_and_how_many_weights_are_trained(targets: str, layers: int) -> None:
     encoder = adapted(resolve_checkpoint("toy"), lora(2, 4.0, targets))
-    trained = [name for name, weight in encoder.named_parameters() if weight.requires_grad]
+    trained = {n: w for n, w in encoder.named_parameters() if w.requires_grad}
     assert len(trained) == 2 * layers
     assert all(".lora_A." in name or ".lora_B." in name for name in trained)
+    assert {min(weight.shape) for weight in trained.values()} == {2}
+    scales = [m.scaling for m in encoder.transformer.modules() if hasattr(m, "scaling")]
+    assert {"default": 4.0 / 2} in scales
 
 
 def test_frozen_layers_have_no_adapters() -> None:
