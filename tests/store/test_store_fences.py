@@ -173,9 +173,9 @@ def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(place: str) 
 
 def test_a_refused_driver_does_not_hide_one_that_expired(place: str) -> None:
     first = _expired(place)
-    with before_call(Manifest, "check_space", 1, _refuse):
-        with pytest.raises(StudyError, match="refused"):
-            taken_over(place)
+    refused = pytest.raises(StudyError, match="refused")
+    with before_call(Manifest, "check_space", 1, _refuse), refused:
+        taken_over(place)
     second = taken_over(place)
     with pytest.raises(StudyError, match="another driver has taken over"):
         end(first, "late")

@@ -60,7 +60,7 @@ def test_every_group_follows_the_schedule(name: str) -> None:
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.0, 0.0])
 
 
-Gradients = list[list[np.ndarray | None]]
+Gradients = list[list[Any]]
 
 
 def walk(
