@@ -159,7 +159,10 @@ def test_those_who_come_at_once_encode_each_sentence_once_and_say_that_they_wait
         wait_until(lambda: "waiting for the process that makes" in caplog.text, "the other")
         return first(sentences)
 
-    with beside(lambda: look_up(EmbeddingCache(IDENTITY), texts(300), slow)):
+    def encode_slowly() -> None:
+        look_up(EmbeddingCache(IDENTITY), texts(300), slow)
+
+    with beside(encode_slowly):
         under_way.wait()
         assert np.array_equal(
             look_up(EmbeddingCache(IDENTITY), texts(300), second), embed(texts(300))

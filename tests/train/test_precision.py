@@ -56,7 +56,12 @@ def _encoder(method: AnyMethod) -> Encoder:
 
 def test_a_cpu_knows_two() -> None:
     method, timed = _method("scl"), lambda: pytest.fail("timed on a CPU")
-    expected = {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "auto": "fp32"}
+    expected: dict[Precision, str] = {
+        "fp32": "fp32",
+        "tf32": "fp32",
+        "bf16": "bf16",
+        "auto": "fp32",
+    }
     assert {asked: arithmetic(asked, method, _batch(8), timed) for asked in expected} == expected
 
 
