@@ -1,7 +1,7 @@
-"""The other processes of the cache's tests. Each prints a line whenever it has done a thing."""
+"""A process that fills the cache of embeddings until it is killed, and what its encoder says."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,34 +23,12 @@ def texts(count: int) -> list[str]:
     return [f"sentence number {row}" for row in range(count)]
 
 
-def _say(done: object) -> None:
-    sys.stdout.write(f"{done}\n")
+def _wide(sentences: Sequence[str]) -> EmbeddingMatrix:
+    sys.stdout.write(f"{len(sentences)}\n")
     sys.stdout.flush()
-
-
-def fill(count: str) -> None:
-    """Look sentences up as soon as a line comes in."""
-    cache = EmbeddingCache(IDENTITY)
-    _say("ready")
-    sys.stdin.readline()
-    numbers = cache.locate(texts(int(count)), embed)
-    assert np.array_equal(cache.take(numbers), embed(texts(int(count))))
-    _say(cache.encoded)
-
-
-def many_files(count: str) -> None:
-    """Write files of four sentences each, large enough that a kill may hit in the middle."""
-    embedding_cache._CHUNK = 4
-
-    def wide(sentences: Sequence[str]) -> EmbeddingMatrix:
-        _say(len(sentences))
-        return embed(sentences, WIDE)
-
-    EmbeddingCache(IDENTITY).locate(texts(int(count)), wide)
-
-
-PARTS: dict[str, Callable[[str], None]] = {"fill": fill, "many_files": many_files}
+    return embed(sentences, WIDE)
 
 
 if __name__ == "__main__":
-    PARTS[sys.argv[1]](*sys.argv[2:])
+    embedding_cache._CHUNK = 4  # files of four sentences, so large that a kill may cut one
+    EmbeddingCache(IDENTITY).locate(texts(400), _wide)

@@ -1,6 +1,5 @@
 """Low-rank adapters: against the formula, against peft's own reading, and as files."""
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from transformers import GPT2Config, GPT2Model
 from tune_sentcl.config import EncoderConfig
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints import adapters
-from tune_sentcl.model.checkpoints.adapters import Adapted, add_adapters, merge
+from tune_sentcl.model.checkpoints.adapters import Adapted, add_adapters
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
-from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.saving import export, keep
 from tune_sentcl.model.trained import freeze_lowest
@@ -87,27 +85,6 @@ def test_merged_equals_unmerged(name: str, tmp_path: Path) -> None:
     assert np.array_equal(encoder.encode(WORDS), expected)  # it still has its adapters
 
 
-def test_weights_are_those_of_the_formula() -> None:
-    checkpoint = resolve_checkpoint("toy")
-    encoder = adapted(checkpoint)
-    whole_model = copy.deepcopy(encoder.transformer)
-    merge(whole_model)
-    whole = whole_model.state_dict()
-    plain = load_base(checkpoint).transformer.state_dict()
-    assert whole.keys() == plain.keys()
-    state = encoder.transformer.state_dict()
-    for name, weight in plain.items():
-        layer = name.removesuffix(".weight")
-        down, up = (state.get(f"{layer}.lora_{side}.default.weight") for side in "AB")
-        expected = weight.clone()
-        if down is not None and up is not None:
-            for row in range(len(up)):
-                for column in range(down.shape[1]):
-                    products = (up[row, r] * down[r, column] for r in range(3))
-                    expected[row, column] += 5.0 / 3 * sum(products)
-        torch.testing.assert_close(whole[name], expected)
-
-
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # its own
 def test_peft_reads_what_is_kept(tmp_path: Path) -> None:
     import peft
@@ -138,14 +115,9 @@ def test_targets_and_how_many_weights_are_trained(targets: str, layers: int) -> 
     trained = {n: w for n, w in encoder.named_parameters() if w.requires_grad}
     assert len(trained) == 2 * layers
     assert all(".lora_A." in name or ".lora_B." in name for name in trained)
-    linear = [
-        m
-        for m in load_base(resolve_checkpoint("toy")).transformer.modules()
-        if isinstance(m, torch.nn.Linear)
-    ]
-    if targets == "all-linear":
-        expected = sum(2 * (layer.in_features + layer.out_features) for layer in linear)
-        assert sum(weight.numel() for weight in trained.values()) == expected
+    assert {min(weight.shape) for weight in trained.values()} == {2}
+    scales = [m.scaling for m in encoder.transformer.modules() if hasattr(m, "scaling")]
+    assert {"default": 4.0 / 2} in scales
 
 
 def test_frozen_layers_have_no_adapters() -> None:
@@ -163,12 +135,11 @@ def test_targets_that_are_not_there(targets: str, tmp_path: Path) -> None:
         adapted(checkpoint, lora(2, 4.0, targets))
 
 
-@pytest.mark.parametrize("targets", ["all-linear", "auto", "c_attn"])
-def test_an_encoder_without_linear_layers_is_told_so(targets: str) -> None:
+def test_an_encoder_without_linear_layers_is_told_so() -> None:
     transformer = GPT2Model(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16))
     rule = r"encoder\.lora_rank: gpt2: has no linear layers.* Set encoder\.lora_rank to 0\."
     with pytest.raises(CheckpointError, match=rule):
-        add_adapters(transformer, lora(2, 4.0, targets), seed=0)
+        add_adapters(transformer, LORA, seed=0)
 
 
 def test_the_seed_alone_draws_them() -> None:
@@ -177,13 +148,6 @@ def test_the_seed_alone_draws_them() -> None:
     assert torch.equal(before, torch.get_rng_state())
     assert np.array_equal(first.encode(WORDS), again.encode(WORDS))
     assert shifted(first, other)
-
-
-def test_new_adapters_change_nothing() -> None:
-    plain = load_encoder(resolve_checkpoint("toy"), "mean", 16)
-    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 16)
-    add_adapters(encoder.transformer, LORA, 0)
-    np.testing.assert_allclose(encoder.encode(WORDS), plain.encode(WORDS), atol=1e-6)
 
 
 def test_a_kept_folder_is_small_and_knows_its_base(tmp_path: Path) -> None:
@@ -209,12 +173,6 @@ def test_a_kept_folder_is_small_and_knows_its_base(tmp_path: Path) -> None:
         CheckpointError, match="only a plain transformer can get new random weights"
     ):
         resolve_checkpoint(f"random:{tmp_path / 'kept'}")
-
-    # It is an encoder like any other: one can train on from it, with adapters again.
-    again = adapted(found, seed=6)
-    keep(again, tmp_path / "again", {})
-    kept = load_encoder(resolve_checkpoint(str(tmp_path / "again")), "mean", 16)
-    np.testing.assert_allclose(kept.encode(WORDS), again.encode(WORDS), atol=1e-5)
 
 
 def test_a_base_that_is_gone_or_another_one_is_refused(tmp_path: Path) -> None:

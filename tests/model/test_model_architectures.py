@@ -46,18 +46,9 @@ def test_padding_changes_no_embedding(name: str, folders: dict[str, Path]) -> No
         states = alone(folders[name], ids)
         np.testing.assert_allclose(both[0][row], states.mean(0).numpy(), atol=1e-5)
         np.testing.assert_allclose(both[1][row], states[-1].numpy(), atol=1e-5)
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_a_decoder_s_tokens_see_none_that_follow(name: str, folders: dict[str, Path]) -> None:
-    encoder = encoder_of(folders[name], "last")
-    tokens = encoder.tokenize(["the dog runs"])[0]
-    states = alone(folders[name], tokens)
-    np.testing.assert_allclose(
-        encoder.encode(["the dog"])[0], states[len("the dog") - 1].numpy(), atol=1e-5
-    )
-    assert encoder.tokenizer.pad_token == END
-    assert encoder.transformer.config.use_cache is False
+    if name in DECODERS:
+        assert mean.tokenizer.pad_token == END
+        assert mean.transformer.config.use_cache is False
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -65,16 +56,8 @@ def test_a_sentence_without_a_token_is_the_zero_vector(
     name: str, folders: dict[str, Path]
 ) -> None:
     for pooling in ("mean", "last"):
-        encoder = encoder_of(folders[name], pooling)
-        assert not encoder.encode([""]).any()
-        found = encoder.encode(SENTENCES)
-        assert [bool(row.any()) for row in found] == [bool(text) for text in SENTENCES]
-
-
-@pytest.mark.parametrize("name", ["ModernBert", "Qwen2"])
-def test_drawn_anew_it_is_another(name: str, folders: dict[str, Path]) -> None:
-    drawn = load_encoder(resolve_checkpoint(f"random:{folders[name]}"), "mean", LONG)
-    assert not np.allclose(drawn.encode(WORDS), encoder_of(folders[name]).encode(WORDS))
+        rows = encoder_of(folders[name], pooling).encode(SENTENCES)
+        assert [bool(row.any()) for row in rows] == [bool(text) for text in SENTENCES]
 
 
 def test_a_decoder_saved_with_its_head_loads_without_it(tmp_path: Path) -> None:

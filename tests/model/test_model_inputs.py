@@ -1,10 +1,11 @@
-"""One sentence and pairs of them as inputs, against the tokenizers' own."""
+"""Sentences and pairs of them as inputs, against the tokenizers' own; flat tokens."""
 
 import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -16,7 +17,7 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.tokenizing import plain_vocabulary
-from tune_sentcl.model.tokens import InputTemplate, Tokens
+from tune_sentcl.model.tokens import InputTemplate, Tokens, batches_by_length
 
 TEXTS = [
     "",
@@ -80,29 +81,13 @@ def test_inputs_of_any_text(tokenizer: Any, first: str, second: str) -> None:
     _check(tokenizer, first, second)
 
 
-def test_bert_tells_segments_apart_by_type_and_roberta_by_marks() -> None:
-    bert = InputTemplate.of(build_toy()[1])  # [CLS] is 2, [SEP] is 3
-    contents = Tokens.of([[7, 8]]), Tokens.of([[9]])
-    assert _of_one(bert.pairs(*contents)) == ([2, 7, 8, 3, 9, 3], [0, 0, 0, 0, 1, 1])
-    assert bert.singles(contents[1]).lists() == [[2, 9, 3]]
-    roberta = InputTemplate.of(byte_level_tokenizer())  # <s> is 0, </s> is 2
-    assert _of_one(roberta.pairs(*contents)) == ([0, 7, 8, 2, 2, 9, 2], [0] * 7)
-    assert roberta.singles(Tokens.of([[]])).lists() == [[0, 2]]
-
-
-def test_a_tokenizer_that_runs_sentences_together_is_refused() -> None:
+def test_a_tokenizer_that_marks_pairs_otherwise_is_refused() -> None:
     import tokenizers
 
     tokenizer = byte_level_tokenizer()
     tokenizer.backend_tokenizer.post_processor = tokenizers.processors.ByteLevel()
     with pytest.raises(CheckpointError, match="does not put two separated sentences into one"):
         InputTemplate.of(tokenizer)
-
-
-def test_a_tokenizer_that_marks_pairs_otherwise_is_refused() -> None:
-    import tokenizers
-
-    tokenizer = byte_level_tokenizer()
     # The second sentence first; a mark in front of pairs only; another type for the first.
     for pair in ("<s> $B </s> $A </s>", "</s> $A </s> $B </s>", "<s> $A:1 </s> $B </s>"):
         tokenizer.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
@@ -124,34 +109,12 @@ def test_contents_are_cut_once_to_what_a_single_input_holds() -> None:
     assert Encoder(*build_toy(), "cls", 64, train_length=2).contents(["a"]) == [[]]
 
 
-@pytest.mark.parametrize("train_length", [2, 32, 33])
-def test_pairs_must_fit_the_positions(train_length: int) -> None:
-    encoder = Encoder(*build_toy(), "cls", 64, train_length)  # 64 positions
-    if train_length <= 32:
-        encoder.check_pairs_fit()
-    else:
-        with pytest.raises(CheckpointError) as caught:
-            encoder.check_pairs_fit()
-        needed = 2 * (train_length - 2) + 3
-        assert f"train_length: {train_length}: a pair takes {needed} tokens" in str(caught.value)
-        assert "64 positions. Set encoder.train_length to 32 or less." in str(caught.value)
-
-
-def test_roberta_pairs_at_the_edge_of_the_positions(tmp_path: Path) -> None:
-    # As roberta-base has 514 rows for 512 positions: 20 rows are 18 positions, padding_idx is 1.
-    checkpoint = resolve_checkpoint(str(save_roberta(tmp_path, positions=20)))
-    encoder = load_encoder(checkpoint, "cls", 512, train_length=9)
-    assert (encoder.max_length, encoder.train_length) == (18, 9)
-    encoder.check_pairs_fit()
-    texts = ("a sentence that is longer", "another of the kind")
-    pair = encoder.pairs(*(Tokens.of(encoder.contents([text])) for text in texts))
-    assert pair.lengths == 18
-    assert torch.isfinite(encoder(pair)).all()
-    too_long = load_encoder(checkpoint, "cls", 512, train_length=10)
-    with pytest.raises(
-        CheckpointError, match=r"takes 20 tokens, and the encoder has 18 positions"
-    ):
-        too_long.check_pairs_fit()
+def test_pairs_must_fit_the_positions() -> None:
+    for fits in (2, 32):
+        Encoder(*build_toy(), "cls", 64, fits).check_pairs_fit()  # 64 positions
+    rule = "train_length: 33: a pair takes 65 tokens.*64 positions. Set encoder.train_length to 32"
+    with pytest.raises(CheckpointError, match=rule):
+        Encoder(*build_toy(), "cls", 64, 33).check_pairs_fit()
 
 
 def test_pairs_go_through_an_encoder_as_through_the_library(tmp_path: Path) -> None:
@@ -168,18 +131,54 @@ def test_pairs_go_through_an_encoder_as_through_the_library(tmp_path: Path) -> N
                 torch.testing.assert_close(found[row], expected, rtol=0, atol=1e-6)
 
 
-def test_types_matter_to_bert() -> None:
-    encoder = Encoder(*build_toy(), "cls", 64).eval()
-    pair = encoder.pairs(*(Tokens.of(encoder.contents([text])) for text in ("the dog", "a man")))
-    with torch.no_grad():
-        with_types = encoder(pair)
-        without = encoder(pair.lists())
-    assert not torch.allclose(with_types, without, atol=1e-3)
-
-
 def test_plain_vocabulary_has_no_special_token() -> None:
     encoder = Encoder(*build_toy(), "cls", 64)
     numbers = plain_vocabulary(encoder.tokenizer)
     assert len(numbers) == len(encoder.tokenizer) - 5
     assert numbers.tolist() == sorted(set(numbers.tolist()))
     assert not set(encoder.tokenizer.all_special_ids) & set(numbers.tolist())
+
+
+LISTS = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=5), min_size=1, max_size=6)
+
+
+@given(LISTS, st.data())
+def test_tokens_are_the_lists_they_were_made_of(
+    lists: list[list[int]], data: st.DataObject
+) -> None:
+    tokens = Tokens.of(lists, [[len(ids)] * len(ids) for ids in lists])
+    assert len(tokens) == len(lists)
+    assert tokens.lists() == lists
+    assert tokens.lengths.tolist() == [len(ids) for ids in lists]
+    assert tokens.lengths_of(np.arange(len(lists))).tolist() == tokens.lengths.tolist()
+    rows = data.draw(st.lists(st.integers(0, len(lists) - 1), max_size=8))
+    taken = tokens.take(np.array(rows, dtype=np.int64))
+    assert taken.lists() == [lists[row] for row in rows]
+    assert taken.types is not None
+    assert taken.types.tolist() == np.repeat(taken.lengths, taken.lengths).tolist()
+    both = Tokens.concatenate([taken, tokens])
+    assert both.lists() == [*(lists[row] for row in rows), *lists]
+
+
+def test_parts_without_types_are_of_the_first_segment() -> None:
+    both = Tokens.concatenate([Tokens.of([[5, 6]]), Tokens.of([[7]], [[1]])])
+    assert both.types is not None
+    assert both.types.tolist() == [0, 0, 1]
+    assert Tokens.concatenate([Tokens.of([[5]]), Tokens.of([[6]])]).types is None
+
+
+def test_types_go_with_their_tokens() -> None:
+    with pytest.raises(ValueError, match="iterator too short"):
+        Tokens.of([[5, 6]], [[1]])
+
+
+@given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 60))
+def test_batches_hold_every_input_once_and_few_tokens(lengths: list[int], budget: int) -> None:
+    falling = np.array(sorted(lengths, reverse=True), dtype=np.int64)
+    found = list(batches_by_length(falling, budget))
+    assert [row for part in found for row in range(part.start, part.stop)] == list(
+        range(len(lengths))
+    )
+    for part in found:
+        count = part.stop - part.start
+        assert count == 1 or count * falling[part.start] <= budget

@@ -1,4 +1,4 @@
-"""Pooling against loops, and the laws of padding."""
+"""Pooling against loops, the laws of padding, and the pair classifier against torch's own."""
 
 import math
 from typing import get_args
@@ -8,8 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from tune_sentcl.config import Pooling
+from tune_sentcl.model.heads import Activation, PairClassifier
 from tune_sentcl.model.pooling import padded_count, pool
 from tune_sentcl.shapes import Mask, TokenStates
 
@@ -32,32 +34,28 @@ def _slow(
 ) -> list[float]:
     if pooling in ("cls", "last"):
         return last[0 if pooling == "cls" else -1]
-    rows = last[1:] if pooling == "mean_without_cls" else last
-    if pooling in ("first_last", "static_last"):
-        rows = [
-            [(a + b) / 2 for a, b in zip(x, y, strict=True)]
-            for x, y in zip(first, last, strict=True)
-        ]
-    count = len(rows)
-    if divisor is not None:
-        count = divisor - 1 if pooling == "mean_without_cls" else divisor
+    skipped = int(pooling == "mean_without_cls")
+    count = (len(last) if divisor is None else divisor) - skipped
     sums = [0.0, 0.0, 0.0]
-    for row in rows:
-        for axis, value in enumerate(row):
-            sums[axis] += value
+    for early, late in list(zip(first, last, strict=True))[skipped:]:
+        for axis in range(3):
+            two = pooling in TWO_LAYERS
+            sums[axis] += (early[axis] + late[axis]) / 2 if two else late[axis]
     return [value / max(count, 1) for value in sums]
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-@given(sizes=lengths, seed=st.integers(0, 99), padded=st.booleans())
+@given(sizes=lengths, seed=st.integers(0, 99), divided=st.sampled_from(["none", "one", "own"]))
 @settings(deadline=None, max_examples=40)
-def test_equals_the_loop(pooling: Pooling, sizes: list[int], seed: int, padded: bool) -> None:
+def test_equals_the_loop(pooling: Pooling, sizes: list[int], seed: int, divided: str) -> None:
     last, first, mask = _states(sizes, seed)
-    divisor = max(sizes) if padded else None
-    found = pool(last, mask, pooling, divisor, first)
+    own = np.arange(7, 7 + len(sizes))  # a divisor a sentence
+    divisor = {"none": None, "one": max(sizes), "own": own}[divided]
+    pooled = pool(last, mask, pooling, divisor, first)
     for row, size in enumerate(sizes):
-        expected = _slow(last[row, :size].tolist(), first[row, :size].tolist(), pooling, divisor)
-        assert found[row].tolist() == pytest.approx(expected, abs=1e-12)
+        by = {"none": None, "one": max(sizes), "own": 7 + row}[divided]
+        expected = _slow(last[row, :size].tolist(), first[row, :size].tolist(), pooling, by)
+        assert pooled[row].tolist() == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -67,20 +65,12 @@ def test_padding_changes_nothing(pooling: Pooling, divisor: int | None, filler: 
     last, first, mask = _states([4, 1, 6], seed=0, extra=5)
     last[mask == 0] = filler
     first[mask == 0] = filler
-    padded = pool(last, mask, pooling, divisor, first)
+    padded = pool(last.requires_grad_(), mask, pooling, divisor, first)
+    (gradient,) = torch.autograd.grad(padded.sum(), last)
+    assert not gradient[mask == 0].any()
     cut = pool(last[:, :6], mask[:, :6], pooling, divisor, first[:, :6])
     torch.testing.assert_close(padded, cut, rtol=0, atol=1e-12)
     assert padded.isfinite().all()
-
-
-@pytest.mark.parametrize("pooling", ["mean", "mean_without_cls", "first_last", "static_last"])
-def test_a_given_divisor_makes_parts_equal_the_whole(pooling: Pooling) -> None:
-    last, first, mask = _states([3, 7, 2, 5], seed=1)
-    whole = pool(last, mask, pooling, 7, first)
-    for row, size in enumerate([3, 7, 2, 5]):
-        rows = slice(row, row + 1)
-        part = pool(last[rows, :size], mask[rows, :size], pooling, 7, first[rows, :size])
-        torch.testing.assert_close(part, whole[rows], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -101,12 +91,6 @@ def test_a_sentence_without_tokens_is_zero_whatever_its_padding_holds() -> None:
         assert found[1].isfinite().all()
 
 
-def test_sentence_of_nothing_but_cls_is_zero_not_nan() -> None:
-    last, _, mask = _states([1, 3], seed=4)
-    found = pool(last, mask, "mean_without_cls")
-    assert found[0].tolist() == [0.0, 0.0, 0.0]
-
-
 @pytest.mark.parametrize("pooling", TWO_LAYERS)
 def test_first_last_without_first_is_refused(pooling: Pooling) -> None:
     last, _, mask = _states([2], seed=6)
@@ -121,20 +105,15 @@ def test_half_precision_is_summed_in_single() -> None:
     assert found.item() == pytest.approx(states[0, 0].item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_no_gradient_reaches_padding(pooling: Pooling) -> None:
-    last, first, mask = _states([2, 4], seed=7)
-    last.requires_grad_()
-    pool(last, mask, pooling, None, first).sum().backward()
-    assert last.grad is not None
-    assert last.grad[mask == 0].abs().sum() == 0
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_each_sentence_may_have_a_divisor_of_its_own(pooling: Pooling) -> None:
-    last, first, mask = _states([3, 5, 1], 4)
-    divisors = np.array([7, 5, 6])
-    found = pool(last, mask, pooling, divisors, first)
-    for row, divisor in enumerate(divisors.tolist()):
-        expected = pool(last, mask, pooling, divisor, first)[row]
-        torch.testing.assert_close(found[row], expected)
+@pytest.mark.parametrize("activation", ["none", "relu", "tanh"])
+def test_a_pair_classifier_is_drawn_as_torch_draws_and_computes_the_formula(
+    activation: Activation,
+) -> None:
+    torch.manual_seed(5)
+    between = {"none": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh()}[activation]
+    expected = nn.Sequential(nn.Linear(12, 7), between, nn.Linear(7, 3))
+    before = torch.get_rng_state()
+    head = PairClassifier(4, 7, activation, torch.Generator().manual_seed(5))
+    assert torch.equal(before, torch.get_rng_state())
+    u, v = torch.randn(6, 4), torch.randn(6, 4)
+    assert torch.equal(head(u, v), expected(torch.cat([u, v, (u - v).abs()], dim=1)))

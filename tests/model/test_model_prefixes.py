@@ -10,12 +10,11 @@ import pytest
 from model_samples import SENTENCES, sentence_transformer
 
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, holds_queries
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.saving import export
@@ -25,15 +24,10 @@ BOTH = Prefixes("the man sees ", "a dog runs . ")
 PLAIN = Prefixes()
 
 
-def toy(prefixes: Prefixes = PLAIN) -> Encoder:
-    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
+def toy(prefixes: Prefixes = PLAIN, length: int = 64) -> Encoder:
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64, train_length=length)
     encoder.prefixes = prefixes
     return encoder
-
-
-def written(prefix: str) -> list[str]:
-    """The sentences with a prefix, by hand."""
-    return [f"{prefix}{text}" for text in SENTENCES]
 
 
 @pytest.fixture
@@ -43,42 +37,39 @@ def anchored() -> Corpus:
     return make_corpus("triplets", pa.table(columns), "made up")
 
 
-def test_who_asks_is_the_anchor_alone() -> None:
-    names = {name for kind in KINDS.values() for name in kind.columns}
-    texts = names | {"premise", "hypothesis", "text", "sentence1", "sentence2", "positive"}
-    assert holds_queries("anchor")
-    assert not any(holds_queries(name) for name in texts - {"anchor"})
-
-
 def test_an_encoder_reads_what_stands_before_a_sentence() -> None:
     plain, with_both = toy(), toy(BOTH)
     prompts: dict[Prompt, str] = {"query": BOTH.query, "text": BOTH.text, "document": BOTH.text}
     for prompt, prefix in prompts.items():
-        expected = written(prefix)
+        expected = [f"{prefix}{text}" for text in SENTENCES]
         assert with_both.tokenize(SENTENCES, prompt=prompt) == plain.tokenize(expected)
         assert with_both.contents(SENTENCES, prompt=prompt) == plain.contents(expected)
-        found = with_both.encode(SENTENCES, prompt=prompt)
-        assert np.array_equal(found, plain.encode(expected))
-    assert np.array_equal(with_both.encode(SENTENCES), plain.encode(written(BOTH.text)))
+        rows = with_both.encode(SENTENCES, prompt=prompt)
+        assert np.array_equal(rows, plain.encode(expected))
+    assert np.array_equal(with_both.encode(SENTENCES), plain.encode(BOTH.put(SENTENCES)))
 
 
 @pytest.mark.parametrize("special", [True, False])
 @pytest.mark.parametrize("small", [0, token_store.SMALL])
-def test_a_corpus_has_each_column_s_prefix(
+def test_a_corpus_has_each_column_s_prefix_at_each_length(
     small: int, special: bool, anchored: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
     monkeypatch.setattr(token_store, "SMALL", small)
     rows = np.arange(len(anchored))
-    plain = toy()
     # One tokenizer serves all encoders: nobody is given what another one has stored.
-    for prefixes in (PLAIN, BOTH, Prefixes("", BOTH.text), Prefixes(BOTH.query, ""), PLAIN):
-        found = corpus_tokens(toy(prefixes), anchored, special=special)
+    kinds = (PLAIN, BOTH, Prefixes("", BOTH.text), Prefixes(BOTH.query, ""), PLAIN)
+    for length in (6, 64):
+        plain = toy(length=length)
         read = plain.tokenize if special else plain.contents
-        for column, prefix in (("anchor", prefixes.query), ("positive", prefixes.text)):
-            texts = [f"{prefix}{text}" for text in anchored.texts(column)]
-            assert found.take(column, rows).lists() == read(texts)
-    assert len([*tmp_path.glob("*.arrow")]) == (0 if small else 4)
+        for prefixes in kinds:
+            encoder = toy(prefixes, length)
+            tokens = corpus_tokens(encoder, anchored, special=special)
+            assert corpus_tokens(encoder, anchored, special=special) is tokens
+            for column, prefix in (("anchor", prefixes.query), ("positive", prefixes.text)):
+                texts = [f"{prefix}{text}" for text in anchored.texts(column)]
+                assert tokens.take(column, rows).lists() == read(texts)
+    assert len([*tmp_path.glob("*.arrow")]) == (0 if small else 8)
 
 
 def test_a_frozen_encoder_shares_its_cache_and_serves_nothing_stale(
@@ -99,6 +90,19 @@ def test_a_frozen_encoder_shares_its_cache_and_serves_nothing_stale(
     assert whole is not None and whole.prefixes == BOTH
 
 
+def encode_alike(folder: Path, encoder: Encoder) -> None:
+    """For sentence-transformers as for us, each kind of text has its prefix."""
+    theirs = sentence_transformer(folder)
+    by_prompt: dict[Prompt, Any] = {
+        "text": theirs.encode,
+        "query": theirs.encode_query,
+        "document": theirs.encode_document,
+    }
+    for prompt, encode in by_prompt.items():
+        expected = encoder.encode(SENTENCES, prompt=prompt)
+        np.testing.assert_allclose(encode(SENTENCES), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "prefixes",
     [
@@ -107,27 +111,14 @@ def test_a_frozen_encoder_shares_its_cache_and_serves_nothing_stale(
     ],
     ids=str,
 )
-@pytest.mark.parametrize("pooling", ["mean", "mean_without_cls"])
-def test_what_is_exported_has_them_as_prompts(
-    prefixes: Prefixes, pooling: str, tmp_path: Path
-) -> None:
-    encoder = load_encoder(resolve_checkpoint("toy"), pooling, 64)  # type: ignore[arg-type]
-    encoder.prefixes = prefixes
+def test_what_is_exported_has_them_as_prompts(prefixes: Prefixes, tmp_path: Path) -> None:
+    encoder = toy(prefixes)
     export(encoder, tmp_path, {})
-    theirs = sentence_transformer(tmp_path)
-    texts, queries = encoder.encode(SENTENCES), encoder.encode(SENTENCES, prompt="query")
-    for found, expected in (
-        (theirs.encode(SENTENCES), texts),
-        (theirs.encode_document(SENTENCES), encoder.encode(SENTENCES, prompt="document")),
-        (theirs.encode(SENTENCES, prompt_name="query"), queries),
-        (theirs.encode_query(SENTENCES), queries),
-    ):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    encode_alike(tmp_path, encoder)
     assert resolve_checkpoint(str(tmp_path)).prefixes == prefixes
-    if pooling != "mean_without_cls":  # which only our own file names
-        (tmp_path / "tune_sentcl.json").unlink()
-        again = resolve_checkpoint(str(tmp_path))
-        assert (again.prefixes, again.pooling) == (prefixes, pooling)
+    (tmp_path / "tune_sentcl.json").unlink()
+    again = resolve_checkpoint(str(tmp_path))
+    assert (again.prefixes, again.pooling) == (prefixes, "mean")
 
 
 def test_prompts_of_others_are_read(tmp_path: Path) -> None:
@@ -148,17 +139,9 @@ def test_prompts_of_others_are_read(tmp_path: Path) -> None:
         (named, "sts", Prefixes("q ? ", "a ", "")),
         (named, None, Prefixes("q ? ")),
     ):
-        found = toy(read({"prompts": stated, "default_prompt_name": default}))
-        assert found.prefixes == expected
-        theirs = sentence_transformer(tmp_path)
-        by_prompt: dict[Prompt, Any] = {
-            "text": theirs.encode,
-            "query": theirs.encode_query,
-            "document": theirs.encode_document,
-        }
-        for prompt, encode in by_prompt.items():
-            ours = found.encode(SENTENCES, prompt=prompt)
-            np.testing.assert_allclose(encode(SENTENCES), ours, atol=1e-5)
+        encoder = toy(read({"prompts": stated, "default_prompt_name": default}))
+        assert encoder.prefixes == expected
+        encode_alike(tmp_path, encoder)
     assert read({"prompts": {"query": "q: "}}) == Prefixes("q: ", "")
     assert read({"prompts": None}) == read([]) == read({}) == PLAIN
 

@@ -75,17 +75,18 @@ def test_how_words_are_looked_up(vectors: str, sentence: str, words: list[str]) 
     check(average_vectors(vectors, [sentence]), averaged(*words))
 
 
-def test_a_sentence_without_a_known_word_is_the_average_of_the_file(vectors: str) -> None:
-    found = average_vectors(vectors, ["unknown", "", "?!", "the"])
-    check(found, MEAN, MEAN, MEAN, averaged("the"))
-
-
 @pytest.mark.parametrize(
     ("header", "end"), [("9 2\n", "\n"), ("", "\r\n"), ("9 2\r\n", " \r\n"), ("", " \n")]
 )
 def test_other_spellings_of_the_file(tmp_path: Path, header: str, end: str) -> None:
     path = write_vectors(tmp_path / "vectors.txt", header, end)
-    check(average_vectors(path, ["the 's", "2 9", "x"]), averaged("the", "'s"), [6, 6.5], MEAN)
+    check(
+        average_vectors(path, ["the 's", "2 9", "x", ""]),
+        averaged("the", "'s"),
+        [6, 6.5],
+        MEAN,
+        MEAN,
+    )
 
 
 def test_words_with_spaces_and_odd_bytes_are_skipped_over(tmp_path: Path) -> None:
@@ -105,7 +106,6 @@ def test_words_with_spaces_and_odd_bytes_are_skipped_over(tmp_path: Path) -> Non
         ),
         ("a 1 2\nb 1 x\n", "line 2: encoder.checkpoint = b: must"),
         ("a 1 2\nb nan 2\n", "line 2: encoder.checkpoint = b: must"),
-        ("a 1 2\nb inf 2\n", "line 2: "),
         ("a 1 2\nb 1e60 2\n", "line 2: "),
         ("a 1 2\n\nb 1 2\n", "line 2: encoder.checkpoint: must hold"),
         ("2 2\na 1 2\nb 1\n", "line 3: "),
@@ -131,16 +131,5 @@ def test_the_fingerprint_is_the_content(tmp_path: Path, monkeypatch: pytest.Monk
     assert other.fingerprint != first.fingerprint
     monkeypatch.setenv("HOME", str(tmp_path))
     assert resolve_checkpoint("~/a.txt").path == first.path
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is no such file of word vectors"):
         resolve_checkpoint(str(tmp_path / "none.txt"))
-
-
-def test_word_vectors_cannot_be_drawn_anew(tmp_path: Path) -> None:
-    path = write_vectors(tmp_path / "a.txt")
-    with pytest.raises(
-        CheckpointError, match="only a plain transformer can get new random weights"
-    ):
-        resolve_checkpoint(f"random:{path}")

@@ -6,12 +6,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from threading import Barrier
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_samples import toy_rows
 from processes import full_disk
 from test_model_cache import cut, files, left
 
@@ -20,7 +18,7 @@ from tune_sentcl.data.task import Prompt
 from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.token_store import CorpusTokens, corpus_tokens, stored, tokenized
+from tune_sentcl.model.token_store import CorpusTokens, stored, tokenized
 from tune_sentcl.model.tokenizing import tokenizer_identity
 
 IDENTITY = {"of": "a tokenizer that is made up"}
@@ -28,7 +26,7 @@ IDENTITY = {"of": "a tokenizer that is made up"}
 
 def corpus_of(count: int) -> Corpus:
     """Pairs whose sides repeat themselves and each other."""
-    left = [f"sentence number {row // 3}" for row in range(count)]
+    left = [f"{'Ss'[row % 2]}entence number {row // 3}" for row in range(count)]
     right = [f"sentence number {row % 7} of {count}" for row in range(count)]
     columns = {"sentence1": pa.array(left), "sentence2": pa.array(right)}
     return make_corpus("positive_pairs", pa.table(columns), "made up")
@@ -60,18 +58,6 @@ class Counted:
     def __call__(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
         self.asked += len(sentences)
         return tokenize(sentences)
-
-
-def long(sentences: Sequence[str], *, prompt: Prompt) -> list[list[int]]:
-    """A tokenizer of many tokens: 80 kB a sentence."""
-    return [[row] + [7] * 20_000 for row, _ in enumerate(sentences)]
-
-
-def anonymous() -> int:
-    """Bytes of this process's memory that no file stands behind, and that nobody shares."""
-    lines = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
-    (found,) = (line.split()[1] for line in lines if line.startswith("Anonymous:"))
-    return 1024 * int(found)
 
 
 CORPUS = corpus_of(50)
@@ -109,20 +95,9 @@ def test_every_negative_of_triplets_has_its_tokens() -> None:
     columns = {"anchor": ["a man", "a dog"], "positive": ["a person", "a cat"]}
     table = pa.table({**columns, "negative_1": ["nobody", ""], "negative_2": ["", ""]})
     corpus = make_corpus("triplets", table, "made up")
-    for tokens in (tokenized(corpus, tokenize), stored(IDENTITY, corpus, tokenize)):
-        assert tuple(tokens.columns) == corpus.text_columns()
-        assert right(tokens, corpus)
-
-
-def test_sentences_of_equal_tokens_are_one_input() -> None:
-    corpus = toy_rows(4)
-    texts = corpus.texts("premise")
-    table = corpus.table.set_column(0, "premise", [[text.upper() for text in texts]])
-    shouted = Corpus(corpus.kind, table, "made up", "0" * 16)
-    rows = np.arange(4)
-    quiet, loud = (tokenized(c, tokenize) for c in (corpus, shouted))
-    assert np.array_equal(quiet.numbers("premise", rows), loud.numbers("premise", rows))
-    assert quiet.take("premise", rows[::-1]).lists() == tokenize(texts[::-1])
+    tokens = stored(IDENTITY, corpus, tokenize)
+    assert tuple(tokens.columns) == corpus.text_columns()
+    assert right(tokens, corpus)
 
 
 def test_what_is_there_is_mapped_and_not_made_again(root: Path) -> None:
@@ -151,51 +126,20 @@ def test_a_tokenizer_s_identity_is_what_it_does() -> None:
     assert tokenizer_identity(object()) is None
 
 
-@pytest.mark.parametrize("small", [0, token_store.SMALL])
-@pytest.mark.parametrize("special", [True, False])
-def test_an_encoder_s_tokens_are_those_of_its_tokenizer(
-    small: int, special: bool, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What tokens depend on, here the length, keeps them apart."""
-    monkeypatch.setattr(token_store, "SMALL", small)
-    corpus = toy_rows(60)
-    for length in (6, 32):
-        encoder = Encoder(*build_toy(), "mean", 64, train_length=length)
-        found = corpus_tokens(encoder, corpus, special=special)
-        slow = encoder.tokenize if special else encoder.contents
-        expected = [slow(corpus.texts(name)) for name in ("premise", "hypothesis")]
-        assert lists_of(found, corpus) == expected
-        assert corpus_tokens(encoder, corpus, special=special) is found
-    assert len(files(root)) == (0 if small else 2)
-
-
 # Several processes, which threads stand for: the lock is the same
 
 
 def test_those_who_come_at_once_tokenize_a_corpus_once(root: Path) -> None:
     both = Barrier(2)
 
-    def fill() -> int:
-        counted = Counted()
+    def fill(counted: Counted) -> int:
         both.wait()
         assert right(stored(IDENTITY, CORPUS, counted), CORPUS)
         return counted.asked
 
     with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(fill) for _ in range(2)]
-    assert sorted(one.result() for one in asked) == [0, len(CORPUS.sentences())]
+        assert sorted(pool.map(fill, [Counted(), Counted()])) == [0, len(CORPUS.sentences())]
     assert len(files(root)) == 1
-
-
-def test_tokens_that_are_there_take_no_memory_of_the_process(root: Path) -> None:
-    corpus = corpus_of(300)
-    stored(IDENTITY, corpus, long)
-    (path,) = files(root)
-    assert path.stat().st_size > 8e6
-    before = anonymous()
-    tokens = stored(IDENTITY, corpus, unwanted)
-    assert int(tokens.inputs.ids.sum()) > 0
-    assert anonymous() - before < path.stat().st_size / 8
 
 
 def test_a_damaged_file_is_removed_and_made_again(root: Path) -> None:

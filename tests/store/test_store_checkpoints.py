@@ -42,6 +42,9 @@ def test_weights_of_attempts_that_no_row_names_go_when_a_driver_opens(place: str
     with opened(place) as driver:
         end(driver, "t1", weights="its")
         end(driver, "t2", "pruned")
+        for files in (TrialFiles(place), driver.study):
+            with pytest.raises(StudyError, match="t2"), files.checkpoint("t2"):
+                pass
         for name, label in (("t1", "1-9"), ("t2", "1-1"), ("t3", "1-1")):
             weigh(driver, name, label, "lost")
         assert driver.study.checkpoints() == {"t1"}
@@ -100,7 +103,7 @@ def test_a_worker_killed_at_any_write_leaves_the_old_state_or_the_new(tmp_path: 
     assert set(found) == {b"old", b"new"}
 
 
-def test_only_those_that_are_named_are_kept(place: str) -> None:
+def test_weights_go_unless_they_are_named_under_way_or_kept_by_a_repetition(place: str) -> None:
     with opened(place) as driver:
         for trial_id in ("t1", "t2", "t3"):
             end(driver, trial_id, weights=trial_id)
@@ -110,36 +113,9 @@ def test_only_those_that_are_named_are_kept(place: str) -> None:
         assert driver.study.checkpoints() == {"t2", "t3"}
         driver.commit(replace(row("under-way"), attempt_files=label))
         assert driver.study.checkpoints() == {"t2", "t3", "under-way"}
-
-
-def test_weights_whose_deletion_a_kill_cut_off_do_not_count(tmp_path: Path) -> None:
-    allowed, stopped = 0, True
-    while stopped:
-        path = tmp_path / str(allowed)
-        driver = opened(path)
-        end(driver, "t1", weights="its")
-        stopped = False
-        try:
-            with writes(path, allowed):
-                driver.keep_checkpoints([])
-        except Stopped:
-            stopped = True
-        driver.close()
-        there = Study.read(path).checkpoints()
-        assert there == set() or weights(Study.read(path), "t1") == "its"
-        with opened(path) as again:
-            assert again.checkpoints() == there
-        assert bool(Study.read(path).files.names("checkpoints")) == bool(there)
-        allowed += 1
-    assert allowed > 2
-
-
-def test_weights_go_with_a_repetition_that_keeps_none(place: str) -> None:
-    with opened(place) as driver:
-        end(driver, "t1", weights="old")
-        label = driver.next_attempt_label("t1")
-        driver.commit(replace(row("t1"), attempt_files=label), weights=False)
-        assert driver.study.files.names("checkpoints") == []
+        again = replace(row("t2"), attempt_files=driver.next_attempt_label("t2"))
+        driver.commit(again, weights=False)
+        assert driver.study.checkpoints() == {"t3", "under-way"}
 
 
 def test_states_of_a_trial_go_with_it(place: str) -> None:
@@ -150,12 +126,3 @@ def test_states_of_a_trial_go_with_it(place: str) -> None:
         assert driver.study.files.names("states") == ["t1.1-2.1", "t10.1-1.1"]
         driver.drop_state("t1")
         assert driver.study.states() == {"t10"}
-
-
-def test_weights_that_are_not_there_are_an_error(place: str) -> None:
-    with opened(place) as driver:
-        end(driver, "t1")
-        with pytest.raises(StudyError, match="t1"), TrialFiles(place).checkpoint("t1"):
-            pass
-        with pytest.raises(StudyError, match="t1"), driver.study.checkpoint("t1"):
-            pass

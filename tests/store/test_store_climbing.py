@@ -15,52 +15,29 @@ from tune_sentcl.store import Study, TrialFiles
 
 __all__ = ["server"]
 
-CLIMBING = (
-    "../x",
-    "..",
-    ".",
-    "",
-    "/etc/x",
-    "a/b",
-    "a/../../b",
-    "a\\b",
-    "a\0b",
-    "a\n",
-    "~",
-    ".t",
-    "a.1-1",
-)
+CLIMBING = ("../x", "..", "", "/etc/x", "a/../../b", "a\\b", "a\0b", "a\n", "~", ".t", "a.1-1")
 OURS = (".lock", ".lease", "study.json", "trials", "scores", "curves", "checkpoints", "states")
-Write = Callable[[TrialFiles, str], None]
-WRITES: dict[str, Write] = {
-    "checkpoint": lambda files, name: files.write_checkpoint(name, lambda folder: None),
-    "state": lambda files, name: files.write_state(name, lambda folder: None),
-}
 
 
 def below(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-@pytest.mark.parametrize("write", WRITES)
-def test_ids_and_labels_that_climb_are_no_ids_and_labels(tmp_path: Path, write: str) -> None:
-    path = tmp_path / "a" / "study"
-    opened(path).close()
+@pytest.mark.parametrize("write", [TrialFiles.write_checkpoint, TrialFiles.write_state])
+def test_ids_labels_and_names_of_spaces_are_no_paths(
+    tmp_path: Path, write: Callable[[TrialFiles, str, Callable[[Path], None]], None]
+) -> None:
+    path, out = tmp_path / "a" / "study", "../../../out"
+    with opened(path, space=space(out, f"name = '{out}'\n")) as driver:
+        finish(driver, "t1")
     before = below(tmp_path)
+    assert {name.split("/")[0] for name in before} == {"a"}
     for bad in CLIMBING:
         with pytest.raises(ValueError, match="must have letters, digits"):
-            WRITES[write](TrialFiles(path), bad)
+            write(TrialFiles(path), bad, lambda folder: None)
         with pytest.raises(ValueError, match="must be EPOCH-TRY"):
-            WRITES[write](TrialFiles(path, bad), "t1")
+            write(TrialFiles(path, bad), "t1", lambda folder: None)
     assert below(tmp_path) == before
-
-
-def test_the_name_of_a_space_is_no_path(tmp_path: Path) -> None:
-    climbing = space("../../../out", "name = '../../../out'\n")
-    with opened(tmp_path / "a" / "study", space=climbing) as driver:
-        finish(driver, "t1")
-    assert Study.read(tmp_path / "a" / "study").manifest.space == "../../../out"
-    assert {path.name for path in tmp_path.iterdir()} == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -123,12 +100,11 @@ def put(server: Way, key: str, data: bytes = b"climbed") -> None:
     connection.close()
 
 
-def stored(server: Way, name: str) -> tuple[str, str]:
+def stored(name: str) -> tuple[str, str]:
     """A study with the weights of one trial, and where those lie."""
     url = f"{BUCKET}/{name}/a/b/study"
     with opened(url) as driver:
         end(driver, "t1", weights="its")
-    del server
     return url, f"{name}/a/b/study/checkpoints/t1.1-1"
 
 
@@ -136,7 +112,7 @@ def stored(server: Way, name: str) -> tuple[str, str]:
 def test_objects_whose_names_climb_are_never_brought_here(
     server: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, climb: str
 ) -> None:
-    url, place = stored(server, tmp_path.name)
+    url, place = stored(tmp_path.name)
     put(server, f"{place}/{climb}")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(StudyError) as caught, Study.read(url).checkpoint("t1"):
@@ -148,7 +124,7 @@ def test_objects_whose_names_climb_are_never_brought_here(
 def test_names_that_only_look_like_climbing_stay_below(
     server: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, place = stored(server, tmp_path.name)
+    url, place = stored(tmp_path.name)
     for name in ("%252E%252E/out", "..%5Cout", "..."):
         put(server, f"{place}/{name}")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -16,7 +16,8 @@ from store_samples import end, opened, own_folders, row, scores, tables
 from table_reader import check, reading
 from test_store_s3 import BUCKET, server
 from test_store_writer_lock import (
-    elsewhere,  # noqa: F401 - a fixture
+    elsewhere,
+    place,
     stop,
     taken_over,
 )
@@ -28,7 +29,7 @@ from tune_sentcl.store.manifest import Manifest, now
 from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.trial_folders import TrialFolders
 
-__all__ = ["server"]
+__all__ = ["elsewhere", "place", "server"]
 
 Step = Callable[[StudyDriver], object]
 STEPS: dict[str, Step] = {
@@ -48,8 +49,9 @@ def _without_objective(table: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small parts, and leases that expire soon."""
+def small(monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> None:
+    """Small parts, and leases that expire soon, each of another machine."""
+    del elsewhere
     monkeypatch.setattr(table_writer, "MAX_TRIALS", 4)
     monkeypatch.setattr(writer_lock, "_TERM_S", 0.1)
 
@@ -72,7 +74,6 @@ def before_call(
         yield count
 
 
-@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("kind", ["disk", "store", pytest.param("s3", marks=pytest.mark.long)])
 def test_a_driver_that_wakes_up_in_a_write_changes_nothing(
@@ -81,14 +82,12 @@ def test_a_driver_that_wakes_up_in_a_write_changes_nothing(
     del server
     # On a disk the driver syncs between each two of its changes.
     module, name = (os, "fsync") if kind == "disk" else (obstore, "put")
+    root = {"disk": "", "store": "memory://", "s3": BUCKET}[kind]
     number, count = 0, [0]
     while number <= count[0]:
         number += 1
-        where = f"{tmp_path.name}/{step.replace(' ', '-')}/{number}"
-        place = {"disk": f"{tmp_path}/{number}", "store": f"memory://{where}"}.get(
-            kind, f"{BUCKET}/{where}"
-        )
-        count = _wakes_up(place, STEPS[step], module, name, number)
+        where = f"{root}{tmp_path}/{number}"
+        count = _wakes_up(where, STEPS[step], module, name, number)
     assert number > 1, "it writes"
 
 
@@ -156,12 +155,7 @@ def _goes_on(place: str) -> None:
         assert {t["attempt"] for t in rows if t["trial_id"] != "last"} == {5}
 
 
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("kind", ["disk", "store"])
-def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(
-    tmp_path: Path, kind: str
-) -> None:
-    place = f"memory://{tmp_path}" if kind == "store" else str(tmp_path)
+def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(place: str) -> None:
     first, second = _expired(place), list[StudyDriver]()
 
     def succeed() -> None:
@@ -177,49 +171,36 @@ def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(
     first.close()
 
 
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("kind", ["disk", "store"])
-def test_a_refused_driver_does_not_hide_one_that_expired(tmp_path: Path, kind: str) -> None:
-    place = f"memory://{tmp_path}" if kind == "store" else str(tmp_path)
+def test_a_refused_driver_does_not_hide_one_that_expired(place: str) -> None:
     first = _expired(place)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Manifest, "check_space", _refuse)
-        with pytest.raises(StudyError, match="refused"):
-            taken_over(place)
+    refused = pytest.raises(StudyError, match="refused")
+    with before_call(Manifest, "check_space", 1, _refuse), refused:
+        taken_over(place)
     second = taken_over(place)
     with pytest.raises(StudyError, match="another driver has taken over"):
         end(first, "late")
     end(second, "c")
     second.close()
     first.close()
-    assert kind == "store" or own_folders(tmp_path, (".lock", ".lease")) == []
+    assert "://" in place or own_folders(Path(place), (".lock", ".lease")) == []
 
 
-def _refuse(*_: object) -> None:
+def _refuse() -> None:
     raise StudyError(Fault("study", "", "", "refused", "Look."))
 
 
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("kind", ["disk", "store"])
 @pytest.mark.parametrize("call", ["__init__", "read", "write"])
-def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(
-    tmp_path: Path, kind: str, call: str
-) -> None:
-    place = f"memory://{tmp_path}" if kind == "store" else str(tmp_path)
+def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(place: str, call: str) -> None:
     with opened(place) as before:
         before.share()
         end(before, "a")
     second: list[StudyDriver] = []
 
     def succeed() -> None:
-        if not second:
-            second.append(opened_later())
-
-    def opened_later() -> StudyDriver:
-        time.sleep(0.3)  # three terms of a lease, which is not renewed meanwhile
-        driver = taken_over(place)
-        end(driver, "b")
-        return driver
+        if not second:  # it calls the same function
+            time.sleep(0.3)  # three terms of a lease, which is not renewed meanwhile
+            second.append(taken_over(place))
+            end(second[0], "b")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer_lock.WriterLock, "_renew_in_background", lambda lock: None)
@@ -232,17 +213,6 @@ def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(
     second[0].close()
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_a_damaged_part_behind_a_dead_driver_is_one_sentence(tmp_path: Path) -> None:
-    place = f"memory://{tmp_path}"
-    first = _expired(place)
-    first.study.files.write_bytes("trials/000001.parquet", b"junk")
-    with pytest.raises(StudyError, match=r"trials/000001\.parquet"):
-        taken_over(place)
-    first.close()
-
-
-@pytest.mark.usefixtures("elsewhere")
 def test_pandas_reads_a_study_whose_drivers_succeed_each_other(tmp_path: Path) -> None:
     opened(tmp_path).close()
     with reading(tmp_path):

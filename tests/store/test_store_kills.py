@@ -42,13 +42,8 @@ def test_the_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) ->
         assert len(Study.read(tmp_path).trials()) == 0
         process.send_signal(signal.SIGKILL)
         process.wait()
-        opened(tmp_path).close()
-
-
-def test_the_lock_holds_within_one_process_too(tmp_path: Path) -> None:
-    with opened(tmp_path), pytest.raises(StudyError, match="another driver"):
-        opened(tmp_path)
-    opened(tmp_path).close()
+        with opened(tmp_path), pytest.raises(StudyError, match="another driver"):
+            opened(tmp_path)
 
 
 def test_a_driver_killed_before_study_json_blocks_nobody(tmp_path: Path) -> None:

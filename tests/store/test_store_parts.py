@@ -55,11 +55,11 @@ def test_rows_are_replaced_in_their_own_part(tmp_path: Path) -> None:
             for name in "ah":
                 end(driver, name, "finished", value)
         check(tmp_path)
-    assert [set(part) for part in _trials_by_part(tmp_path)] == [set("abcd"), set("efgh")]
-    assert [set(part) for part in _trials_by_part(tmp_path, "curves")] == [
-        set("abcd"),
-        set("efgh"),
-    ]
+    for table in ("trials", "curves"):
+        assert [set(part) for part in _trials_by_part(tmp_path, table)] == [
+            set("abcd"),
+            set("efgh"),
+        ]
     assert _trials_by_part(tmp_path, "scores") == [["a", "h"]]
     curves = Study.read(tmp_path).curves().to_pylist()
     assert {(p["trial_id"], p["value"]) for p in curves if p["trial_id"] in "abh"} == {
@@ -67,19 +67,6 @@ def test_rows_are_replaced_in_their_own_part(tmp_path: Path) -> None:
         ("b", 1.0),
         ("h", 3.0),
     }
-
-
-def test_a_trial_without_curves_gets_some_later(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        for name in "abcde":
-            driver.commit(row(name, "failed"), (), points() if name != "a" else ())
-        end(driver, "a", "finished", 2.0)
-    with opened(tmp_path) as driver:
-        driver.commit(row("b", "failed"), (), ())
-        driver.commit(row("c", "failed"))
-    parts = _trials_by_part(tmp_path, "curves")
-    assert sorted(name for part in parts for name in part) == ["a", "c", "d", "e"]
-    seen(tmp_path, a=2.0)
 
 
 @pytest.mark.parametrize("table", ["scores", "curves"])
@@ -98,19 +85,6 @@ def test_rows_of_a_driver_that_died_between_two_tables_go(tmp_path: Path, table:
         finish(driver, "b", 3.0)
     assert set(pd.read_parquet(tmp_path / table)["trial_id"]) == set("abc")
     seen(tmp_path, a=1.0, b=3.0, c=2.0)
-    check(tmp_path)
-
-
-def test_trials_whose_part_is_lost_run_again_and_stand_once(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        for number in range(6):
-            finish(driver, f"t{number}", 1.0)
-    (tmp_path / "trials" / "000001.parquet").unlink()
-    with opened(tmp_path) as driver:
-        seen(tmp_path, t4=1.0, t5=1.0)
-        for number in range(4):
-            finish(driver, f"t{number}", 2.0)
-    seen(tmp_path, t0=2.0, t1=2.0, t2=2.0, t3=2.0, t4=1.0, t5=1.0)
     check(tmp_path)
 
 
@@ -161,7 +135,7 @@ def test_a_rewriting_changes_columns_and_no_rows(tmp_path: Path) -> None:
 def test_pandas_reads_a_study_whose_trials_end_and_go_on(tmp_path: Path) -> None:
     opened(tmp_path).close()
     with reading(tmp_path), opened(tmp_path) as driver:
-        for number in range(40):
+        for number in range(20):
             end(driver, f"t{number}", "pruned", 1.0)
             end(driver, f"t{number // 2}", "finished", 2.0)
-    assert len(Study.read(tmp_path).trials()) == 40
+    assert len(Study.read(tmp_path).trials()) == 20

@@ -1,8 +1,9 @@
-"""Damaged studies, disks that refuse, and folders that are none of ours."""
+"""Damaged studies, disks that refuse, folders that are not ours, and names of studies."""
 
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from disk_samples import mounted
-from store_samples import finish, opened, points, row, scores, seen
+from store_samples import TABLES, end, finish, opened, points, row, scores, seen, tables
 
-from tune_sentcl.errors import StudyError
+from tune_sentcl.errors import DamagedError, StudyError
 from tune_sentcl.store import Study
+from tune_sentcl.store.files import StudyFiles
 
 
 def test_a_read_only_disk_is_read_and_not_written(tmp_path: Path) -> None:
@@ -25,17 +27,6 @@ def test_a_read_only_disk_is_read_and_not_written(tmp_path: Path) -> None:
         with pytest.raises(StudyError, match="read-only") as caught:
             opened(bound)
         assert str(bound) in str(caught.value)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
-def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
-    opened(tmp_path / "study").close()
-    (tmp_path / "study").chmod(0o555)
-    try:
-        with pytest.raises(StudyError, match="allowed"):
-            opened(tmp_path / "study")
-    finally:
-        (tmp_path / "study").chmod(0o755)
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
@@ -52,30 +43,16 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
         finish(driver, "t2")
 
 
-def test_a_file_where_the_study_should_be(tmp_path: Path) -> None:
-    path = tmp_path / "file"
+def test_what_is_no_study_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "thesis.tex"
     path.write_text("mine")
     for act in (opened, Study.read):
-        with pytest.raises(StudyError, match="must be a folder"):
-            act(path)
-        with pytest.raises(StudyError):
-            act(path / "below")
-    assert path.read_text() == "mine"
-
-
-def test_a_folder_of_other_things_stays_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("mine")
-    for act in (opened, Study.read):
-        with pytest.raises(StudyError) as caught:
-            act(tmp_path)
-        assert str(tmp_path) in str(caught.value)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_reading_nothing_makes_nothing(tmp_path: Path) -> None:
+        for place, rule in ((path, "must be a folder"), (path / "below", ""), (tmp_path, "must")):
+            with pytest.raises(StudyError, match=f"{place}.*{rule}"):
+                act(place)
     with pytest.raises(StudyError, match="must be a study"):
         Study.read(tmp_path / "missing")
-    assert list(tmp_path.iterdir()) == []
+    assert path.read_text() == "mine" and [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.parametrize(
@@ -95,46 +72,95 @@ def test_a_manifest_damaged_or_of_another_schema(tmp_path: Path, text: str, rule
     opened(tmp_path).close()
     (tmp_path / "study.json").write_text(text)
     for act in (opened, Study.read):
-        with pytest.raises(StudyError, match=rule) as caught:
+        with pytest.raises(StudyError, match=rf"study\.json[^$]*{rule}") as caught:
             act(tmp_path)
-        assert "study.json" in str(caught.value)
+        assert isinstance(caught.value, DamagedError) is ("release" not in rule)
     assert (tmp_path / "study.json").read_text() == text
 
 
-@pytest.mark.parametrize(
-    "key", ["space", "space_texts", "created", "versions", "commands", "search", "plan"]
-)
-def test_every_fault_of_a_manifest_is_named(tmp_path: Path, key: str) -> None:
-    opened(tmp_path).close()
-    path = tmp_path / "study.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), key: 3}))
-    with pytest.raises(StudyError, match=f"study.json: {key}: must be"):
-        Study.read(tmp_path)
+RECORD = {"objectives": [], "learned_from": [], "sampler": "tpe", "sampler_seed": 0}
 
 
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        ({"sampler_seed": float("inf")}, "sampler_seed"),
-        ({"shares": [2]}, "shares.0"),
-        ({"seed_plan": {"seeds": [0.5], "configurations": None}}, "seed_plan.seeds.0"),
+        *(({key: 3}, key) for key in ("space", "space_texts", "created", "versions")),
+        *(({key: 3}, key) for key in ("commands", "search", "plan")),
+        ({"search": {**RECORD, "sampler_seed": float("inf")}}, "search.sampler_seed"),
+        ({"search": {**RECORD, "shares": [2]}}, "search.shares.0"),
+        (
+            {"search": {**RECORD, "seed_plan": {"seeds": [0.5], "configurations": None}}},
+            "search.seed_plan.seeds.0",
+        ),
     ],
 )
-def test_a_damaged_record_of_a_search_is_named(
+def test_every_fault_of_a_manifest_is_named(
     tmp_path: Path, change: dict[str, Any], key: str
 ) -> None:
     opened(tmp_path).close()
     path = tmp_path / "study.json"
-    record = {"objectives": [], "learned_from": [], "sampler": "tpe", "sampler_seed": 0, **change}
-    path.write_text(json.dumps({**json.loads(path.read_text()), "search": record}))
-    with pytest.raises(StudyError, match=rf"study\.json: search\.{key}: must be"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(StudyError, match=f"study.json: {key}: must be"):
         Study.read(tmp_path)
 
 
-def test_a_table_without_its_key_is_named(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        finish(driver, "t1")
-    file = tmp_path / "trials" / "000001.parquet"
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def _garbled(file: Path) -> None:
+    """Whole at both ends, where Parquet looks first."""
+    data = bytearray(file.read_bytes())
+    data[4 : len(data) // 2] = os.urandom(len(data) // 2 - 4)
+    file.write_bytes(bytes(data))
+
+
+def _no_status(file: Path) -> None:
     pq.write_table(pq.read_table(file).drop_columns(["status"]), file)
-    with pytest.raises(StudyError, match=r"000001\.parquet: must have the columns.*status"):
-        Study.read(tmp_path).trials()
+
+
+def _no_text(file: Path) -> None:
+    """A text that is not UTF-8; all that Parquet looks at is whole."""
+    file.write_bytes(file.read_bytes().replace(b"spearman", b"spearm\xff\xff"))
+
+
+WHOLE = "must be a complete Parquet file"
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "rule"),
+    [
+        *((name, damage, WHOLE) for name in TABLES for damage in (_cut, _garbled)),
+        ("scores", lambda file: file.write_bytes(b""), WHOLE),
+        ("scores", _no_text, ""),
+        ("trials", _no_status, "must have the columns.*status"),
+    ],
+)
+def test_a_damaged_file_is_named_and_stays(
+    name: str, damage: Callable[[Path], Any], rule: str, tmp_path: Path
+) -> None:
+    with opened(tmp_path) as driver:
+        finish(driver, "a", 71.0)
+        end(driver, "f", "failed")
+    file = tmp_path / name / "000001.parquet"
+    damage(file)
+    data = file.read_bytes()
+    acts: list[Callable[[], object]] = [lambda: tables(Study.read(tmp_path))]
+    acts += [lambda: finish(opened(tmp_path), "b")] if rule == WHOLE else []
+    for act in acts:
+        with pytest.raises(DamagedError, match=rf"{file}.*{rule}"):
+            act()
+    assert file.read_bytes() == data
+
+
+def test_a_study_by_a_folder_s_url(tmp_path: Path) -> None:
+    with opened(f"file://{tmp_path}/a%20b") as driver:
+        finish(driver, "t1")
+        assert driver.study.files.folder == tmp_path / "a b"
+    assert len(Study.read(tmp_path / "a b").scores()) == 2
+
+
+@pytest.mark.parametrize("url", ["nosuch://host/x", "file://", "file:/tmp/x", "file://host/tmp/x"])
+def test_a_url_of_which_a_part_would_be_dropped_is_refused(url: str) -> None:
+    with pytest.raises(StudyError, match="must"):
+        StudyFiles.at(url)

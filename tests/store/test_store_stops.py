@@ -60,8 +60,7 @@ STORY: list[tuple[Step, Step]] = [
 
 
 def _seen(path: Path) -> tuple[dict[str, list[dict[str, Any]]], set[str]]:
-    study = Study.read(path)
-    return tables(study), study.checkpoints()
+    return tables(Study.read(path)), Study.read(path).checkpoints()
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +85,8 @@ def story(tmp_path_factory: pytest.TempPathFactory, small_parts: None) -> list[t
 def test_the_story_ends_as_it_should(story: list[tuple[Path, Path]]) -> None:
     last = Study.read(story[-1][1])
     trials = {t["trial_id"]: t for t in last.trials().to_pylist()}
-    statuses = {name: trials[name]["status"] for name in trials}
-    assert {name for name, status in statuses.items() if status == "finished"} == set("abefg")
-    assert (statuses["c"], statuses["d"]) == ("pruned", "failed")
+    statuses = {name: trial["status"] for name, trial in trials.items()}
+    assert statuses == {**dict.fromkeys("abefg", "finished"), "c": "pruned", "d": "failed"}
     assert trials["a"]["attempt"] == 2
     assert {trials[name]["objective_name"] for name in "abcdeg"} == {"other"}
     found = {(s["trial_id"], s["task"], s["value"]) for s in last.scores().to_pylist()}

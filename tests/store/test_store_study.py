@@ -1,7 +1,6 @@
 """What a study keeps, whom it refuses, and what its readers see."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -11,14 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from store_samples import (
-    end,
     finish,
     opened,
     points,
     row,
     scl,
     scores,
-    seen,
     space,
 )
 
@@ -36,42 +33,25 @@ def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:
     assert reader.scores().schema.equals(SCORES)
     assert reader.curves().schema.equals(CURVES)
     (trial,) = reader.trials().to_pylist()
-    assert trial["method.lambda"] == 0.9
-    assert trial["method.num_positives"] == "3"
-    assert trial["method.num_negatives"] == "all"
-    assert trial["method.cross_premise_label"] is None
-    assert trial["evaluation.suites"] == ["sts"]
-    assert trial["encoder.share_duplicates"] is True
-    assert trial["seed"] == 7
-    assert trial["started_at"] == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert trial["version_python"] == "3.11.0"
-    assert trial["version_ray"] is None
-    said = json.loads(trial["config"])
-    assert (said["encoder"].pop("pooling"), said["encoder"].pop("max_length")) == (
-        "mean",  # a row states a value where a config leaves it to the checkpoint
-        512,
-    )
-    assert parse_config(said, "test") == scl(7, **{"lambda": 0.9})
+    expected = {
+        "method.lambda": 0.9,
+        "method.num_positives": "3",
+        "method.num_negatives": "all",
+        "method.cross_premise_label": None,
+        "evaluation.suites": ["sts"],
+        "encoder.share_duplicates": True,
+        "seed": 7,
+        "started_at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "version_python": "3.11.0",
+        "version_ray": None,
+    }
+    assert {name: trial[name] for name in expected} == expected
+    config = json.loads(trial["config"])
+    # A row states a value where a config leaves it to the checkpoint.
+    assert [config["encoder"].pop(name) for name in ("pooling", "max_length")] == ["mean", 512]
+    assert parse_config(config, "test") == scl(7, **{"lambda": 0.9})
     assert [s["value"] for s in reader.scores().to_pylist()] == [70.0, 70.0]
     assert [p["step"] for p in reader.curves().to_pylist()] == [0, 1, 2]
-
-
-@pytest.mark.parametrize("reopened", [False, True])
-def test_a_failed_row_gives_way_to_its_repetition(tmp_path: Path, reopened: bool) -> None:
-    driver = opened(tmp_path)
-    finish(driver, "t1")
-    end(driver, "t2", "failed", 1.0)
-    assert {s["trial_id"] for s in driver.study.scores().to_pylist()} == {"t1"}
-    if reopened:
-        driver.close()
-        driver = opened(tmp_path)
-    end(driver, "t2", "finished", 2.0, attempt=2)
-    finish(driver, "t3")
-    by_id = {t["trial_id"]: t for t in driver.study.trials().to_pylist()}
-    assert sorted(by_id) == ["t1", "t2", "t3"]
-    assert (by_id["t2"]["status"], by_id["t2"]["attempt"]) == ("finished", 2)
-    seen(tmp_path, t1=70.0, t2=2.0, t3=70.0)
-    driver.close()
 
 
 @pytest.mark.parametrize("status", ["failed", "pruned"])
@@ -105,22 +85,6 @@ def test_columns_and_rows_that_are_asked_for(tmp_path: Path) -> None:
         assert driver.study.scores(where=pc.field("value").is_null()).schema.equals(SCORES)
 
 
-@pytest.mark.parametrize("reopened", [False, True])
-def test_scores_are_added_and_curves_stay(tmp_path: Path, reopened: bool) -> None:
-    driver = opened(tmp_path)
-    finish(driver, "t1")
-    finish(driver, "t2")
-    if reopened:
-        driver.close()
-        driver = opened(tmp_path)
-    more = [replace(score, value=None, reason="no") for score in scores()]
-    driver.commit(row("t1"), [*more, *scores(99.0, 5)[2:]])
-    values = sorted(s["value"] for s in driver.study.scores().to_pylist())
-    assert values == [70.0, 70.0, 70.0, 70.0, 99.0, 99.0, 99.0]
-    assert len(driver.study.curves()) == 6
-    driver.close()
-
-
 def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch, opened(tmp_path) as driver:
         patch.setattr(table_writer, "MAX_TRIALS", 1)
@@ -142,23 +106,21 @@ def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Pat
         assert len(driver.study.trials()) == 3
 
 
-def test_a_changed_text_extends_the_study(tmp_path: Path) -> None:
+def test_a_manifest_remembers_texts_commands_and_what_a_search_asked(tmp_path: Path) -> None:
     opened(tmp_path, command=["a", "b c"]).close()
-    created = Study.read(tmp_path).manifest.created
-    opened(tmp_path, space=space(text="more"), command=["b"]).close()
+    first = Study.read(tmp_path).manifest
+    assert first.search is None and first.versions["python"]
+    asked = SearchRecord(("STS-B:spearman:dev",), "tpe", 3, ("s3://bucket/other",))
+    with opened(tmp_path, space=space(text="more"), command=["b"]) as driver:
+        driver.record(asked)
     opened(tmp_path, command=["b"]).close()
     manifest = Study.read(tmp_path).manifest
     assert manifest.space_texts == ("more", space().text), "the last search's text is the last"
     assert manifest.commands == ("a 'b c'", "b")
-    assert manifest.created == created
-    assert manifest.versions["python"]
-
-
-def test_another_space_is_refused_and_the_lock_let_go(tmp_path: Path) -> None:
-    opened(tmp_path).close()
+    assert (manifest.created, manifest.search) == (first.created, asked)
     with pytest.raises(StudyError, match="'tiny', not 'other'"):
         opened(tmp_path, space=space("other"))
-    opened(tmp_path).close()
+    opened(tmp_path).close()  # whoever was refused let the lock go
 
 
 def test_a_closed_driver_writes_nothing(tmp_path: Path) -> None:
@@ -167,13 +129,3 @@ def test_a_closed_driver_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="closed"):
         driver.commit(row("t1"))
     assert not any(hasattr(Study, name) for name in ("commit", "rewrite", "open", "record"))
-
-
-def test_what_a_search_asked_is_remembered(tmp_path: Path) -> None:
-    asked = SearchRecord(("STS-B:spearman:dev",), "tpe", 3, ("s3://bucket/other",))
-    opened(tmp_path).close()
-    assert Study.read(tmp_path).manifest.search is None
-    with opened(tmp_path) as driver:
-        driver.record(asked)
-    opened(tmp_path).close()
-    assert Study.read(tmp_path).manifest.search == asked

@@ -18,7 +18,6 @@ from test_store_writer_lock import (
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store import TrialFiles
-from tune_sentcl.store.disk import is_shared
 from tune_sentcl.store.files import StudyFiles
 
 
@@ -146,21 +145,3 @@ def test_marks_of_file_browsers_do_no_harm(tmp_path: Path, mark: str) -> None:
         end(driver, "a", "finished", 1.0)
     with opened(f"memory://{tmp_path}/x") as driver:
         assert driver.study.checkpoints() == set()
-
-
-@pytest.mark.parametrize("url", ["nosuch://host/x", "file://", "file:/tmp/x", "file://host/tmp/x"])
-def test_a_url_of_which_a_part_would_be_dropped_is_refused(url: str) -> None:
-    with pytest.raises(StudyError, match="must"):
-        StudyFiles.at(url)
-
-
-def test_a_link_leads_to_the_disk_that_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "größe").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "größe")
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(f"1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / {tmp_path}/größe rw - nfs4 x rw\n")
-    monkeypatch.setattr("tune_sentcl.store.disk._MOUNTS", mounts)
-    assert is_shared(tmp_path / "link/study")
-    assert not is_shared(tmp_path)

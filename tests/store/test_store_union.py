@@ -1,5 +1,6 @@
 """Which study speaks for a trial that several have, and what studies must agree about."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -41,12 +42,11 @@ def test_a_trial_is_of_the_first_study_in_which_it_finished_else_of_the_first(
     kinds: tuple[Status, ...] = ("failed", "pruned", "finished")
     studies: list[dict[str, tuple[TrialRow, list[Score]]]] = [{}, {}]
     expected = {}
-    for one in kinds:
-        for other in kinds:
-            name = f"{one}-{other}"
-            studies[0][name] = (row(name, one, attempt=1), scores(70.0))
-            studies[1][name] = (row(name, other, attempt=2), scores(71.0))
-            expected[name] = 2 if other == "finished" != one else 1
+    for first, second in itertools.product(kinds, kinds):
+        name = f"{first}-{second}"
+        studies[0][name] = (row(name, first, attempt=1), scores(70.0))
+        studies[1][name] = (row(name, second, attempt=2), scores(71.0))
+        expected[name] = 2 if second == "finished" != first else 1
     studies[0]["z"], studies[1]["a"] = (row("z"), scores()), (row("a"), scores())
     expected |= {"z": 1, "a": 1}
     found = united(tmp_path, *studies)
@@ -118,13 +118,11 @@ def test_studies_that_differ_are_refused_in_one_sentence(
     assert len(caught.value.faults) == 1
 
 
-def test_studies_without_trials_come_to_one_without(tmp_path: Path) -> None:
-    assert [len(table) for table in united(tmp_path, {}, {}).tables.values()] == [0, 0, 0]
-
-
 def test_a_snapshot_stays_as_it_was_read(tmp_path: Path) -> None:
-    found = write(tmp_path, {"t": (row("t"), scores())})
-    with opened(tmp_path) as driver:
+    assert [len(table) for table in united(tmp_path, {}, {}).tables.values()] == [0, 0, 0]
+    study = tmp_path / "study"
+    found = write(study, {"t": (row("t"), scores())})
+    with opened(study) as driver:
         driver.commit(row("u"))
     assert found.trials(["trial_id"]).to_pylist() == [{"trial_id": "t"}]
     assert len(found.scores(["value"], among={"t": None})) == 2

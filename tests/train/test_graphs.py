@@ -60,7 +60,6 @@ def test_no_token_sees_what_fills_a_batch_up(
     packing = Packing(_tokens([3, 9, 17, 9, 2]), CPU)
     plain, there = packing.inputs(None), len(packing.tokens.ids)
     size = Size.of(packing)
-    assert size.tokens > there - 1
     tokens = size.tokens + 5
     size = Size(tokens, size.inputs + 2, size.longest)
     filled = {name: value.new_zeros(1, tokens) for name, value in plain.items()}
@@ -133,17 +132,14 @@ def test_replays_give_the_gradients_of_launches(arithmetic: Any, pooling: Any) -
 def test_parts_add_up_in_replays() -> None:
     """The second part's gradient is added to the first's, not to itself."""
     encoder = _no_dropout(Encoder(*build_toy(), "mean", 64).cuda().train())
-    halves = [_tokens([4, 7, 3], 1), _tokens([4, 7, 3], 2)]
-
-    def summed() -> list[Tensor]:
+    halves, sums = [_tokens([4, 7, 3], 1), _tokens([4, 7, 3], 2)], []
+    for runner in (None, GraphedTransformer(encoder)):
+        encoder.runner = runner
         encoder.zero_grad()
         for half in halves:
             encoder(half).square().sum().backward()
-        return [w.grad.clone() for w in encoder.parameters() if w.grad is not None]
-
-    expected = summed()
-    encoder.runner = GraphedTransformer(encoder)
-    for left, right in zip(summed(), expected, strict=True):
+        sums.append([w.grad.clone() for w in encoder.parameters() if w.grad is not None])
+    for left, right in zip(*sums, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
 
 
@@ -222,10 +218,7 @@ def test_a_resumed_training_captures_anew_and_draws_the_same(precision: str) -> 
     ("method", "more"),
     [
         ("simcse", {}),
-        ("conisi", {"encoder.train_length": 24}),
         ("conisi", {"encoder.train_length": 24, "method.lambda": 1.0, "method.strategy": "o1"}),
-        ("cosent", {"data.source": "toy"}),
-        ("mnr", {}),
         ("sbert", {}),
         ("scl", {"optimizer.precision": "auto"}),
         ("scl", {"optimizer.max_grad_norm": 1.0, "encoder.pooling": "static_last"}),

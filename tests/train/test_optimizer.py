@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from tune_sentcl.config import OptimizerConfig
 from tune_sentcl.train import build_optimizer, learning_rate_factor
+from tune_sentcl.train.optimizer import Lars
 
 
 def options(**values: Any) -> OptimizerConfig:
@@ -26,29 +27,22 @@ def formula(schedule: str, climb: int, step: int, total: int) -> float:
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
-@pytest.mark.parametrize("warmup", [0.0, 0.1, 0.35])
-@pytest.mark.parametrize("total", [1, 7, 500])
+@pytest.mark.parametrize(
+    ("warm", "total", "climb"),
+    [
+        *(({"warmup": w}, n, math.floor(w * n)) for w in (0.0, 0.1, 0.35) for n in (1, 7, 500)),
+        # Four epochs of six steps; the share is not asked.
+        *(({"warmup": 0.9, "warmup_epochs": e}, 24, round(6 * e)) for e in (0.0, 0.5, 2.0)),
+    ],
+)
 def test_the_schedule_equals_its_formula_at_every_step(
-    schedule: str, warmup: float, total: int
+    schedule: str, warm: dict[str, float], total: int, climb: int
 ) -> None:
-    config = options(schedule=schedule, warmup=warmup)
-    climb = math.floor(warmup * total)
-    for step in range(total):
+    config = options(schedule=schedule, epochs=4, **warm)
+    for step in range(total + 1):
         expected = formula(schedule, climb, step, total)
         assert learning_rate_factor(config, step, total) == pytest.approx(expected, abs=1e-12)
     assert (learning_rate_factor(config, 0, total) == 0.0) == (climb > 0)
-    end = learning_rate_factor(config, total, total)
-    assert end == (1.0 if schedule == "constant" else 0.0)
-
-
-@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
-@pytest.mark.parametrize(("epochs_up", "climb"), [(0.0, 0), (0.5, 3), (1.0, 6), (2.0, 12)])
-def test_a_warm_up_may_be_counted_in_epochs(schedule: str, epochs_up: float, climb: int) -> None:
-    # Four epochs of six steps; the share is not asked.
-    config = options(schedule=schedule, warmup=0.9, warmup_epochs=epochs_up, epochs=4)
-    for step in range(25):
-        expected = formula(schedule, climb, step, 24)
-        assert learning_rate_factor(config, step, 24) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd", "lars"])
@@ -66,30 +60,72 @@ def test_every_group_follows_the_schedule(name: str) -> None:
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.0, 0.0])
 
 
-def walk(config: OptimizerConfig, steps: int) -> tuple[list[np.ndarray], list[Any], list[Any]]:
-    """Follow random gradients; where the weights ended, where they began, and the gradients."""
-    generator = torch.Generator().manual_seed(0)
+Gradients = list[list[Any]]
+
+
+def walk(
+    config: OptimizerConfig, *, interrupted: bool = False
+) -> tuple[list[np.ndarray], list[np.ndarray], Gradients]:
+    """Follow 50 random gradients; where the weights ended, where they began, and the gradients.
+
+    If interrupted, the gradients of one step are zero, and those of another one are missing.
+    """
+    draws = np.random.default_rng(0)
     layer = torch.nn.Linear(3, 2).double()
-    with torch.no_grad():
-        for weight in layer.parameters():
-            weight.copy_(torch.randn(weight.shape, generator=generator))
-    starts = [weight.detach().numpy().copy() for weight in layer.parameters()]
-    gradients = [
-        [torch.randn(w.shape, generator=generator, dtype=torch.float64) for w in starts_of(layer)]
-        for _ in range(steps)
-    ]
-    optimizer, schedule = build_optimizer(layer.parameters(), config, steps)
+    layer.register_parameter("zero", torch.nn.Parameter(torch.zeros(2, 2).double()))
+    shapes = [tuple(weight.shape) for weight in layer.parameters()]
+    starts = [draws.normal(size=shape) for shape in shapes]
+    starts[-1][:] = 0  # of which the norm is 0
+    for weight, start in zip(layer.parameters(), starts, strict=True):
+        weight.data = torch.from_numpy(start.copy())
+    gradients: Gradients = [[draws.normal(size=shape) for shape in shapes] for _ in range(50)]
+    if interrupted:
+        gradients[10] = [np.zeros(shape) for shape in shapes]
+        gradients[20] = [None for _ in shapes]
+    optimizer, schedule = build_optimizer(layer.parameters(), config, 50)
     for step in gradients:
         for weight, gradient in zip(layer.parameters(), step, strict=True):
-            weight.grad = gradient
+            weight.grad = None if gradient is None else torch.from_numpy(gradient)
         optimizer.step()
         schedule.step()
-    ends = [weight.detach().numpy() for weight in layer.parameters()]
-    return ends, starts, [[g.numpy() for g in step] for step in gradients]
+    return [weight.detach().numpy() for weight in layer.parameters()], starts, gradients
 
 
-def starts_of(layer: torch.nn.Linear) -> list[torch.Tensor]:
-    return [weight.detach() for weight in layer.parameters()]
+@pytest.mark.parametrize(
+    ("trust", "momentum", "decay"), [(1e-3, 0.9, 0.0), (0.5, 0.0, 0.01), (0.5, 0.9, 0.01)]
+)
+def test_lars_is_simclr_s_rule_and_leaves_biases_unadapted_and_undecayed(
+    trust: float, momentum: float, decay: float
+) -> None:
+    own = {"trust": trust, "momentum": momentum, "weight_decay": decay}
+    config = options(name="lars", lr=0.5, schedule="cosine", warmup=0.2, **own)
+    ends, starts, gradients = walk(config, interrupted=True)
+    for number, (end, value) in enumerate(zip(ends, starts, strict=True)):
+        velocity, matrix = np.zeros_like(value), value.ndim > 1
+        for step, given in enumerate(gradients):
+            gradient = given[number]
+            if gradient is None:  # no gradient, no step
+                continue
+            slope = gradient + (decay * value if matrix else 0)
+            sizes = math.sqrt((value**2).sum()), math.sqrt((slope**2).sum())
+            ratio = trust * sizes[0] / sizes[1] if matrix and min(sizes) > 0 else 1.0
+            rate = 0.5 * formula("cosine", 10, step, 50)
+            velocity = momentum * velocity + rate * ratio * slope
+            value = value - velocity
+        np.testing.assert_allclose(end, value, rtol=1e-9, atol=1e-12)
+        assert np.abs(end - starts[number]).max() > 1e-3
+
+
+def test_a_closure_is_called_under_gradients() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+
+    def closure() -> float:
+        loss = (weight**2).sum()
+        loss.backward()
+        return loss.item()
+
+    assert Lars([weight], lr=1.0).step(closure) == 2.0
+    assert float(weight.detach()[0]) < 1.0
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -97,11 +133,11 @@ def test_sgd_is_nesterovs_with_decay_in_the_gradient(momentum: float) -> None:
     config = options(
         name="sgd", lr=0.05, momentum=momentum, weight_decay=0.1, schedule="linear", warmup=0.2
     )
-    ends, starts, gradients = walk(config, 50)
+    ends, starts, gradients = walk(config)
     for number, (found, value) in enumerate(zip(ends, starts, strict=True)):
         velocity = np.zeros_like(value)
         for step, given in enumerate(gradients):
-            slope = given[number] + (0.1 * value if number == 0 else 0)  # the bias has no decay
+            slope = given[number] + (0.1 * value if value.ndim > 1 else 0)
             velocity = momentum * velocity + slope
             value = value - 0.05 * formula("linear", 10, step, 50) * (slope + momentum * velocity)
         np.testing.assert_allclose(found, value, rtol=1e-9, atol=1e-12)
@@ -112,12 +148,12 @@ def test_adamw_decays_apart_from_the_gradient(eps_added: str) -> None:
     """The raw epsilon is that of transformers in 2020, in its own order of operations."""
     own = {"eps": 1e-3, "eps_added": eps_added}
     config = options(lr=0.05, weight_decay=0.1, schedule="cosine", warmup=0.2, **own)
-    ends, starts, gradients = walk(config, 50)
+    ends, starts, gradients = walk(config)
     for number, (found, value) in enumerate(zip(ends, starts, strict=True)):
         first, second = np.zeros_like(value), np.zeros_like(value)
         for step, given in enumerate(gradients):
             rate = 0.05 * formula("cosine", 10, step, 50)
-            if number == 0:
+            if value.ndim > 1:
                 value = value - rate * 0.1 * value
             first = 0.9 * first + 0.1 * given[number]
             second = 0.999 * second + 0.001 * given[number] ** 2

@@ -55,12 +55,14 @@ def _encoder(method: AnyMethod) -> Encoder:
 
 
 def test_a_cpu_knows_two() -> None:
-    method = _method("scl")
-    found = {
-        asked: arithmetic(asked, method, _batch(8), lambda: pytest.fail("timed on a CPU"))
-        for asked in ("fp32", "tf32", "bf16", "auto")
+    method, timed = _method("scl"), lambda: pytest.fail("timed on a CPU")
+    expected: dict[Precision, str] = {
+        "fp32": "fp32",
+        "tf32": "fp32",
+        "bf16": "bf16",
+        "auto": "fp32",
     }
-    assert found == {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "auto": "fp32"}
+    assert {asked: arithmetic(asked, method, _batch(8), timed) for asked in expected} == expected
 
 
 def test_timing_leaves_all_as_it_was() -> None:
@@ -73,16 +75,7 @@ def test_timing_leaves_all_as_it_was() -> None:
     first = next(encoder.parameters())
     first.grad = torch.ones_like(first)
     random = torch.get_rng_state()
-    step = _step(method)
-    step()
-    moved = [part.state_dict() for part in (method.heads,)]
-    assert any(not torch.equal(before[1][name], moved[0][name]) for name in before[1])
-    method.heads.load_state_dict(before[1])
-    encoder.zero_grad()
-    first.grad = torch.ones_like(first)
-    torch.set_rng_state(random)
-    found = precision._fastest(method, encoder, step)
-    assert found in ("fp32", "tf32", "bf16")
+    assert precision._fastest(method, encoder, _step(method)) in ("fp32", "tf32", "bf16")
     assert torch.equal(torch.get_rng_state(), random)
     assert first.grad is not None and torch.equal(first.grad, torch.ones_like(first))
     assert all(weight.grad is None for weight in list(encoder.parameters())[1:])
@@ -157,14 +150,8 @@ def test_one_timing_serves_all_trials_of_a_shape(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(precision, "_fastest", fastest)
     kept, steps = [], []
-    shapes = (
-        ("scl", 64, 32),
-        ("scl", 64, 32),
-        ("scl", 128, 32),
-        ("scl", 64, 8),
-        ("simcse", 64, 32),
-    )
-    for name, rows, length in shapes:
+    shapes = (("scl", 64, 32), ("scl", 128, 32), ("scl", 64, 8), ("simcse", 64, 32))
+    for name, rows, length in (shapes[0], *shapes):
         method = _method(name)
         method.encoder.train_length = length
         monkeypatch.setattr(type(method), "device", gpu)
@@ -206,19 +193,12 @@ def test_other_devices_keep_their_precision() -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_rounds_within_and_not_behind() -> None:
-    method = _method("scl")
-    method.encoder.cuda()
-    method.heads.cuda()
-    for kind, inside in (("tf32", "high"), ("fp32", "highest"), ("bf16", "highest")):
-        with computing_in(method, kind):  # type: ignore[arg-type]
-            assert torch.get_float32_matmul_precision() == inside
-        assert torch.get_float32_matmul_precision() == "highest"
-
-
-@pytest.mark.gpu
-def test_a_gpu_times_all_three() -> None:
+def test_a_gpu_times_all_three_and_rounds_within_and_not_behind() -> None:
     method = _method("scl")
     method.encoder.cuda().train()
     method.heads.cuda()
     assert arithmetic("auto", method, _batch(8), _step(method)) in ("fp32", "tf32", "bf16")
+    for kind, inside in (("tf32", "high"), ("fp32", "highest"), ("bf16", "highest")):
+        with computing_in(method, kind):  # type: ignore[arg-type]
+            assert torch.get_float32_matmul_precision() == inside
+        assert torch.get_float32_matmul_precision() == "highest"

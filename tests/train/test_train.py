@@ -94,13 +94,8 @@ def restated(encoder: Encoder, head: torch.nn.Module, config: TrialConfig) -> No
 
 
 def test_a_whole_trial_equals_the_plain_restatement() -> None:
-    config = trial(
-        **{
-            "encoder.share_duplicates": False,
-            "data.limit": 80,
-            "optimizer.warmup": 0.4,
-        }
-    )
+    separate = {"encoder.share_duplicates": False}
+    config = trial(**separate, **{"data.limit": 80, "optimizer.warmup": 0.4})
     ours, theirs = undropped(), undropped()
     methods = [built(config, encoder) for encoder in (ours, theirs)]
     steps = list(train(methods[0], toy_rows(80), config))
@@ -119,44 +114,24 @@ def test_a_whole_trial_equals_the_plain_restatement() -> None:
         np.testing.assert_allclose(ours_head.detach(), theirs_head.detach(), rtol=0, atol=1e-5)
 
 
-def test_the_first_step_of_a_warm_up_moves_nothing() -> None:
-    config = trial(**{"data.limit": 64, "optimizer.warmup": 0.5})
-    encoder = undropped()
-    before = {name: value.clone() for name, value in encoder.state_dict().items()}
-    method = built(config, encoder)
-    steps = train(method, toy_rows(64), config)
-    next(steps)
-    assert all(torch.equal(value, before[n]) for n, value in encoder.state_dict().items())
-    next(steps)
-    assert not all(torch.equal(value, before[n]) for n, value in encoder.state_dict().items())
-
-
-@pytest.mark.parametrize("order", ["file", "groups", "shuffled_groups"])
+@pytest.mark.parametrize("order", ["groups", "shuffled_groups"])
 def test_steps_count_rows_and_epochs(order: str) -> None:
     config = trial(**{"data.limit": 100, "data.order": order, "optimizer.epochs": 2})
     corpus = toy_rows(100)
-    encoder = undropped()
-    method = built(config, encoder)
-    steps = list(train(method, corpus, config))
+    steps = list(train(built(config, undropped()), corpus, config))
     assert len(steps) == steps[-1].total == count_steps(corpus, config)
     assert steps[-1].samples == 200 and steps[-1].epoch == 2.0
 
 
 def test_clipping_bounds_the_gradient() -> None:
     moved = []
-    for norm in (None, 1e-8):
-        values: dict[str, Any] = {"data.limit": 16, "optimizer.warmup": 0.0}
-        if norm is not None:
-            values |= {"optimizer.max_grad_norm": norm, "optimizer.eps": 1.0}
-        else:
-            values |= {"optimizer.eps": 1.0}
+    for clip in ({}, {"optimizer.max_grad_norm": 1e-8}):
+        config = trial(**{"data.limit": 16, "optimizer.warmup": 0.0, "optimizer.eps": 1.0}, **clip)
         encoder = undropped()
-        before = encoder.state_dict()["transformer.embeddings.LayerNorm.weight"].clone()
-        config = trial(**values)
-        method = built(config, encoder)
-        list(train(method, toy_rows(16), config))
-        after = encoder.state_dict()["transformer.embeddings.LayerNorm.weight"]
-        moved.append(float((after - before).abs().max()))
+        weight = encoder.get_parameter("transformer.embeddings.LayerNorm.weight")
+        before = weight.detach().clone()
+        list(train(built(config, encoder), toy_rows(16), config))
+        moved.append(float((weight.detach() - before).abs().max()))
     assert moved[1] < 1e-6 < moved[0]
 
 
@@ -175,7 +150,5 @@ def test_bf16_runs_the_forward_pass_in_bf16_and_keeps_weights_in_fp32() -> None:
 
 def test_a_loss_that_is_no_number_is_named() -> None:
     config = trial(**{"data.limit": 48, "optimizer.lr": 1e30, "optimizer.warmup": 0.0})
-    encoder = undropped()
-    method = built(config, encoder)
     with pytest.raises(NonFiniteError, match=r"loss must be finite, but is nan at step"):
-        list(train(method, toy_rows(48), config))
+        list(train(built(config, undropped()), toy_rows(48), config))

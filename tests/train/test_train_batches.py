@@ -10,7 +10,7 @@ import torch
 from tune_sentcl.config import MethodBase, SimcseConfig, TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora, make_corpus
 from tune_sentcl.errors import DataError
-from tune_sentcl.methods import Method, MethodInputs, StepLoss, build_method
+from tune_sentcl.methods import Method, MethodInputs, StepLoss
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.train import check_batches, count_steps, train
@@ -27,12 +27,12 @@ class Recorder(Method[MethodBase, Encoder]):
         self.rows: list[list[int]] = []
         self.draws: list[float] = []
 
-    def draw(self, batch: Batch, generator: np.random.Generator) -> int:
+    def draw(self, batch: Batch, generator: np.random.Generator) -> float:
         self.rows.append(batch.rows.tolist())
         self.draws.append(float(generator.random()))
         return len(batch)
 
-    def loss_of(self, drawn: int) -> StepLoss:
+    def loss_of(self, drawn: float) -> StepLoss:
         loss = sum(weight.sum() for weight in self.heads.parameters()) * drawn
         return StepLoss(torch.as_tensor(loss), {"part": torch.ones(())}, {"misses": 0.25})
 
@@ -67,14 +67,6 @@ def test_shuffled_order_deals_each_row_once_an_epoch_and_anew_in_each() -> None:
     assert len({tuple(epoch) for epoch in epochs}) == 3
     assert first.rows == again.rows != other.rows
     assert first.draws == again.draws != other.draws
-
-
-def test_drop_last_leaves_the_short_batch_out() -> None:
-    config = trial(**{"optimizer.epochs": 2, "data.drop_last": True})
-    recorder = Recorder(config)
-    steps = list(train(recorder, sentences(10), config))
-    assert [len(rows) for rows in recorder.rows] == [4, 4, 4, 4]
-    assert len(steps) == steps[-1].total == count_steps(sentences(10), config) == 4
 
 
 @pytest.mark.parametrize("mix", ["proportional", "in_turn"])
@@ -131,28 +123,13 @@ def test_the_loop_trains_the_heads_too() -> None:
 @pytest.mark.parametrize("name", ["conisi", "clsr"])
 def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str, size: int) -> None:
     corpus = sentences(9)
-    with pytest.raises(DataError) as caught:
+    rule = f"optimizer.batch_size = {size}: method {name} needs 2 rows or more in every batch, and"
+    with pytest.raises(DataError, match=f"{rule} one of made up has 1. Set data.drop_last=true"):
         count_steps(corpus, trial(name, **{"optimizer.batch_size": size}))
-    (fault,) = caught.value.faults
-    assert (fault.where, fault.key, fault.value) == ("made up", "optimizer.batch_size", str(size))
-    assert fault.rule == (
-        f"method {name} needs 2 rows or more in every batch, and one of made up has 1"
-    )
-    assert fault.next_move == "Set data.drop_last=true, or another optimizer.batch_size."
     assert count_steps(corpus, trial(name, **{"data.drop_last": True})) == 2
     assert count_steps(corpus, trial(name, **{"optimizer.batch_size": 5})) == 2
     with pytest.raises(DataError):  # the only batch is never left out
         count_steps(sentences(1), trial(name, **{"data.drop_last": True}))
-
-
-def test_the_refusal_comes_from_the_loop_itself_too() -> None:
-    config = trial("conisi", **{"encoder.train_length": 32})
-    encoder = load_encoder(resolve_checkpoint("toy"), "cls", 64, train_length=32)
-    setting = MethodInputs(config.encoder, torch.Generator().manual_seed(0))
-    before = {key: value.clone() for key, value in encoder.state_dict().items()}
-    with pytest.raises(DataError, match="needs 2 rows or more in every batch"):
-        next(train(build_method(config, encoder, setting), sentences(9), config))
-    assert all(torch.equal(value, before[key]) for key, value in encoder.state_dict().items())
 
 
 def test_a_single_sentence_is_enough_where_no_other_is_needed() -> None:

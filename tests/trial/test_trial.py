@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from trial_samples import LOADER, Kept, drained, finish, measured
+from trial_samples import LOADER, Kept, finish, measured
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.objective import DEFAULT
@@ -51,13 +51,6 @@ def test_everything_is_written_before_the_last_point(tmp_path: Path) -> None:
     assert dev == [point.dev for point in points]
     same = [score.value for score in measured(kept, config)[1].scores]
     assert same == pytest.approx(values)
-
-
-def test_weights_that_nobody_keeps_are_not_written(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, smoke())
-    inputs = LOADER.load(kept.config)
-    _, end = drained(run(kept.config, inputs, output=kept.output(keep_checkpoint=False)))
-    assert end.scores and not kept.weights.exists()
 
 
 def test_every_statistic_is_a_number_that_was_measured() -> None:

@@ -15,7 +15,7 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.objective import DEFAULT
-from tune_sentcl.trial import Account, assemble, run
+from tune_sentcl.trial import Account, FinishedTrial, assemble, run
 from tune_sentcl.trial.baseline import of_length_1
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -73,7 +73,7 @@ def test_no_training_scores_the_encoder_as_it_is() -> None:
     assert [score.value for score in end.scores] == pytest.approx([s.value for s in expected])
     (last,) = points
     assert last.final and (last.step, last.total) == (0, 0) and last.run_columns["steps"] == 0
-    # No rows are read: the same trial whatever the source.
+    # No rows are read, so it is the same trial whatever the source.
     other = trial("none", **{"data.source": "snli", "evaluation.data": "toy"})
     assert LOADER.load(other).trial_id(other) == LOADER.load(trial("none")).trial_id(trial("none"))
 
@@ -89,18 +89,24 @@ def test_whitening_scores_whitened_embeddings() -> None:
     _, end = finish(config)
     encoder = load_encoder(resolve_checkpoint("toy"), "mean", 512)
     base = encoder.encode(inputs.corpus.texts("text")).astype(np.float64)
-    mean = base.mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(base, rowvar=False, ddof=0))
     kept = values > 1e-9 * values.max()
+    whitener = vectors[:, kept] / np.sqrt(values[kept])
 
     def whitened(sentences: Any) -> Any:
-        rows = (encoder.encode(sentences) - mean) @ vectors[:, kept] / np.sqrt(values[kept])
-        return rows.astype(np.float32)
+        return ((encoder.encode(sentences) - base.mean(axis=0)) @ whitener).astype(np.float32)
 
     expected = score_by_cosine(whitened, inputs.sets.sts)
     assert [s.value for s in end.scores] == pytest.approx([s.value for s in expected], abs=0.05)
     plain = finish(trial("none"))[1].scores
     assert plain[0].value != pytest.approx(end.scores[0].value, abs=0.5)
+
+
+def saved_as_scored(kept: Kept, end: FinishedTrial) -> None:
+    sentences = ["a happy lawyer is jogging", "a truck"]
+    np.testing.assert_allclose(
+        kept.encoder().encode(sentences), end.encoder.encode(sentences), rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("name", ["clsr", "simcse"])
@@ -121,11 +127,7 @@ def test_selecting_the_best_restores_the_best_weights(name: str, tmp_path: Path)
     dev = [t for t in LOADER.load(config).sets.sts if (t.name, t.split) == ("STS-B", "dev")]
     again = {s.value for s in score_by_cosine(end.encoder.encode, dev) if s.metric == "spearman"}
     assert chosen(end) in again
-    # What is saved is what was scored.
-    sentences = ["a happy lawyer is jogging", "a truck"]
-    np.testing.assert_allclose(
-        kept.encoder().encode(sentences), end.encoder.encode(sentences), rtol=1e-4, atol=1e-5
-    )
+    saved_as_scored(kept, end)
 
 
 @pytest.mark.parametrize("name", ["clsr", "whitened"])
@@ -134,15 +136,11 @@ def test_a_frozen_encoder_runs_once_a_machine(
 ) -> None:
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
     config = trial(name)
-    expected = len(LOADER.load(config).sentences())
-    first, end = finish(config)
-    assert first[-1].run_columns["encoded_sentences"] == expected > 0
-    assert first[-1].run_columns["encoding_seconds"] > 0
-    again, _ = finish(config)
-    assert again[-1].run_columns["encoded_sentences"] == 0
-    assert again[-1].run_columns["encoding_seconds"] == 0
-    assert again[-1].scores == first[-1].scores
-    assert isinstance(end.encoder, FrozenEncoder)
+    ((*_, first), end), ((*_, again), _) = finish(config), finish(config)
+    assert first.run_columns["encoded_sentences"] == len(LOADER.load(config).sentences()) > 0
+    assert first.run_columns["encoding_seconds"] > 0
+    assert again.run_columns["encoded_sentences"] == again.run_columns["encoding_seconds"] == 0
+    assert again.scores == first.scores and isinstance(end.encoder, FrozenEncoder)
 
 
 @pytest.mark.parametrize(("name", "layers"), [("none", None), ("whitened", 1), ("clsr", 2)])
@@ -155,10 +153,7 @@ def test_an_encoder_that_is_simply_its_checkpoint_is_not_saved(
     assert kept.weights.exists() == (layers is not None)
     if layers is not None:
         assert len(kept.encoder().tail) == layers
-        sentences = ["a happy lawyer is jogging", "a truck"]
-        np.testing.assert_allclose(
-            kept.encoder().encode(sentences), end.encoder.encode(sentences), rtol=1e-3, atol=1e-4
-        )
+        saved_as_scored(kept, end)
         before = load_encoder(resolve_checkpoint("toy"), "mean", 64).transformer.state_dict()
         after = kept.encoder().transformer.state_dict()
         assert before.keys() == after.keys()
@@ -172,24 +167,16 @@ def test_chance_that_one_method_takes_leaves_another_alone() -> None:
     assert all(torch.equal(value, states[1][key]) for key, value in states[0].items())
 
 
-def test_bf16_trains_inputs_of_two_sentences() -> None:
-    losses = []
-    for precision in ("bf16", "fp32"):
-        changes = {"optimizer.precision": precision, "evaluation.every": 0}
-        config = trial("conisi-o1", **{"data.limit": 32}, **changes)
-        (*_, last), _ = finish(config)
-        losses.append([point.value for point in last.curves if point.metric == "loss"])
-    # Dropout draws the same, so only the rounding differs.
-    assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
-
-
-def test_the_length_of_pairs_is_checked_before_training() -> None:
-    config = trial("conisi-s", **{"encoder.train_length": 33})
-    with pytest.raises(CheckpointError, match="a pair takes 65 tokens, and the encoder has 64"):
-        next(run(config, LOADER.load(config), Account()))
-
-
-def test_a_batch_of_one_row_ends_the_trial_before_its_first_step() -> None:
-    config = trial("conisi-s", **{"data.limit": 17})
-    with pytest.raises(DataError, match="method conisi needs 2 rows or more in every batch"):
+@pytest.mark.parametrize(
+    ("values", "kind", "rule"),
+    [
+        ({"encoder.train_length": 33}, CheckpointError, "a pair takes 65 tokens, and the encoder"),
+        ({"data.limit": 17}, DataError, "method conisi needs 2 rows or more in every batch"),
+    ],
+)
+def test_what_cannot_be_trained_is_told_before_the_first_step(
+    values: dict[str, Any], kind: type[Exception], rule: str
+) -> None:
+    config = trial("conisi-s", **values)
+    with pytest.raises(kind, match=rule):
         next(run(config, LOADER.load(config), Account()))

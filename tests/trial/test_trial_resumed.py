@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,16 +62,15 @@ def config_of(kind: str, **values: Any) -> TrialConfig:
 
 
 @pytest.fixture(autouse=True)
-def states_at_every_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def states_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saving, "_SHARE", 1.0)
-    yield
 
 
 def resumed(kept: Kept) -> tuple[list[Progress], FinishedTrial]:
     return drained(run(kept.config, LOADER.load(kept.config), output=kept.output()))
 
 
-def told(points: list[Progress], after: int = 0) -> list[tuple[Any, ...]]:
+def record(points: list[Progress], after: int = 0) -> list[tuple[Any, ...]]:
     """What the points behind a step and the end say."""
     seen = (p for p in points if p.step > after or p.final)
     return [(p.step, p.total, p.rows, p.dev, p.scores, p.curves, p.final) for p in seen]
@@ -86,10 +85,11 @@ def test_killed_behind_any_step_it_ends_as_if_nothing_had_happened(
     config = config_of(kind)
     points, end = finish(config, tmp_path / "whole")
     kept = Kept(tmp_path / "killed", config)
-    killed(kept, after)
+    for lost in (1, after) if kind == "sgd" else (after,):
+        killed(kept, lost)
     torch.rand(7)  # another worker's random state is another
     again, ended = resumed(kept)
-    assert told(again) == told(points, after)
+    assert record(again) == record(points, after)
     weights = end.encoder.state_dict()
     assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
     assert f"continued from step {after} of" in again[-1].run_columns["notes"]
@@ -116,13 +116,6 @@ def dead(died: Path, tmp_path: Path) -> Kept:
     return Kept(tmp_path, config_of("scl"))
 
 
-def test_killed_again_and_again(undisturbed: list[Progress], tmp_path: Path) -> None:
-    kept = Kept(tmp_path, config_of("scl"))
-    for after in (1, 2, 5):
-        killed(kept, after)
-    assert told(resumed(kept)[0]) == told(undisturbed, 5)
-
-
 def paused(kept: Kept, until: float, least: float = -math.inf) -> list[Progress]:
     output = replace(kept.output(), until=until, pause_above=least)
     return drained(run(kept.config, LOADER.load(kept.config), output=output))[0]
@@ -145,12 +138,12 @@ def test_paused_twice_it_ends_as_if_nothing_had_happened(
         *before, last = paused(kept, until)
         assert last.step == math.ceil(until * last.total) == max(p.step for p in last.curves)
         assert (last.paused, last.final, last.scores) == (True, False, ())
-        assert told(before) == told([p for p in points if p.step <= last.step], behind)
+        assert record(before) == record([p for p in points if p.step <= last.step], behind)
         assert all(last.dev == point.dev for point in points if point.step == last.step)
         behind = last.step if keeps else 0
         torch.rand(7)  # another worker's random state is another
     again, _ = resumed(kept)
-    assert told(again) == told(points, behind)
+    assert record(again) == record(points, behind)
     assert again[-1].run_columns["notes"] == points[-1].run_columns["notes"]
     for file in whole.weights.glob("*.safetensors"):
         assert (kept.weights / file.name).read_bytes() == file.read_bytes()
@@ -165,7 +158,7 @@ def test_a_pause_that_was_lost_is_reported_again_without_a_step(
     with monkeypatch.context() as patch:
         patch.setattr(sys.modules["tune_sentcl.trial.run"], "train", None)
         (again,) = paused(kept, 1 / 2)
-    assert told([again]) == told([first]) and again.paused
+    assert record([again]) == record([first]) and again.paused
     *_, anew = paused(kept, 1 / 4)  # which that state is beyond
     assert (anew.step, anew.paused) == (2, True)
     assert "beyond the end of this stage" in anew.run_columns["notes"]
@@ -199,55 +192,45 @@ def test_what_it_cost_before_counts(dead: Kept) -> None:
     assert facts["steps"] == 6
 
 
-def test_of_two_steps_it_begins_anew(
-    dead: Kept, undisturbed: list[Progress], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+DAMAGED = "started again because a lost attempt's state was damaged"
+OTHER = "started again because a lost attempt had other settings"
+
+
+def _of_a_later_step(kept: Kept, other: Path) -> None:
     """A tool that copies files one by one may mix them."""
-    later = Kept(tmp_path_factory.mktemp("later"), dead.config)
+    later = Kept(other, kept.config)
     killed(later, 5)
-    (later.state / "state.safetensors").replace(dead.state / "state.safetensors")
-    points, _ = resumed(dead)
-    assert told(points) == told(undisturbed)
-    assert "damaged" in points[-1].run_columns["notes"]
+    (later.state / "state.safetensors").replace(kept.state / "state.safetensors")
+
+
+def _by_another_score(kept: Kept, other: Path) -> None:
+    """The weights would be the same; the points would be of two kinds."""
+    shutil.rmtree(kept.state)
+    killed(kept, 4, Objective("SICK-R", "pearson", "dev", "cosine"))
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
+    ("change", "note"),
     [
-        ("state.json", "{"),
-        ("state.json", "{}"),
-        ("state.safetensors", "junk"),
-        ("state.json", None),
+        (lambda kept, _: (kept.state / "state.json").write_text("{"), DAMAGED),
+        (lambda kept, _: (kept.state / "state.json").write_text("{}"), DAMAGED),
+        (lambda kept, _: (kept.state / "state.safetensors").write_text("junk"), DAMAGED),
+        (lambda kept, _: (kept.state / "state.json").unlink(), DAMAGED),
+        (_of_a_later_step, DAMAGED),
+        (_by_another_score, OTHER),
     ],
 )
-def test_damaged_it_begins_anew(
-    file: str, text: str | None, dead: Kept, undisturbed: list[Progress]
+def test_from_a_state_that_is_damaged_or_of_other_settings_it_begins_anew(
+    change: Callable[[Kept, Path], Any],
+    note: str,
+    dead: Kept,
+    undisturbed: list[Progress],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    place = dead.state / file
-    if text is None:
-        place.unlink()
-    else:
-        place.write_text(text)
+    change(dead, tmp_path_factory.mktemp("other"))
     points, _ = resumed(dead)
-    assert told(points) == told(undisturbed)
-    assert (
-        "started again because a lost attempt's state was damaged"
-        in points[-1].run_columns["notes"]
-    )
-
-
-def test_compared_by_another_score_it_begins_anew(
-    undisturbed: list[Progress], tmp_path: Path
-) -> None:
-    """The weights would be the same; the points would be of two kinds."""
-    kept = Kept(tmp_path, config_of("scl"))
-    killed(kept, 4, Objective("SICK-R", "pearson", "dev", "cosine"))
-    points, _ = resumed(kept)
-    assert told(points) == told(undisturbed)
-    assert (
-        "started again because a lost attempt had other settings"
-        in points[-1].run_columns["notes"]
-    )
+    assert record(points) == record(undisturbed)
+    assert note in points[-1].run_columns["notes"]
 
 
 @dataclass(frozen=True)
@@ -262,30 +245,24 @@ class Slow(Output):
 
 
 @pytest.mark.parametrize(("takes", "states"), [(0.1, 100), (1.0, 48), (10.0, 5)])
-def test_states_take_no_more_than_a_twentieth_of_the_time(
+def test_states_take_no_more_than_a_twentieth_of_the_time_and_short_trainings_leave_none(
     takes: float, states: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
     kept, clock = Kept(tmp_path, config_of("scl")), Clock()
-    slow = Slow(kept.files, kept.trial_id, save_every=10.0, clock=clock, takes=takes)
-    saves = StateWriter(slow, clock)
+    assert not StateWriter(None, clock).due(last=True)
+    writer = StateWriter(
+        Slow(kept.files, kept.trial_id, save_every=10.0, clock=clock, takes=takes), clock
+    )
+    clock.now = 9.9
+    assert not writer.due(last=True)
+    clock.now = 10.0
+    assert writer.due(last=False) and writer.due(last=True)
     written = 0
     while clock.now < 1000:
-        clock.now += 0.5  # a step
-        if saves.due(last=False):
-            saves.write(TrialState.__new__(TrialState))
+        if writer.due(last=False):
+            writer.write(TrialState.__new__(TrialState))
             written += 1
-    assert saves.seconds <= 0.051 * clock.now
+        clock.now += 0.5  # a step
+    assert writer.seconds <= 0.051 * clock.now
     assert written == pytest.approx(states, abs=2)
-
-
-def test_short_trainings_leave_none_and_longer_ones_one_before_they_are_measured() -> None:
-    clock = Clock()
-    output = Slow.__new__(Slow)
-    object.__setattr__(output, "save_every", 10.0)
-    saves = StateWriter(output, clock)
-    clock.now = 9.9
-    assert not saves.due(last=True)
-    clock.now = 10.0
-    assert saves.due(last=False) and saves.due(last=True)
-    assert not StateWriter(None, clock).due(last=True)

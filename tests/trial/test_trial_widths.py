@@ -1,6 +1,7 @@
 """Trials that are trained at several widths are scored at each of them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,29 +54,22 @@ def test_scores_at_a_width_are_those_of_the_first_numbers(tmp_path: Path) -> Non
 
 def test_queries_are_encoded_as_queries(tmp_path: Path) -> None:
     write_domain(tmp_path, pairs=24, documents=30, queries=10)
-    values = {
-        "method.name": "none",
-        "encoder.checkpoint": "toy",
-        "encoder.pooling": "mean",
-        "encoder.query_prefix": "a man says ",
-        "encoder.text_prefix": "two dogs ",
-        "data.source": "toy",
-        "evaluation.own": [f"support={tmp_path / 'support'}"],
-        "evaluation.suites": [],
-    }
-    config = parse_dotted(values, "test")
-    inputs = InputLoader(None).load(config)
-    *_, last = run(config, inputs)
-    found = {s.metric: s.value for s in last.scores if s.split == "dev"}
+    support = tmp_path / "support"
+    common = {"method.name": "none", "encoder.checkpoint": "toy", "data.source": "toy"}
+    own = {"evaluation.own": [f"support={support}"], "evaluation.suites": []}
+
+    def scores(**prefixes: str) -> dict[str, Any]:
+        config = parse_dotted({**common, **own, **prefixes}, "test")
+        *_, last = run(config, InputLoader(None).load(config))
+        return {s.metric: s.value for s in last.scores if s.split == "dev"}
+
+    knobs = {"encoder.query_prefix": "a man says ", "encoder.text_prefix": "two dogs "}
+    by_knob = scores(**knobs)
     # The same prefixes, written into the files.
-    for name, prefix in (("queries", "a man says "), ("corpus", "two dogs ")):
-        path = tmp_path / "support" / f"{name}.jsonl"
+    for name, prefix in zip(("queries", "corpus"), knobs.values(), strict=True):
+        path = support / f"{name}.jsonl"
         path.write_text(path.read_text().replace('"text": "', f'"text": "{prefix}'))
-    plain = {**values, "encoder.query_prefix": "", "encoder.text_prefix": ""}
-    config = parse_dotted(plain, "test")
-    *_, last = run(config, InputLoader(None).load(config))
-    assert found == {s.metric: s.value for s in last.scores if s.split == "dev"}
-    path = tmp_path / "support" / "queries.jsonl"
+    assert by_knob == scores()
+    path = support / "queries.jsonl"
     path.write_text(path.read_text().replace("a man says ", "two dogs "))
-    *_, last = run(config, InputLoader(None).load(config))
-    assert found != {s.metric: s.value for s in last.scores if s.split == "dev"}
+    assert by_knob != scores()
