@@ -32,6 +32,12 @@ class Number(NamedTuple):
     protocol: str
     aggregation: str | None
 
+    @classmethod
+    def read(cls, text: str) -> "Number":
+        """Parse `task/split/metric/protocol/aggregation`."""
+        task, split, metric, protocol, aggregation = text.split("/")
+        return cls(task, split, metric, protocol, aggregation or None)
+
 
 @dataclass(frozen=True)
 class PaperRow:
@@ -91,14 +97,13 @@ def paper_cells(paper: Paper, table: int | None = None) -> list[PaperCell]:
         if key not in rows:
             fits = [config for config, values in presets[key[0]] if said.items() <= values.items()]
             rows[key] = PaperRow(paper, *key, line["method"], said, tuple(fits if said else ()))
-        numbers = [number.split("/") for number in line["numbers"].split()]
         cells.append(
             PaperCell(
                 row=rows[key],
                 task=line["task"],
                 printed=line["score"],
                 right=line.get("corrected", line["score"]),
-                numbers=tuple(Number(*names, last or None) for *names, last in numbers),
+                numbers=tuple(map(Number.read, line["numbers"].split())),
                 errata=tuple(errata[int(place)] for place in line.get("errata", "").split()),
             )
         )

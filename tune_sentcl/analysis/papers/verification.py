@@ -52,10 +52,15 @@ class VerifiedCell:
         return None if self.ours is None else self.ours - self.cell.right
 
     @property
+    def footnotes(self) -> list[str]:
+        """The reasons as one text, the notes and the errata."""
+        reasons = ["; ".join(self.reasons)] if self.reasons else []
+        return [*reasons, *self.notes, *(f"erratum: {text}" for text in self.cell.errata)]
+
+    @property
     def note(self) -> str:
-        """Reasons, notes and errata as one text."""
-        errata = (f"erratum: {text}" for text in self.cell.errata)
-        return "; ".join((*self.reasons, *self.notes, *errata))
+        """The footnotes as one text."""
+        return "; ".join(self.footnotes)
 
 
 def verified(cell: PaperCell, reproduced: ReproducedNumber) -> VerifiedCell:
