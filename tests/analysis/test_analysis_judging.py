@@ -608,13 +608,6 @@ def test_a_lost_fresh_seed_is_no_way_back_to_the_chosen_ones(tmp_path: Path) -> 
     assert found.sentence.endswith("lost 1 fresh seed.") and "--confirm" in found.next_step
 
 
-def test_two_constants_are_exact_behind_stages_too(tmp_path: Path) -> None:
-    stopped = losing([60.0], {0: "pruned"}, 0.7)
-    trials = [*plain([47.0] * 2), *plain([20.0] * 2, "cls"), *stopped]
-    found = judge(unplanned(tmp_path, trials), "mean", "cls")
-    assert (found.verdict, found.source) == ("ESTABLISHED", None)
-
-
 def test_a_pair_that_confirmation_does_not_run_has_no_such_command(tmp_path: Path) -> None:
     # Finds `--confirm` where neither winner, baseline nor runner-up is asked about.
     others = [t for number in (0.7, 0.8) for t in seeded(number, drawn(3, 60.0 + number, 7))]

@@ -101,14 +101,14 @@ class Configurations:
             name, seed, trial_id = row["configuration"], row["seed"], row["trial_id"]
             if name not in tried:
                 tried[name] = Configuration(name, "grid", {key: row[key] for key in knobs()})
-            one, result = tried[name], history.result(trial_id)
-            one.trials[seed] = trial_id
-            one.results[seed] = replace(result, precision=row["precision_used"])
+            candidate, result = tried[name], history.result(trial_id)
+            candidate.trials[seed] = trial_id
+            candidate.results[seed] = replace(result, precision=row["precision_used"])
             if row["origin"] == CONFIRM_ORIGIN:
-                one.fresh.add(seed)
+                candidate.fresh.add(seed)
             elif row["origin"] == "sampler":
-                one.origin = "sampler"
-        naming = naming_knobs([one.values for one in tried.values()])
+                candidate.origin = "sampler"
+        naming = naming_knobs([candidate.values for candidate in tried.values()])
         differ = list(filter(affects_weights, naming)) or ["method.name"]
         return cls(where, objectives[1], history.data or "root", tried, differ)
 
@@ -142,12 +142,23 @@ class Configurations:
         They are ranked by the score that the search maximized, from the seeds that it ranked.
         """
         tried = self.tried.values()
-        return ranked((one for one in tried if one.chosen_scores(1) and one.scores()), 1)
+        return ranked(
+            (
+                candidate
+                for candidate in tried
+                if candidate.chosen_scores(1) and candidate.scores()
+            ),
+            1,
+        )
 
     def drawn_scores(self) -> dict[str, dict[int, float]]:
         """All judged scores by configuration and seed, without those that no seed changes."""
         tried = self.tried.values()
-        return {one.name: one.scores() for one in tried if one.constant_score() is None}
+        return {
+            candidate.name: candidate.scores()
+            for candidate in tried
+            if candidate.constant_score() is None
+        }
 
     @cached_property
     def collapsed(self) -> dict[str, list[int]]:
@@ -178,15 +189,15 @@ class Configurations:
         """
         scored = self.scored()
         for key, value in (("method.name", "none"), ("method.lambda", 0.0)):
-            plain = [one for one in scored if one.values.get(key) == value]
+            plain = [candidate for candidate in scored if candidate.values.get(key) == value]
             if plain:
                 return plain
         first = self.plan.grid[:1] if self.plan else ()
-        return [one for one in scored if one.name in first]
+        return [candidate for candidate in scored if candidate.name in first]
 
-    def title(self, one: Configuration) -> str:
+    def title(self, candidate: Configuration) -> str:
         """The knobs in which a configuration differs, and the start of its id."""
-        return f"{title(one.values, self.differ)} ({one.name[:8]})"
+        return f"{title(candidate.values, self.differ)} ({candidate.name[:8]})"
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""
@@ -196,21 +207,26 @@ class Configurations:
         if name in self.tried:
             return [self.tried[name]]
         return [
-            one
-            for one in self.tried.values()
-            if name and any(known.startswith(name) for known in (one.name, *one.trials.values()))
+            candidate
+            for candidate in self.tried.values()
+            if name
+            and any(
+                known.startswith(name) for known in (candidate.name, *candidate.trials.values())
+            )
         ]
 
     def _by_knobs(self, asked: Mapping[str, Any]) -> list[Configuration]:
         """The configurations with these values, else those whose titles print them alike."""
         wanted = {self._knob(given, value): value for given, value in asked.items()}
         tried = list(self.tried.values())
-        exact = [one for one in tried if wanted.items() <= one.values.items()]
+        exact = [candidate for candidate in tried if wanted.items() <= candidate.values.items()]
         texts = {key: value_text(value) for key, value in wanted.items()}
         return exact or [
-            one
-            for one in tried
-            if all(value_text(stated(key, one.values)) == text for key, text in texts.items())
+            candidate
+            for candidate in tried
+            if all(
+                value_text(stated(key, candidate.values)) == text for key, text in texts.items()
+            )
         ]
 
     def _knob(self, given: str, value: Any) -> str:

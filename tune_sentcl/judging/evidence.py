@@ -86,18 +86,18 @@ class Evidence:
         if len(_constants((a, b))) == 2:
             return None
         names = {a.name, b.name}
-        is_fresh = any(names <= {*one.configurations} for one in self._plan.confirmations)
+        is_fresh = any(names <= {*look.configurations} for look in self._plan.confirmations)
         return "fresh" if is_fresh else "planned"
 
     @cached_property
     def confirmed(self) -> dict[str, Configuration]:
         """The configurations that the next confirmation would compare."""
         best = (*self.configurations.scored()[:2], *self.configurations.baselines()[:1])
-        return {one.name: one for one in best}
+        return {candidate.name: candidate for candidate in best}
 
     def effect(self, pair: Sequence[Configuration], comparison: Comparison | None) -> float:
         """The difference that fresh seeds shall show, in sds of a seed."""
-        a, b = (mean(list(one.chosen_scores().values())) for one in pair)
+        a, b = (mean(list(candidate.chosen_scores().values())) for candidate in pair)
         difference, noise = a - b, self.configurations.seed_blocks.sd
         if comparison is not None:
             difference = comparison.difference
@@ -107,7 +107,11 @@ class Evidence:
 
     def seeds_needed(self, effect: float) -> int | None:
         """The smallest number of fresh seeds that shows an effect; None if it is too large."""
-        drawn = [one for one in self.confirmed.values() if one.constant_score() is None]
+        drawn = [
+            candidate
+            for candidate in self.confirmed.values()
+            if candidate.constant_score() is None
+        ]
         alpha = self.alpha * _NEXT_LEVEL ** len(self._plan.confirmations)
 
         def shows(seeds: int) -> bool:
@@ -130,20 +134,24 @@ class Evidence:
         """
         a, b = pair
         kind, seeds = self.source(a, b), {*look.seeds}
-        for one in pair:
-            title = self.configurations.title(one)
-            if lost := one.lost().keys() & seeds:
+        for candidate in pair:
+            title = self.configurations.title(candidate)
+            if lost := candidate.lost().keys() & seeds:
                 what = "fresh seed" if kind == "fresh" else "seed"
                 return f"{title} lost {len(lost)} {what}{'s'[: len(lost) - 1]}"
         tried = [self.configurations.tried.get(name) for name in look.configurations]
-        members = [one for one in tried if one and one.results]
-        whole = [one for one in members if one.lost().keys().isdisjoint(seeds)]
-        drawn = {one.name: one.scores() for one in whole if one.constant_score() is None}
+        members = [candidate for candidate in tried if candidate and candidate.results]
+        whole = [candidate for candidate in members if candidate.lost().keys().isdisjoint(seeds)]
+        drawn = {
+            candidate.name: candidate.scores()
+            for candidate in whole
+            if candidate.constant_score() is None
+        }
         if len(members) < len(tried) or any(not own.keys() >= seeds for own in drawn.values()):
             return f"not all {kind} trials have finished"
-        for one in pair:
-            if one not in members:
-                return f"{self.configurations.title(one)} was added after the {kind} seeds"
+        for candidate in pair:
+            if candidate not in members:
+                return f"{self.configurations.title(candidate)} was added after the {kind} seeds"
         family = Family(
             {name: {seed: own[seed] for seed in look.seeds} for name, own in drawn.items()},
             _constants(members),
@@ -158,12 +166,16 @@ class Evidence:
     def _planned(self, plan: SeedPlan) -> tuple[str, ...]:
         """The grid and the first sampled configurations; a missing one has an empty name."""
         tried = self.configurations.tried.values()
-        sampled = [one.name for one in tried if one.origin == "sampler" and one.results]
+        sampled = [
+            candidate.name
+            for candidate in tried
+            if candidate.origin == "sampler" and candidate.results
+        ]
         names = [*plan.grid, *(name for name in sampled if name not in plan.grid)]
         count = plan.configurations or 0
         return tuple([*names, *[""] * count][:count])
 
 
 def _constants(configurations: Iterable[Configuration]) -> dict[str, float]:
-    scores = {one.name: one.constant_score() for one in configurations}
+    scores = {candidate.name: candidate.constant_score() for candidate in configurations}
     return {name: score for name, score in scores.items() if score is not None}

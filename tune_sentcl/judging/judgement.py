@@ -143,13 +143,13 @@ def _ranking_notes(configurations: Configurations) -> Iterator[str]:
     """The first configuration that has a higher mean than the winner, and why it has not won."""
     first, *others = configurations.scored()
     scores = list(first.chosen_scores(1).values())
-    for one in others:
-        own, lost = list(one.chosen_scores(1).values()), one.chosen_lost(1)
+    for candidate in others:
+        own, lost = list(candidate.chosen_scores(1).values()), candidate.chosen_lost(1)
         if mean(own) > mean(scores):
             why = f"has {len(own)} seed{'s'[: len(own) - 1]} and the winner {len(scores)}"
             if lost:
                 why = f"lost {len(lost)} of {len(lost) + len(own)} seeds"
-            title = configurations.title(one)
+            title = configurations.title(candidate)
             yield f"{title} has a higher mean, but {why}: it is not the winner."
             return
 
@@ -163,7 +163,7 @@ def _judged(
     needed, remarks = None, list(notes(evidence, pair))
     undecided = comparison is None or comparison.verdict == "UNDECIDED"
     # The next confirmation compares no others.
-    if undecided and {one.name for one in pair} <= evidence.confirmed.keys():
+    if undecided and {candidate.name for candidate in pair} <= evidence.confirmed.keys():
         effect = evidence.effect(pair, comparison)
         needed = evidence.seeds_needed(effect)
         if needed:

@@ -35,8 +35,8 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
         seeds, kind = _FEW, f"fresh seeds (--confirm {_FEW})"
     least = smallest_shown(seeds, count, ALPHA)
     if math.isinf(least):
-        one = f"1 {kind.removesuffix('s')}"
-        return f"{one} cannot tell a difference from luck: give --seeds 0,1,2 or --confirm {_FEW}"
+        seed = f"1 {kind.removesuffix('s')}"
+        return f"{seed} cannot tell a difference from luck: give --seeds 0,1,2 or --confirm {_FEW}"
     sd, older = noise
     if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others
         return ""

@@ -82,19 +82,19 @@ def next_step(command: str, needed: int | None) -> str:
 
 def notes(evidence: Evidence, pair: Sequence[Configuration]) -> Iterator[str]:
     """Remarks on the seeds of two configurations."""
-    for one in pair:
-        title, scores = evidence.configurations.title(one), one.scores()
-        if lost := one.lost():
+    for candidate in pair:
+        title, scores = evidence.configurations.title(candidate), candidate.scores()
+        if lost := candidate.lost():
             ends = {end: sorted(s for s, why in lost.items() if why == end) for end in _ENDS}
             text = "; ".join(f"{_listed(ends[end])} {_ENDS[end]}" for end in ends if ends[end])
             yield f"{title} lost {len(lost)} of {len({*lost, *scores})} seeds: {text}."
-        if fallen := evidence.configurations.collapsed.get(one.name):
+        if fallen := evidence.configurations.collapsed.get(candidate.name):
             count = f"{len(fallen)} of {len(scores)} seeds {'score' if fallen[1:] else 'scores'}"
             seeds = ", ".join(f"seed {seed}: {scores[seed]:.2f}" for seed in fallen)
             yield f"{title}: {count} far below the others ({seeds})."
-        if one.constant_score() is not None:
+        if candidate.constant_score() is not None:
             yield f"{title} scores the same with every seed and counts as one number."
-        elif fresh := list(one.fresh_scores().values()):
+        elif fresh := list(candidate.fresh_scores().values()):
             spread = f" +- {sd(fresh):.2f}" if len(fresh) > 1 else ""
             value = f"{mean(fresh):.2f}{spread}"
             yield f"{title} scores {value} on {len(fresh)} fresh seeds: quote this."
@@ -106,10 +106,10 @@ def unequal_precisions(
 ) -> Iterator[str]:
     """A remark on configurations whose seeds were not all trained in one precision."""
     used: dict[str, dict[str, list[int]]] = {}
-    for one in compared:
-        own = used.setdefault(configurations.title(one), {})
-        for seed in sorted(one.scores()):
-            if (precision := one.results[seed].precision) is not None:
+    for candidate in compared:
+        own = used.setdefault(configurations.title(candidate), {})
+        for seed in sorted(candidate.scores()):
+            if (precision := candidate.results[seed].precision) is not None:
                 own.setdefault(precision, []).append(seed)
     if len({precision for own in used.values() for precision in own}) > 1:
         texts = {

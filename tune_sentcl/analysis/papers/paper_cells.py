@@ -71,7 +71,7 @@ class PaperCell:
     right: The mean of the scores beside it, for an average that the paper computed wrongly;
         else the printed number.
     numbers: The scores whose mean it is.
-    errata: The errors found in it.
+    errata: Its errors.
     """
 
     row: PaperRow
