@@ -13,7 +13,6 @@ or in the last one. There a claim is false if it is of the last one.
 
 import json
 import math
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,13 +21,12 @@ import numpy as np
 from measuring import options
 
 from tune_sentcl.history import Configuration, Result
-from tune_sentcl.judging.comparing import ComparisonRules
 from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.evidence import Evidence
 from tune_sentcl.objective import parse_objectives
-from tune_sentcl.store.manifest import SeedPlan
+from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
-_PLANNED = 10  # studies with planned seeds alone, for each one of the others: they are cheap
+_PLANNED = 10  # studies with planned seeds, for each one with a confirmation: they are cheap
 _FIRST = 3  # seeds that choose the configurations of `confirm`
 _VARIANTS = {
     "normal": ("normal",),
@@ -54,14 +52,12 @@ class Cell:
         """The share of studies that establish the last one, and of those with a false claim."""
         rng = np.random.default_rng([self.configurations, self.seeds, int(self.difference)])
         repeats *= _PLANNED if self.procedure == "planned" else 1
-        found = [self._once(rng) for _ in range(repeats)]
-        established, false = (float(np.mean(column)) for column in zip(*found, strict=True))
+        claims = [self._once(rng) for _ in range(repeats)]
+        established, false = (float(np.mean(column)) for column in zip(*claims, strict=True))
         return established, false
 
     def _once(self, rng: np.random.Generator) -> tuple[bool, bool]:
-        claims = {
-            claim for configurations in self._looks(rng) for claim in _claims(configurations)
-        }
+        claims = _claims(self._study(rng))
         last = self.configurations - 1
         true = {(last, 0)} if self.difference else set()
         if self.variant == "collapse of one":
@@ -69,21 +65,18 @@ class Cell:
         false = {one for one in claims if not self.difference or one[0] != last}
         return bool(claims & true), bool(false)
 
-    def _looks(self, rng: np.random.Generator) -> Iterator[Configurations]:
-        """The study each time that the verdict is asked for."""
+    def _study(self, rng: np.random.Generator) -> Configurations:
         n = self.seeds
-        if self.procedure != "confirm":
-            scores, plan = self._scores(rng, n), self._plan(n)
-            for seeds in range(2 if self.procedure == "sequential" else n, n + 1):
-                yield _study(scores[:, :seeds], plan)
-            return
+        if self.procedure == "planned":
+            return _study(self._scores(rng, n), self._plan(n))
         plan = self._plan(_FIRST)
         scores = self._scores(rng, _FIRST + n)
         chosen = _study(scores[:, :_FIRST], plan)
         winner, runner_up = chosen.scored()[:2]
         names = tuple(dict.fromkeys((winner.name, "0", runner_up.name)))
-        plan = replace(plan, fresh_seeds=tuple(range(_FIRST, _FIRST + n)), fresh=names)
-        yield _study(scores, plan, set(names))
+        confirmation = Confirmation(tuple(range(_FIRST, _FIRST + n)), names)
+        plan = replace(plan, confirmations=(confirmation,))
+        return _study(scores, plan, set(names))
 
     def _plan(self, seeds: int) -> SeedPlan:
         grid = tuple(map(str, range(self.configurations)))
@@ -102,42 +95,42 @@ class Cell:
         if self.variant == "collapse of one":
             noise[-1] -= 10 * fallen[-1]
         noise[-1] += self.difference
-        found: np.ndarray = noise + rng.normal(size=seeds)
-        return found
+        tried: np.ndarray = noise + rng.normal(size=seeds)
+        return tried
 
 
 def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) -> Configurations:
     """A study as `judge` reads it; where some have fresh seeds, all others lack them."""
-    found = {}
+    tried = {}
     for number, row in enumerate(scores.tolist()):
         name, seeds = str(number), dict(enumerate(row))
         if fresh is not None and name not in fresh:
             seeds = {seed: seeds[seed] for seed in plan.seeds}
         new = set(seeds) - set(plan.seeds) if fresh is not None else set()
         knobs = {"method.name": "scl", "method.lambda": float(number), "optimizer.lr": 1.0}
-        found[name] = Configuration(name, "grid", knobs, fresh=new)
+        tried[name] = Configuration(name, "grid", knobs, fresh=new)
         for seed, value in seeds.items():
-            found[name].results[seed] = Result("finished", (value, value), lost=(None, None))
+            tried[name].results[seed] = Result("finished", (value, value), lost=(None, None))
     objective = parse_objectives(["STS-B:spearman"], allow_test=False)[0]
-    return Configurations("", (), objective, "root", found, (), plan)
+    return Configurations("", objective, "root", tried, (), plan)
 
 
 def _claims(configurations: Configurations) -> set[tuple[int, int]]:
     """The claims of the winner over the baseline and the runner-up, as numbers."""
-    evidence = Evidence(configurations, ComparisonRules())
+    evidence = Evidence(configurations)
     winner, runner_up = configurations.scored()[:2]
-    rivals = {one.name: one for one in (configurations.found["0"], runner_up) if one is not winner}
+    rivals = {one.name: one for one in (configurations.tried["0"], runner_up) if one is not winner}
     claims = set()
     for rival in rivals.values():
         answer = evidence.compare(winner, rival)
-        if not isinstance(answer, str) and answer[1].verdict == "ESTABLISHED":
+        if not isinstance(answer, str) and answer.verdict == "ESTABLISHED":
             claims.add((int(winner.name), int(rival.name)))
     return claims
 
 
 def _row(cell: Cell, repeats: int) -> dict[str, Any]:
-    found = [replace(cell, variant=one).run(repeats) for one in _VARIANTS[cell.case]]
-    established, false = max(found, key=lambda one: one[1])
+    shares = [replace(cell, variant=name).run(repeats) for name in _VARIANTS[cell.case]]
+    established, false = max(shares, key=lambda share: share[1])
     return {
         "case": cell.case,
         "procedure": cell.procedure,
@@ -155,7 +148,7 @@ def main() -> None:
     repeats = given.repeats or (1 if given.quick else 1000)
     cells = [
         Cell(case, "", procedure, k, n, difference)
-        for procedure in ("planned", "sequential", "confirm")
+        for procedure in ("planned", "confirm")
         for case in _VARIANTS
         for k, n in ([(2, 3), (6, 5)] if given.quick else _SIZES)
         for difference in ((0.0, 2.0, 4.0) if case == "normal" else (0.0,))

@@ -102,7 +102,7 @@ def test_a_simulation_of_verdicts_prints_shares_of_every_case_and_procedure() ->
     for row in rows:
         assert set(row) == keys | {"established", "false_claims"}
         assert 0 <= row["established"] <= 1 and 0 <= row["false_claims"] <= 1
-    assert {row["procedure"] for row in rows} == {"planned", "sequential", "confirm"}
+    assert {row["procedure"] for row in rows} == {"planned", "confirm"}
 
 
 @pytest.mark.long

@@ -1,10 +1,9 @@
-"""What `judge` promises, simulated: few false claims however often one asks, enough true ones."""
+"""What `judge` promises, simulated: few false claims, and enough true ones."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from tune_sentcl.judging.comparing import Comparison, Family
 
@@ -17,10 +16,10 @@ def noise(rng: np.random.Generator, configurations: int, seeds: int) -> np.ndarr
     return np.asarray(rng.normal(size=(configurations, seeds)) + rng.normal(size=seeds) + 75.0)
 
 
-def family(values: np.ndarray, *, fixed: bool = True, alpha: float = 0.04) -> Family:
+def family(values: np.ndarray) -> Family:
     """Configurations `c0`, the baseline, `c1`, ... with their seeds."""
     scores = {f"c{row}": dict(enumerate(line)) for row, line in enumerate(values.tolist())}
-    return Family(scores, alpha=alpha, fixed=fixed, control="c0" if fixed else None)
+    return Family(scores, control="c0")
 
 
 def compared(of: Family, first: str, second: str) -> Comparison:
@@ -52,7 +51,7 @@ def test_no_pair_that_one_may_pick_is_luck() -> None:
     for _ in range(STUDIES):
         of = family(noise(rng, 6, 3))
         order = [of.blocks.names[row] for row in of.blocks.table.mean(axis=1).argsort()]
-        found = [compared(replace(of, control=None), order[-1], order[0])]
+        found = [compared(replace(of, control=""), order[-1], order[0])]
         found += [compared(of, order[-1], "c0")] if order[-1] != "c0" else []
         wrong += any(one.verdict != "UNDECIDED" for one in found)
     assert wrong / STUDIES <= MOST
@@ -65,16 +64,3 @@ def test_a_true_difference_of_two_sds_is_established() -> None:
         values[1] += 2.0
         right += compared(family(values), "c1", "c0").verdict == "ESTABLISHED"
     assert right / STUDIES >= 0.42
-
-
-@pytest.mark.parametrize("configurations", [2, 6])
-def test_luck_establishes_nothing_however_often_one_asks(configurations: int) -> None:
-    # Finds a test of unplanned seeds that is valid at one number of them only.
-    rng, wrong = np.random.default_rng(configurations), 0
-    for _ in range(150):
-        values = noise(rng, configurations, 20)
-        looks = (family(values[:, :n], fixed=False, alpha=0.05) for n in (3, 4, 6, 8, 12, 16, 20))
-        wrong += any(
-            one.verdict != "UNDECIDED" for look in looks for one in about_the_winner(look)
-        )
-    assert wrong / 150 <= 0.05 + 2 * (0.05 * 0.95 / 150) ** 0.5

@@ -18,7 +18,7 @@ from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import rank_keys
 from tune_sentcl.judging.configurations import Configurations
-from tune_sentcl.judging.judgement import judge_winner
+from tune_sentcl.judging.judgement import judge
 from tune_sentcl.store import Study
 
 
@@ -40,7 +40,7 @@ def winners(study: Study) -> dict[str, str]:
     frames = read_study(path)
     subject = Subject(frames, frames.objectives())
     shown = CliRunner().invoke(app, ["show", path]).stdout.partition("Means over seeds")[2]
-    known = Configurations.read(study).found
+    known = Configurations.read(study).tried
     return {
         "configurations": configurations(study)["configuration"][0],
         "report": leaderboard_frame(subject)["configuration"][0],
@@ -107,7 +107,7 @@ def test_one_lucky_seed_does_not_win(tmp_path: Path) -> None:
     assert table["configuration"].to_list() == expected
     assert [one.name for one in Configurations.read(study).scored()] == expected
     assert table["objective_mean"][0] == pytest.approx(math.fsum(values["good"]) / 3)
-    (note, *_) = judge_winner(study)[0].notes
+    (note, *_) = judge(study)[0].notes
     assert "has a higher mean, but has 1 seed and the winner 3" in note
 
 
@@ -132,7 +132,7 @@ def test_what_lost_seeds_comes_behind_for_everybody(tmp_path: Path) -> None:
     assert table["lost"].to_dict() == {"whole": 0, "plain": 0, "lucky": 2}
     report = CliRunner().invoke(app, ["report", str(tmp_path), "--format", "md"]).stdout
     assert "| lost |" in report
-    (note, *_) = judge_winner(study)[0].notes
+    (note, *_) = judge(study)[0].notes
     assert "has a higher mean, but lost 2 of 3 seeds" in note
 
 
@@ -147,7 +147,7 @@ def test_a_lost_seed_of_what_draws_nothing_says_nothing(tmp_path: Path, *, moves
     ]
     study = write_study(tmp_path, trials, ["STS-B:spearman"])
     assert set(winners(study).values()) == {"drawn" if moves else "still"}
-    (first, *_) = judge_winner(study)
+    (first, *_) = judge(study)
     assert {first.a.name, first.b.name} == {"drawn", "weaker" if moves else "still"}
     assert moves or not any("lost" in note for note in first.notes)
 

@@ -12,6 +12,7 @@ from tune_sentcl import launch as launch_search
 from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
+from tune_sentcl.judging.judgement import judge
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
@@ -73,12 +74,28 @@ def test_the_best_configuration_is_run_on_seeds_that_the_search_never_saw(tmp_pa
     assert list(ranked["origin"]) == ["grid"] * 6 + ["confirm"] * 6
 
 
-def test_repeating_the_command_runs_nothing_and_more_seeds_only_those(tmp_path: Path) -> None:
+def test_repeating_the_command_runs_nothing_and_another_number_new_seeds(tmp_path: Path) -> None:
+    # Finds seeds that are added to a confirmation that has been judged.
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     run(space, study, confirm=2)
     assert run(space, study, confirm=2).ran == 0
-    assert run(space, study, confirm=3).ran == 2
-    assert both(study) == [1000, 1001, 1002]
+    assert run(space, study, confirm=3).ran == 6
+    assert both(study) == [1000, 1001, 1002, 1003, 1004]
+
+
+def test_a_later_winner_is_confirmed_on_seeds_of_its_own(tmp_path: Path) -> None:
+    # Finds a first confirmation that blocks all later ones.
+    study = tmp_path / "study"
+    for name, lambdas in (("first", (0.1, 0.7)), ("second", (0.1, 0.7, 0.3))):
+        run(lambda_space(tmp_path / name, *lambdas), study, confirm=3)
+    search = Study.read(study).manifest.search
+    assert search is not None and search.seed_plan is not None
+    first, second = search.seed_plan.confirmations
+    assert first.configurations[0] != second.configurations[0]
+    assert (first.seeds, second.seeds) == ((1000, 1001, 1002), (1003, 1004, 1005))
+    baseline, *_ = judge(Study.read(study))
+    assert (baseline.a.name, baseline.row()["n"]) == (second.configurations[0], 3)
+    assert baseline.source == "fresh" and baseline.row()["level"] == pytest.approx(1 - 0.04 / 5)
 
 
 def test_trap_one_that_failed_is_run_again_and_the_search_stays_as_it_was(tmp_path: Path) -> None:
@@ -114,12 +131,15 @@ def test_trap_they_put_no_weights_out_and_leave_the_search_as_it_was_asked(tmp_p
     assert checkpoints(study) == checkpoints(plain) != set()
     first, second = (Study.read(path).manifest.search for path in (plain, study))
     assert first and second and second.seed_plan and first.seed_plan
-    plan = replace(second.seed_plan, fresh=(), fresh_seeds=())
+    plan, (confirmation,) = (
+        replace(second.seed_plan, confirmations=()),
+        second.seed_plan.confirmations,
+    )
     assert first == replace(second, seed_plan=plan), "nothing but the fresh seeds is added"
     assert first.seed_plan.seeds == (0, 1) and len(first.seed_plan.grid) == 2
     assert first.seed_plan.configurations is None, "scores decide how many get all seeds"
-    assert second.seed_plan.fresh_seeds == (1000, 1001, 1002, 1003)
-    assert set(second.seed_plan.fresh) == {row["configuration"] for row in fresh(study)}
+    assert confirmation.seeds == (1000, 1001, 1002, 1003)
+    assert set(confirmation.configurations) == {row["configuration"] for row in fresh(study)}
     assert len(mirrored(study)) == len(mirrored(plain)) == 5
     # Nor do they teach the sampler: it goes on as it does without them.
     for path in (plain, study):
@@ -149,7 +169,7 @@ def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path
     assert both(study) == [1002]
     assert sorted(summaries(Study.read(study))[1]["objective_n"]) == [4, 4]
     run(space, study, confirm=2)
-    assert both(study) == [1002, 1003]
+    assert both(study) == [1002, 1003, 1004]
 
 
 def test_show_checkpoint_and_confirmation_choose_alike_after_a_command_with_other_seeds(
@@ -163,7 +183,7 @@ def test_show_checkpoint_and_confirmation_choose_alike_after_a_command_with_othe
     search, shown = Study.read(study).manifest.search, summaries(Study.read(study))[1]
     assert search is not None and search.seed_plan is not None
     assert shown["method.lambda"][0] == 0.3
-    assert search.seed_plan.fresh[0] == shown["configuration"][0]
+    assert search.seed_plan.confirmations[0].configurations[0] == shown["configuration"][0]
     (kept,) = checkpoints(study)
     assert kept in {row["trial_id"] for row in rows(study) if row["method.lambda"] == 0.3}
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +11,6 @@ from tune_sentcl.cli.options import JsonOption, parse_value
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table, wrapped
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.tuning.search_options import SCORE
-
-if TYPE_CHECKING:
-    from tune_sentcl.judging.comparing import ComparisonRules, Verdict
 
 UNDECIDED = 3
 
@@ -34,7 +31,7 @@ def judge(
         typer.Option(
             metavar="NAME",
             help="The baseline, in the same form. Default: the configuration with "
-            "method.name=none, else with method.lambda=0, else the space's first grid point.",
+            "method.name=none, else with method.lambda=0, else the first grid point.",
         ),
     ] = None,
     objective: Annotated[
@@ -46,7 +43,7 @@ def judge(
     ] = None,
     alpha: Annotated[
         float, typer.Option(help="Probability of at least one false claim among all comparisons.")
-    ] = 0.05,
+    ] = 0.04,
     smallest: Annotated[
         float,
         typer.Option(
@@ -56,12 +53,6 @@ def judge(
     expect_equal: Annotated[
         bool, typer.Option("--expect-equal", help="Exit with 0 if there is NO DIFFERENCE.")
     ] = False,
-    most_seeds: Annotated[
-        int, typer.Option(help="Ask for at most this many fresh seeds of a configuration.")
-    ] = 100,
-    table: Annotated[
-        bool, typer.Option("--table", help="Print the numbers of a single verdict as a table too.")
-    ] = False,
     json_rows: JsonOption = False,
 ) -> None:
     """Say whether A scores higher than B.
@@ -70,60 +61,52 @@ def judge(
     --baseline with that one alone. The exit code is that of the first verdict: 0 if A scores
     higher, 1 if not, 3 if that is undecided.
     """
-    from tune_sentcl.judging.comparing import ComparisonRules
-    from tune_sentcl.judging.judgement import judge as judge_two
-    from tune_sentcl.judging.judgement import judge_winner
+    from tune_sentcl.judging.judgement import judge as judge_study
     from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.study import Study
 
-    rules = ComparisonRules(alpha, smallest, most_seeds)
-    _check(a, b, baseline, rules)
-    chosen = parse_objectives([objective], allow_test=True)[0] if objective else None
-    kept = Study.read(study)
-    if a is not None and b is not None:
-        found = [judge_two(kept, _named(a), _named(b), chosen, rules)]
-    else:
-        plain = None if baseline is None else _named(baseline)
-        found = judge_winner(kept, plain, chosen, rules)
-    rows = [one.row() for one in found]
+    _check(a, b, baseline, alpha, smallest)
+    names = [_named(text) for text in (a, b) if text is not None]
+    judgements = judge_study(
+        Study.read(study),
+        *names,
+        baseline=None if baseline is None else _named(baseline),
+        objective=parse_objectives([objective], allow_test=True)[0] if objective else None,
+        alpha=alpha,
+        smallest=smallest,
+    )
+    rows = [judgement.row() for judgement in judgements]
     if json_rows:
         print_json(rows)
     else:
-        for one in found:
-            wrapped(f"{one.verdict}: {one.sentence}")
-            if one.next_step:
-                line(f"  next: {one.next_step}")
-        if table or len(rows) > 1:
+        for row in rows:
+            wrapped(f"{row['verdict']}: {row['sentence']}")
+            if row["next_step"]:
+                line(f"  next: {row['next_step']}")
+        if len(rows) > 1:
             print_table([{name: row[name] for name in _SHOWN} for row in rows])
-    for note in dict.fromkeys(note for one in found for note in one.notes):
+    for note in dict.fromkeys(note for row in rows for note in row["notes"]):
         say(f"note: {note}")
-    _exit_with(found[0].verdict, expect_equal=expect_equal)
+    wanted = "NO DIFFERENCE" if expect_equal else "ESTABLISHED"
+    verdict = judgements[0].verdict
+    raise typer.Exit(UNDECIDED if verdict == "UNDECIDED" else FAILED * (verdict != wanted))
 
 
-def _exit_with(verdict: "Verdict", *, expect_equal: bool) -> None:
-    """End with the exit code of a verdict, unless that is 0."""
-    if verdict == "UNDECIDED":
-        raise typer.Exit(UNDECIDED)
-    if verdict != ("NO DIFFERENCE" if expect_equal else "ESTABLISHED"):
-        raise typer.Exit(FAILED)
-
-
-def _check(a: str | None, b: str | None, baseline: str | None, rules: "ComparisonRules") -> None:
+def _check(
+    a: str | None, b: str | None, baseline: str | None, alpha: float, smallest: float
+) -> None:
     faults = []
     if a is not None and b is None:
         faults.append(Fault("judge", "", a, "must be compared with another", "Name B too."))
     if a is not None and baseline is not None:
         rule = "cannot be combined with A and B"
         faults.append(Fault("--baseline", "", baseline, rule, "Drop it."))
-    if not 0 < rules.alpha < 1:
+    if not 0 < alpha < 1:
         rule = "must lie between 0 and 1"
-        faults.append(Fault("--alpha", "", f"{rules.alpha:g}", rule, "Write --alpha 0.05."))
-    if not 0 <= rules.smallest < math.inf:
-        rule, given = "must be a number of points, 0 or more", f"{rules.smallest:g}"
-        faults.append(Fault("--smallest", "", given, rule, "Write --smallest 0.1."))
-    if rules.max_seeds < 3:
-        given = str(rules.max_seeds)
-        faults.append(Fault("--most-seeds", "", given, "must be 3 or more", "Raise it."))
+        faults.append(Fault("--alpha", "", f"{alpha:g}", rule, "Write --alpha 0.04."))
+    if not 0 <= smallest < math.inf:
+        rule = "must be a number of points, 0 or more"
+        faults.append(Fault("--smallest", "", f"{smallest:g}", rule, "Write --smallest 0.1."))
     if faults:
         raise ConfigError(faults)
 

@@ -1,7 +1,7 @@
 """The command `verify`: compares a study with the printed numbers of a paper."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json, wrapped
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis.papers.verification import Verification, VerifiedCell
+    from tune_sentcl.analysis.papers.verification import VerifiedCell
 
 _MEANINGS = {
     "MATCH": "equal after rounding",
@@ -38,73 +38,54 @@ def verify(
     paper_table(named, table)  # refuse an unknown table before the study is read
     frames = read_study(study)
     say_trials_read(frames)
-    from tune_sentcl.analysis.papers.verification import verify as held_against
+    from tune_sentcl.analysis.papers.verification import verify as compared
 
-    found = held_against(frames, named, table)
+    verification = compared(frames, named, table)
     if json_rows:
-        print_json(_cell_rows(found.cells))
+        print_json([_row(cell) for cell in verification.cells])
         return
-    _print_cells(paper, found)
-    _print_legend(found)
-
-
-def _cell_rows(cells: Iterable["VerifiedCell"]) -> list[dict[str, Any]]:
-    return [
-        {
-            "table": one.cell.row.table,
-            "row": one.cell.row.name,
-            "task": one.cell.task,
-            "paper": one.cell.printed,
-            "ours": one.ours,
-            "sd": one.sd,
-            "n": one.n,
-            "verdict": one.verdict,
-            "note": one.note,
-        }
-        for one in cells
-    ]
-
-
-def _print_cells(paper: str, found: "Verification") -> None:
-    for table, cells in groupby(found.cells, lambda one: one.cell.row.table):
-        notes: dict[str, int] = {}
-        line(f"{paper}, {table}")
-        line(f"  {'':9} {'paper':>6}  {'ours':>6} {'sd':>6} {'n':>3} {'delta':>7}")
-        for name, row in groupby(cells, lambda one: one.cell.row.name):
-            line(f" {name}")
-            for one in row:
-                line(_cell_line(one, [_number(notes, text) for text in _footnotes(one)]))
-        for text, number in notes.items():
-            wrapped(f"[{number}] {text}", indent="    ")
-        line("")
-    for text in found.errata:
+    for title, cells in groupby(verification.cells, lambda cell: cell.cell.row.table):
+        _print_table(f"{paper}, {title}", cells)
+    for text in verification.errata:
         wrapped(f"erratum: {text}", indent="    ")
-
-
-def _cell_line(one: "VerifiedCell", marks: Sequence[str]) -> str:
-    ours, sd, delta = (
-        "" if value is None else format(value, form)
-        for value, form in ((one.ours, ".2f"), (one.sd, ".2f"), (one.delta, "+.2f"))
-    )
-    delta = "0.00" if delta in ("+0.00", "-0.00") else delta
-    n = one.n or ""
-    numbers = f"  {one.cell.task:9} {one.cell.printed:6.2f}  {ours:>6} {sd:>6} {n:>3} {delta:>7}"
-    return f"{numbers}  {one.verdict} {''.join(marks)}".rstrip()
-
-
-def _footnotes(one: "VerifiedCell") -> Iterable[str]:
-    if one.reasons:
-        yield "; ".join(one.reasons)
-    yield from one.notes
-    yield from (f"erratum: {text}" for text in one.cell.errata)
-
-
-def _number(notes: dict[str, int], text: str) -> str:
-    return f"[{notes.setdefault(text, len(notes) + 1)}]"
-
-
-def _print_legend(found: "Verification") -> None:
-    counts = Counter[str](one.verdict for one in found.cells)
+    counts = Counter[str](cell.verdict for cell in verification.cells)
     for verdict, meaning in _MEANINGS.items():
         if verdict in counts:
             line(f"{counts[verdict]:4} {verdict:17} {meaning}")
+
+
+def _row(verified: "VerifiedCell") -> dict[str, Any]:
+    cell = verified.cell
+    row = {"table": cell.row.table, "row": cell.row.name, "task": cell.task, "paper": cell.printed}
+    names = ("ours", "sd", "n", "verdict", "note")
+    return row | {name: getattr(verified, name) for name in names}
+
+
+def _print_table(title: str, cells: Iterable["VerifiedCell"]) -> None:
+    """The cells of a table, each with the numbers of its footnotes, and the footnotes."""
+    notes: dict[str, int] = {}
+    line(title)
+    line(f"  {'':9} {'paper':>6}  {'ours':>6} {'sd':>6} {'n':>3} {'delta':>7}")
+    for name, row in groupby(cells, lambda verified: verified.cell.row.name):
+        line(f" {name}")
+        for verified in row:
+            marks = [notes.setdefault(text, len(notes) + 1) for text in verified.footnotes]
+            line(_cell_line(verified, "".join(f"[{mark}]" for mark in marks)))
+    for text, number in notes.items():
+        wrapped(f"[{number}] {text}", indent="    ")
+    line("")
+
+
+def _cell_line(verified: "VerifiedCell", marks: str) -> str:
+    cell, n = verified.cell, verified.n or ""
+    ours, sd, delta = (
+        "" if value is None else format(value, form)
+        for value, form in (
+            (verified.ours, ".2f"),
+            (verified.sd, ".2f"),
+            (verified.delta, "+.2f"),
+        )
+    )
+    delta = "0.00" if delta in ("+0.00", "-0.00") else delta
+    numbers = f"  {cell.task:9} {cell.printed:6.2f}  {ours:>6} {sd:>6} {n:>3} {delta:>7}"
+    return f"{numbers}  {verified.verdict} {marks}".rstrip()

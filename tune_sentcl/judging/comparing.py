@@ -1,44 +1,26 @@
 """Compare two configurations of a family, so that all its comparisons hold together."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float64
 
-from tune_sentcl.judging.seed_blocks import Contrast, Scores, SeedBlocks, paired
-from tune_sentcl.judging.statistics import (
-    critical_t,
-    dunnett_p,
-    log_evidence,
-    sequential_critical,
-    tukey_p,
-    two_sided_p,
-)
+from tune_sentcl.judging.seed_blocks import Scores, SeedBlocks
+from tune_sentcl.judging.statistics import critical_t, dunnett_p, tukey_p, two_sided_p
 from tune_sentcl.store.union import TOLERANCE
 
 Verdict = Literal["ESTABLISHED", "NO DIFFERENCE", "REVERSED", "UNDECIDED"]
-Procedure = Literal["Dunnett", "Tukey", "Bonferroni t", "sequential t", "exact"]
+Procedure = Literal["Dunnett", "Tukey", "Bonferroni t", "exact"]
 
-PLANNED_SHARE = 0.8
-"""The part of the error probability of the planned seeds; all later ones have the rest."""
+ALPHA = 0.04
+"""The probability of a false claim among the comparisons of one procedure.
 
-
-@dataclass(frozen=True)
-class ComparisonRules:
-    """The limits of a comparison.
-
-    Attributes:
-        alpha: The probability of any false claim among all comparisons of a study.
-        smallest: A difference of at most this many points counts as none.
-        max_seeds: The largest number of seeds to ask for.
-    """
-
-    alpha: float = 0.05
-    smallest: float = TOLERANCE
-    max_seeds: int = 100
+With it, Dunnett's and Tukey's comparisons of one study together stay near 5 %.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,38 +32,27 @@ class Comparison:
             lies within the smallest difference that counts, which goes first; else UNDECIDED.
         procedure: What gave interval and p-value.
         difference: The estimated difference, first minus second, in points.
-        low: Lower end of the interval, which holds for all comparisons of the family together.
-        high: Its upper end.
-        t: The difference divided by its standard error.
-        level: The probability with which all intervals of the family hold.
-        error: The standard error of the difference.
+        error: Its standard error.
         df: The degrees of freedom of the error.
         n: The number of seeds.
+        low: Lower end of the interval, which holds for all comparisons of the family together.
+        high: Its upper end.
+        level: The probability with which all intervals of the family hold.
         configurations: How many are compared together.
         number: How many comparisons Bonferroni's correction counts.
-        pooled: Whether the noise is that of all configurations together.
-        fallen: Whether a collapsed seed of the higher one alone left the claim undecided.
     """
 
     verdict: Verdict
     procedure: Procedure
     difference: float
-    low: float
-    high: float
-    t: float
-    level: float
     error: float
     df: float
-    n: float
+    n: int
+    low: float
+    high: float
+    level: float
     configurations: int
-    number: int = 1
-    pooled: bool = True
-    fallen: bool = False
-
-    @property
-    def noise(self) -> float:
-        """The sd of one score, such that a difference has the error noise * sqrt(2 / n)."""
-        return self.error * math.sqrt(self.n / 2)
+    number: int
 
     @cached_property
     def p(self) -> float:
@@ -89,154 +60,125 @@ class Comparison:
 
         It is at most alpha if and only if the interval excludes 0.
         """
+        if self.error:
+            t = self.difference / self.error
+        else:
+            t = math.inf if abs(self.difference) > TOLERANCE else 0.0
         match self.procedure:
             case "Dunnett":
-                return dunnett_p(self.t, self.configurations - 1, self.df)
+                return dunnett_p(t, self.configurations, self.df)
             case "Tukey":
-                return tukey_p(self.t, self.configurations, self.df)
+                return tukey_p(t, self.configurations, self.df)
             case "Bonferroni t":
-                return min(1.0, self.number * two_sided_p(self.t, self.df))
-            case "sequential t":
-                evidence = log_evidence(self.t, self.df, self.n)
-                return min(1.0, self.number * math.exp(-max(0.0, evidence)))
+                return min(1.0, self.number * two_sided_p(t, self.df))
             case "exact":
-                return 0.0 if self.t else 1.0
+                return 0.0 if t else 1.0
 
 
 @dataclass(frozen=True)
 class Family:
-    """Configurations whose comparisons hold together.
+    """Configurations whose comparisons hold together, with seeds that no score has chosen.
 
     Attributes:
-        scores: Of the configurations that draw, by seed.
-        constants: The score of each configuration that does not depend on the seed.
+        scores: Of the configurations that depend on the seed; all have the same seeds.
+        constants: The score of each configuration that does not.
         tried: How many configurations there are, with those that have no complete scores.
         alpha: The probability of any false claim.
-        fixed: Whether the number of seeds was fixed before any score was seen. If not, the
-            comparisons hold at any number of seeds.
-        control: The configuration that all others are compared with, if that was fixed too.
-        fallen: Configurations of which a seed collapsed, in these scores or in others.
-        known: The blocks of these scores, if the caller has them.
+        control: The configuration that all others are compared with; empty if none was fixed.
+        collapsed: The configurations with a collapsed seed.
     """
 
     scores: Scores
     constants: Mapping[str, float] = field(default_factory=dict)
     tried: int = 0
-    alpha: float = 0.05
-    fixed: bool = False
-    control: str | None = None
-    fallen: frozenset[str] = frozenset()
-    known: SeedBlocks | None = None
+    alpha: float = ALPHA
+    control: str = ""
+    collapsed: Collection[str] = frozenset()
 
     @cached_property
     def blocks(self) -> SeedBlocks:
         """The scores with their noise."""
-        return self.known or SeedBlocks(self.scores)
-
-    @property
-    def names(self) -> set[str]:
-        """The configurations with scores."""
-        return {*self.scores, *self.constants}
-
-    @property
-    def count(self) -> int:
-        """The number of configurations that are compared."""
-        return max(self.tried, len(self.scores) + len(self.constants))
+        return SeedBlocks(self.scores, self.collapsed)
 
     def compare(self, first: str, second: str, smallest: float = TOLERANCE) -> Comparison | None:
-        """Compare two configurations; None if nothing estimates the noise of their difference.
+        """Compare two configurations; None if the family lacks one of them or its noise.
 
         Args:
             first: The configuration that is claimed to score higher.
             second: The one that it is compared with.
             smallest: A difference of at most this many points counts as none.
         """
-        if first in self.constants and second in self.constants:
-            return self._exact(self.constants[first] - self.constants[second], smallest)
-        found = self._contrast(first, second)
-        if found is None:
+        if not {first, second} <= self.scores.keys() | self.constants.keys():
             return None
-        if found.error:
-            t = found.difference / found.error
-        else:
-            t = math.inf if abs(found.difference) > TOLERANCE else 0.0
-            smallest = max(smallest, TOLERANCE)
-        procedure, number, needed = self._procedure(found, self.control in (first, second))
-        reach = needed * found.error if found.error or math.isinf(needed) else 0.0
-        low, high = found.difference - reach, found.difference + reach
-        verdict = _verdict(low, high, smallest)
-        fallen = self._only_better_fell(verdict, first, second)
+        noise = self._noise(first, second)
+        if noise is None:
+            return None
+        procedure, error, df = noise
+        differences = self._values(first) - self._values(second)
+        difference, is_control = float(differences.mean()), self.control in (first, second)
+        count = max(self.tried, len(self.scores) + len(self.constants))
+        number, together = 1, count
+        if procedure == "Bonferroni t":
+            number = count - 1 if is_control else count * (count - 1) // 2
+            together = 2
+        reach = 0.0
+        if error:
+            needed = critical_t(df, together, self.alpha / number, with_control=is_control)
+            reach = needed * error
+        low, high = difference - reach, difference + reach
+        verdict = _verdict(low, high, smallest if error else max(smallest, TOLERANCE))
         return Comparison(
-            verdict="UNDECIDED" if fallen else verdict,
+            verdict=verdict,
             procedure=procedure,
-            difference=found.difference,
+            difference=difference,
+            error=error,
+            df=df,
+            n=len(differences),
             low=low,
             high=high,
-            t=t,
-            level=1 - self.alpha,
-            error=found.error,
-            df=found.df,
-            n=found.n,
-            configurations=self.count,
+            level=1.0 if procedure == "exact" else 1 - self.alpha,
+            configurations=count,
             number=number,
-            pooled=found.pooled,
-            fallen=fallen,
         )
 
-    def _only_better_fell(self, verdict: Verdict, first: str, second: str) -> bool:
-        """Whether the better one has a collapsed seed and the other has none."""
-        better, worse = (first, second) if verdict == "ESTABLISHED" else (second, first)
-        fallen = self.blocks.collapsed.keys() | self.fallen
-        decided = verdict in ("ESTABLISHED", "REVERSED")
-        return decided and better in fallen and worse not in fallen
+    def _values(self, name: str) -> Float64[np.ndarray, " n"]:
+        """The scores by seed; a constant has one."""
+        if name in self.constants:
+            return np.array([self.constants[name]])
+        values: Float64[np.ndarray, " n"] = self.blocks.table[self.blocks.names.index(name)]
+        return values
 
-    def _procedure(self, found: Contrast, is_control: bool) -> tuple[Procedure, int, float]:
-        """The procedure, the comparisons that it corrects for, and the critical |t|."""
-        count = self.count
-        pairs = count * (count - 1) // 2
-        if not self.fixed:
-            needed = sequential_critical(found.df, found.n, self.alpha / pairs)
-            return "sequential t", pairs, needed
-        if not found.pooled:
-            number = count - 1 if is_control else pairs
-            needed = critical_t(found.df, 2, self.alpha / number, with_control=True)
-            return "Bonferroni t", number, needed
-        needed = critical_t(found.df, count, self.alpha, with_control=is_control)
-        return "Dunnett" if is_control else "Tukey", pairs, needed
+    def _noise(self, first: str, second: str) -> tuple[Procedure, float, float] | None:
+        """The procedure, the error of the difference and its degrees of freedom, if known."""
+        blocks, drawn = self.blocks, [name for name in (first, second) if name in self.scores]
+        n = blocks.table.shape[1]
+        if not drawn:
+            return "exact", 0.0, math.inf
+        if n < 2:
+            return None
+        if blocks.df and blocks.apart.isdisjoint(drawn):
+            if len(drawn) == 2:
+                error = blocks.sd * math.sqrt(2 / n)
+                return "Dunnett" if self.control in drawn else "Tukey", error, blocks.df
+            if len(blocks.names) - len(blocks.apart) > 1:
+                return "Bonferroni t", *self._noise_with_seeds()
+        differences = self._values(first) - self._values(second)
+        return "Bonferroni t", float(differences.std(ddof=1)) / math.sqrt(n), n - 1
 
-    def _contrast(self, first: str, second: str) -> Contrast | None:
-        """The difference; a constant counts as the same score with every seed."""
-        for one, other, sign in ((first, second, 1.0), (second, first, -1.0)):
-            if other in self.constants:
-                found = np.array(list(self.scores[one].values())) - self.constants[other]
-                return self._to_constant(one, sign * found)
-        return self.blocks.contrast(first, second)
+    def _noise_with_seeds(self) -> tuple[float, float]:
+        """The error of a mean in which the effects of the seeds remain, as beside a constant.
 
-    def _to_constant(self, name: str, differences: np.ndarray) -> Contrast | None:
-        """The difference to a constant, in which the effects of the seeds do not cancel.
-
-        Where all configurations have equal seeds, the variance of one score is that of all
-        together: of seeds and noise, with the degrees of freedom of Satterthwaite (1946).
+        The variance of a score is that of seeds and noise of all configurations together, with
+        the degrees of freedom of Satterthwaite (1946).
         """
         blocks = self.blocks
-        even = [row for row, one in enumerate(blocks.names) if one not in blocks.apart]
-        table = blocks.table[even]
+        table = blocks.table[[name not in blocks.apart for name in blocks.names]]
         k, n = table.shape
-        if name in blocks.apart or k < 2 or n < 2 or np.isnan(table).any() or not self.fixed:
-            return paired(differences)
-        parts = np.array([(k - 1) * blocks.sd**2, k * float(table.mean(axis=0).var(ddof=1))]) / k
+        parts = np.array([(k - 1) / k * blocks.sd**2, float(table.mean(axis=0).var(ddof=1))])
         total = float(parts.sum())
         degrees = parts**2 / ((n - 1) * np.array([k - 1, 1]))
         df = math.floor(total**2 / float(degrees.sum())) if total else n - 1
-        error = math.sqrt(total / n)
-        return Contrast(float(differences.mean()), error, df, float(n), pooled=False)
-
-    def _exact(self, difference: float, smallest: float) -> Comparison:
-        """Compare two scores that no seed changes: the sign decides."""
-        verdict = _verdict(difference, difference, max(smallest, TOLERANCE))
-        t = math.inf if abs(difference) > TOLERANCE else 0.0
-        known = (difference, difference, difference, t, 1.0, 0.0, math.inf, 1.0)
-        return Comparison(verdict, "exact", *known, self.count)
+        return math.sqrt(total / n), df
 
 
 def _verdict(low: float, high: float, smallest: float) -> Verdict:

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tune_sentcl.config import (
-    AUTO_FALLBACKS,
-    Values,
     affects_weights,
     knobs,
     naming_knobs,
@@ -15,22 +14,17 @@ from tune_sentcl.config import (
     title,
     value_text,
 )
-from tune_sentcl.errors import BadInputError, Fault, StudyError
-from tune_sentcl.history import (
-    CONFIRM_ORIGIN,
-    Configuration,
-    History,
-    ranked,
-)
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.history import CONFIRM_ORIGIN, Configuration, History, ranked
+from tune_sentcl.judging.seed_blocks import SeedBlocks, collapsed_seeds
 from tune_sentcl.objective import Objective, parse_objectives
-from tune_sentcl.space.space import build_space
 from tune_sentcl.store.manifest import Manifest, SeedPlan
 from tune_sentcl.store.study import Study, StudyTables
 
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, a prefix of either, or knobs and their values."""
 
-_SHOWN = 4
+_SHOWN = 4  # configurations that a message lists
 
 
 def study_objectives(study: Study) -> tuple[Objective, ...]:
@@ -45,21 +39,19 @@ class Configurations:
 
     Attributes:
         where: The study's name in messages.
-        space_texts: The texts of its spaces, the latest last.
         objective: The score that is judged.
         data: The evaluation data.
-        found: The configurations that were tried, by id, the first that began first. The
-            number of the judged score is 0, and that of the score for ranking 1.
+        tried: The configurations by id, the first that began first. The number of the judged
+            score is 0, and that of the score for ranking 1.
         differ: The knobs in which they differ, except those that only affect measuring.
         plan: The seeds that the search was asked for; None if they were not recorded.
         command: The last command that searched; empty if it is unknown.
     """
 
     where: str
-    space_texts: Sequence[str]
     objective: Objective
     data: str
-    found: Mapping[str, Configuration]
+    tried: Mapping[str, Configuration]
     differ: Sequence[str]
     plan: SeedPlan | None = None
     command: str = ""
@@ -76,30 +68,18 @@ class Configurations:
             StudyError: A file is damaged or cannot be read.
         """
         chosen_by = study_objectives(study)[0]
-        found = cls.of(
-            study,
-            (chosen_by, objective or chosen_by),
-            study.files.where,
-            study.manifest.space_texts,
-        )
-        return found.planned_by(study.manifest)
+        both = (chosen_by, objective or chosen_by)
+        return cls.of(study, both, study.files.where).planned_by(study.manifest)
 
     def planned_by(self, manifest: Manifest) -> "Configurations":
         """The same with the seed plan and the last search of a study."""
-        searches = [one for one in manifest.commands if " search " in one]
-        return replace(
-            self,
-            plan=manifest.search.seed_plan if manifest.search else None,
-            command=searches[-1] if searches else "",
-        )
+        searches = [command for command in manifest.commands if " search " in command]
+        plan = manifest.search.seed_plan if manifest.search else None
+        return replace(self, plan=plan, command=searches[-1] if searches else "")
 
     @classmethod
     def of(
-        cls,
-        tables: StudyTables,
-        objectives: tuple[Objective, Objective],
-        where: str,
-        space_texts: Sequence[str],
+        cls, tables: StudyTables, objectives: tuple[Objective, Objective], where: str
     ) -> "Configurations":
         """Read the tables of one study, or of several as one.
 
@@ -107,7 +87,6 @@ class Configurations:
             tables: The tables.
             objectives: The score that the search maximized first, and the score that is judged.
             where: The study's name in messages.
-            space_texts: The texts of its spaces, the latest last.
 
         Raises:
             StudyError: A file is damaged or cannot be read.
@@ -117,21 +96,21 @@ class Configurations:
         history = History.read(tables, objectives[::-1], wanted)
         rows = history.table.select(wanted).to_pylist()
         rows.sort(key=lambda row: (str(row["started_at"] or ""), row["configuration"]))
-        found: dict[str, Configuration] = {}
+        tried: dict[str, Configuration] = {}
         for row in rows:
             name, seed, trial_id = row["configuration"], row["seed"], row["trial_id"]
-            if name not in found:
-                found[name] = Configuration(name, "grid", {key: row[key] for key in knobs()})
-            one, result = found[name], history.result(trial_id)
-            one.trials[seed] = trial_id
-            one.results[seed] = replace(result, precision=row["precision_used"])
+            if name not in tried:
+                tried[name] = Configuration(name, "grid", {key: row[key] for key in knobs()})
+            candidate, result = tried[name], history.result(trial_id)
+            candidate.trials[seed] = trial_id
+            candidate.results[seed] = replace(result, precision=row["precision_used"])
             if row["origin"] == CONFIRM_ORIGIN:
-                one.fresh.add(seed)
+                candidate.fresh.add(seed)
             elif row["origin"] == "sampler":
-                one.origin = "sampler"
-        naming = naming_knobs([one.values for one in found.values()])
+                candidate.origin = "sampler"
+        naming = naming_knobs([candidate.values for candidate in tried.values()])
         differ = list(filter(affects_weights, naming)) or ["method.name"]
-        return cls(where, space_texts, objectives[1], history.data or "root", found, differ)
+        return cls(where, objectives[1], history.data or "root", tried, differ)
 
     def named(self, name: Named) -> Configuration:
         """Find the one configuration that a name or some knobs match.
@@ -139,10 +118,13 @@ class Configurations:
         Raises:
             StudyError: No or several configurations match, or the match has no such score.
         """
-        fits = self._by_id(name) if isinstance(name, str) else self._by_knobs(name)
-        asked = name if isinstance(name, str) else _written(name)
+        if isinstance(name, str):
+            fits, asked = self._by_id(name), name
+        else:
+            fits = self._by_knobs(name)
+            asked = ",".join(f"{key}={value_text(value)}" for key, value in name.items())
         if len(fits) != 1:
-            candidates = fits or list(self.found.values())
+            candidates = fits or list(self.tried.values())
             shown = "; ".join(map(self.title, candidates[:_SHOWN]))
             more = f" and {len(candidates) - _SHOWN} more" if len(candidates) > _SHOWN else ""
             rule = f"fits {'several configurations' if fits else 'no configuration'}"
@@ -159,80 +141,92 @@ class Configurations:
 
         They are ranked by the score that the search maximized, from the seeds that it ranked.
         """
-        found = self.found.values()
-        return ranked((one for one in found if one.chosen_scores(1) and one.scores()), 1)
+        tried = self.tried.values()
+        return ranked(
+            (
+                candidate
+                for candidate in tried
+                if candidate.chosen_scores(1) and candidate.scores()
+            ),
+            1,
+        )
 
     def drawn_scores(self) -> dict[str, dict[int, float]]:
         """All judged scores by configuration and seed, without those that no seed changes."""
-        found = self.found.values()
-        return {one.name: one.scores() for one in found if one.constant_score() is None}
+        tried = self.tried.values()
+        return {
+            candidate.name: candidate.scores()
+            for candidate in tried
+            if candidate.constant_score() is None
+        }
 
-    def baseline(self) -> Configuration:
-        """The configuration that others are compared with; the best of `baselines`.
+    @cached_property
+    def collapsed(self) -> dict[str, list[int]]:
+        """The collapsed seeds of each configuration, among all its seeds."""
+        return collapsed_seeds(self.drawn_scores())
 
-        Raises:
-            StudyError: The study has none.
+    @property
+    def seed_blocks(self) -> SeedBlocks:
+        """The configurations that have every seed of the one with the second most seeds.
+
+        One configuration with more seeds than all others would show no noise. Only seeds that took
+        part in a choice count.
         """
-        found = self.baselines()
-        if not found:
-            rule = "has no baseline: no method `none`, no lambda 0, no first point of its grid"
-            raise self.fault("", rule, "Name it: --baseline KNOB=VALUE.")
-        return found[0]
+        drawn = {name: self.tried[name].chosen_scores() for name in self.drawn_scores()}
+        seeds = {seed for own in sorted(drawn.values(), key=len)[-2:][:1] for seed in own}
+        whole = {
+            name: {seed: own[seed] for seed in seeds}
+            for name, own in drawn.items()
+            if seeds and own.keys() >= seeds
+        }
+        return SeedBlocks(whole, self.collapsed)
 
     def baselines(self) -> list[Configuration]:
         """The possible baselines, the best first.
 
         These are the configurations with the method `none`, else those with lambda 0, else the
-        first point of the space's grid.
+        first point of the grid of the study's first search.
         """
         scored = self.scored()
         for key, value in (("method.name", "none"), ("method.lambda", 0.0)):
-            plain = [one for one in scored if one.values.get(key) == value]
+            plain = [candidate for candidate in scored if candidate.values.get(key) == value]
             if plain:
                 return plain
-        first = self._first_point()
-        fits = [
-            one
-            for one in scored
-            if first
-            and all(
-                _same(one.values.get(key), first.get(key))
-                for key in self.differ
-                if key not in AUTO_FALLBACKS
-                or first[key] != "auto"  # else the encoder's name decides it
-            )
-        ]
-        return fits if len(fits) == 1 else []
+        first = self.plan.grid[:1] if self.plan else ()
+        return [candidate for candidate in scored if candidate.name in first]
 
-    def title(self, one: Configuration) -> str:
+    def title(self, candidate: Configuration) -> str:
         """The knobs in which a configuration differs, and the start of its id."""
-        return f"{title(one.values, self.differ)} ({one.name[:8]})"
+        return f"{title(candidate.values, self.differ)} ({candidate.name[:8]})"
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""
         return StudyError(Fault(self.where, "", value, rule, move))
 
     def _by_id(self, name: str) -> list[Configuration]:
-        if name in self.found:
-            return [self.found[name]]
-        fits = (
-            one
-            for one in self.found.values()
-            if any(known.startswith(name) for known in (one.name, *one.trials.values()))
-        )
-        return list(fits) if name else []
+        if name in self.tried:
+            return [self.tried[name]]
+        return [
+            candidate
+            for candidate in self.tried.values()
+            if name
+            and any(
+                known.startswith(name) for known in (candidate.name, *candidate.trials.values())
+            )
+        ]
 
     def _by_knobs(self, asked: Mapping[str, Any]) -> list[Configuration]:
+        """The configurations with these values, else those whose titles print them alike."""
         wanted = {self._knob(given, value): value for given, value in asked.items()}
-        exact = [
-            one
-            for one in self.found.values()
-            if all(_same(one.values.get(key), value) for key, value in wanted.items())
-        ]
+        tried = list(self.tried.values())
+        exact = [candidate for candidate in tried if wanted.items() <= candidate.values.items()]
+        texts = {key: value_text(value) for key, value in wanted.items()}
         return exact or [
-            one
-            for one in self.found.values()
-            if all(value_text(stated(k, one.values)) == value_text(v) for k, v in wanted.items())
+            candidate
+            for candidate in tried
+            if all(
+                value_text(stated(key, candidate.values)) == text for key, text in texts.items()
+            )
         ]
 
     def _knob(self, given: str, value: Any) -> str:
@@ -243,20 +237,3 @@ class Configurations:
             rule = f"may be {' or '.join(keys)}" if keys else "is no knob"
             raise self.fault(f"{given}={value_text(value)}", rule, "Write KEY=VALUE as for --set.")
         return keys[0]
-
-    def _first_point(self) -> Values | None:
-        """The first point of the grid of the latest space; None if its text cannot be read."""
-        try:
-            return build_space(self.space_texts[-1], "space", {}).configurations[0].dotted()
-        except (BadInputError, ValueError, LookupError):
-            return None  # the study is of single trials, or of another release's space
-
-
-def _same(value: Any, wanted: Any) -> bool:
-    if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
-        return list(value) == list(wanted)
-    return bool(value == wanted)
-
-
-def _written(asked: Mapping[str, Any]) -> str:
-    return ",".join(f"{key}={value_text(value)}" for key, value in asked.items())

@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 
 from tune_sentcl.errors import TuneSentclError
-from tune_sentcl.judging.comparing import PLANNED_SHARE, ComparisonRules
+from tune_sentcl.judging.comparing import ALPHA
 from tune_sentcl.judging.configurations import Configurations
-from tune_sentcl.judging.seed_blocks import SeedBlocks
 from tune_sentcl.judging.statistics import smallest_shown
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.manifest import SeedPlan
@@ -29,27 +28,20 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
     """
     if plan.configurations == 1:
         return ""
+    seeds, kind, count = len(plan.seeds), "seeds", plan.configurations or _CONFIRMED
     if confirm:
-        return _line(confirm, "fresh seeds", _CONFIRMED, noise)
-    if plan.configurations is None and len(plan.seeds) > 1:
-        return _line(_FEW, f"fresh seeds (--confirm {_FEW})", _CONFIRMED, noise)
-    return _line(len(plan.seeds), "seeds", plan.configurations or _CONFIRMED, noise)
-
-
-def _line(seeds: int, kind: str, configurations: int, noise: tuple[float, int]) -> str:
-    alpha = PLANNED_SHARE * ComparisonRules().alpha
-    least = smallest_shown(seeds, configurations, alpha)
+        seeds, kind, count = confirm, "fresh seeds", _CONFIRMED
+    elif plan.configurations is None and seeds > 1:
+        seeds, kind = _FEW, f"fresh seeds (--confirm {_FEW})"
+    least = smallest_shown(seeds, count, ALPHA)
     if math.isinf(least):
-        one = kind.removesuffix("s")
-        return (
-            f"1 {one} cannot tell a difference from luck: give --seeds 0,1,2 or --confirm {_FEW}"
-        )
+        seed = f"1 {kind.removesuffix('s')}"
+        return f"{seed} cannot tell a difference from luck: give --seeds 0,1,2 or --confirm {_FEW}"
     sd, older = noise
     if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others
         return ""
-    points = f"{least * sd:.2g} points"
     known = f"sd of a seed {sd:.2g}, from {older} older configurations"
-    return f"{seeds} {kind} can show differences of {points} or more ({known})"
+    return f"{seeds} {kind} can show differences of {least * sd:.2g} points or more ({known})"
 
 
 def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, int]:
@@ -62,10 +54,10 @@ def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, 
     squares, df, count = 0.0, 0, 0
     for study in studies:
         try:
-            found = Configurations.read(study, objective)
+            configurations = Configurations.read(study, objective)
         except TuneSentclError:
             continue  # the search itself reports what it cannot read
-        blocks = SeedBlocks(found.drawn_scores())
+        blocks = configurations.seed_blocks
         if blocks.df > 0:
             squares += blocks.df * blocks.sd**2
             df += blocks.df

@@ -23,24 +23,33 @@ _STRICT = ConfigDict(strict=True, extra="ignore")
 
 
 @dataclass(frozen=True, config=_STRICT)
+class Confirmation:
+    """The fresh seeds of one `--confirm N`, none of which an earlier trial had used.
+
+    Attributes:
+        seeds: Of every configuration.
+        configurations: Winner, baseline and runner-up, the winner first.
+    """
+
+    seeds: tuple[int, ...]
+    configurations: tuple[str, ...]
+
+
+@dataclass(frozen=True, config=_STRICT)
 class SeedPlan:
     """The seeds that a study was asked for before it saw a score of theirs.
 
     Attributes:
         seeds: Of every configuration.
         configurations: How many configurations were to run; None if their scores decided that.
-        grid: Those of them that the grid holds.
-        raced: Whether a later search gave further seeds to the best configurations alone.
-        fresh_seeds: The seeds of the first confirmation; empty without one.
-        fresh: The configurations that it compares, the winner first.
+        grid: Those of them that the grid holds, its first point first.
+        confirmations: The fresh seeds, the first confirmation first.
     """
 
     seeds: tuple[int, ...]
     configurations: Annotated[int, Field(gt=0)] | None
     grid: tuple[str, ...] = ()
-    raced: bool = False
-    fresh_seeds: tuple[int, ...] = ()
-    fresh: tuple[str, ...] = ()
+    confirmations: tuple[Confirmation, ...] = ()
 
 
 @dataclass(frozen=True, config=_STRICT)

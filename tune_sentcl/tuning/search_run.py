@@ -13,7 +13,7 @@ from tune_sentcl.history import CONFIRM_ORIGIN, History
 from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.manifest import SearchRecord, SeedPlan
+from tune_sentcl.store.manifest import Confirmation, SearchRecord, SeedPlan
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
@@ -144,7 +144,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
             first_seed=first_seed,
         )
         if prepared.settings.origin == CONFIRM_ORIGIN:
-            record = _with_fresh_seeds(search_record, prepared, history)
+            record = replace(search_record, seed_plan=_confirmed(search_record, prepared))
         driver.record(record)
         mirror = _mirror(prepared, driver)
         track, name = prepared.options.track, prepared.space.name
@@ -186,20 +186,15 @@ def _seed_plan(
     """The plan of the study's first search, if no scores of single trials were seen before."""
     if not len(history):
         return prepared.record().seed_plan if prepared.settings.origin is None else None
-    plan, is_race = recorded.seed_plan, prepared.num_planned() is None
-    return replace(plan, raced=True) if plan and is_race else plan
+    return recorded.seed_plan
 
 
-def _with_fresh_seeds(
-    record: SearchRecord, prepared: PreparedSearch, history: History
-) -> SearchRecord:
-    """The record of the confirmed search, with the fresh seeds that were planned first."""
+def _confirmed(record: SearchRecord, prepared: PreparedSearch) -> SeedPlan:
+    """The seed plan of the search that is confirmed, with this confirmation as the last."""
     plan = record.seed_plan or SeedPlan((), None)
-    fresh = prepared.proposals.seeds
-    if plan.fresh or CONFIRM_ORIGIN in history.table["origin"].to_pylist():
-        return record
-    plan = replace(plan, fresh_seeds=fresh, fresh=prepared.confirmed)
-    return replace(record, seed_plan=plan)
+    confirmation = Confirmation(prepared.proposals.seeds, prepared.confirmed)
+    earlier = [other for other in plan.confirmations if other != confirmation]
+    return replace(plan, confirmations=(*earlier, confirmation))
 
 
 def budget_of(options: SearchOptions) -> Budget:
@@ -224,10 +219,11 @@ _FIRST = 1000  # users' seeds are small: a later search with more seeds does not
 def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch | None:
     """The search that runs winner, baseline and runner-up of the study on fresh seeds.
 
-    A repetition gives the same one. It is None if no confirmation is requested, if each
-    configuration has lost a seed, or if no seed changes the scores. Its trials have the origin
-    `confirm`: the sampler does not learn from them, rankings leave them out, and their weights are
-    not kept.
+    The last confirmation goes on if it has these configurations and as many seeds. Otherwise this
+    is a new one, with seeds that no trial of the study has used. It is None if no confirmation is
+    requested, if each configuration has lost a seed, or if no seed changes the scores. Its trials
+    have the origin `confirm`: the sampler does not learn from them, rankings leave them out, and
+    their weights are not kept.
     """
     wanted, say = prepared.options.confirm, prepared.watcher.say
     if not wanted:
@@ -245,9 +241,13 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     if not drawn:
         say("nothing is confirmed: no seed changes the scores of the best configurations")
         return None
-    rows = study.trials(["seed", "origin", "configuration", "config"]).to_pylist()
-    seen = {row["seed"] for row in rows if row["origin"] != CONFIRM_ORIGIN}
-    seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in seen), wanted))
+    rows = study.trials(["seed", "configuration", "config"]).to_pylist()
+    earlier = configurations.plan.confirmations if configurations.plan else ()
+    last = next(iter(earlier[-1:]), Confirmation((), ()))
+    seeds = last.seeds
+    if (last.configurations, len(seeds)) != (tuple(compared), wanted):
+        used = {row["seed"] for row in rows}.union(*(other.seeds for other in earlier))
+        seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in used), wanted))
     texts = {row["configuration"]: row["config"] for row in rows}
     configs = [_config(prepared, name, texts[name]) for name in drawn]
     space = replace(prepared.space, configurations=tuple(configs), ranges=(), seeds=seeds)

@@ -1,6 +1,5 @@
 """The numbers that the three papers print, as frames."""
 
-import difflib
 from importlib import resources
 from typing import Literal
 
@@ -16,7 +15,16 @@ _TYPES = {
     "temperature": "Float64",
     "batch_size": "Int64",
     "score": "float64",
+    "corrected": "float64",
 }
+_CELL = ["row", "knobs", "numbers", "corrected", "errata"]
+"""Columns that say what a number stands for.
+
+`row`: the model and its training data, where a table has the name twice. `knobs`: what the
+paper states, as JSON of dotted knobs; empty for other systems. `numbers`: the scores whose mean it
+is, as task/split/metric/protocol/aggregation. `corrected`: the mean of the scores beside a wrong
+average. `errata`: the lines of `errata.csv` about it, from 0.
+"""
 
 
 def paper_results(paper: Paper | None = None) -> pd.DataFrame:
@@ -34,7 +42,7 @@ def paper_results(paper: Paper | None = None) -> pd.DataFrame:
     Raises:
         ConfigError: The paper does not exist.
     """
-    return _read("paper_results.csv", paper)
+    return _read("paper_results.csv", paper).drop(columns=_CELL)
 
 
 def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
@@ -53,18 +61,18 @@ def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
 
 
 def paper_table(paper: Paper, table: int | None) -> pd.DataFrame:
-    """The rows of `paper_results` of one table, or of all tables of a paper for None.
+    """One table with all columns of `paper_results.csv`, or all tables of a paper for None.
 
     Raises:
         ConfigError: The table does not exist or has no scores.
     """
-    every = paper_results(paper)
-    found = every if table is None else every[every["table"] == f"Table {table}"]
-    if not len(found):
+    every = _read("paper_results.csv", paper)
+    rows = every if table is None else every[every["table"] == f"Table {table}"]
+    if not len(rows):
         tables = every["table"].drop_duplicates().str.removeprefix("Table ")
         rule = f"the tables of {paper} with scores are {', '.join(tables)}"
         raise ConfigError(Fault("--table", "", str(table), rule, "Name one of them."))
-    return found
+    return rows
 
 
 def paper_named(name: str) -> Paper:
@@ -73,14 +81,13 @@ def paper_named(name: str) -> Paper:
     Raises:
         ConfigError: There is no such paper.
     """
-    found = next((paper for paper in PAPERS if paper == name), None)
-    if found is None:
-        near = difflib.get_close_matches(str(name).lower(), [p.lower() for p in PAPERS], n=1)
-        meant = next((p for p in PAPERS if [p.lower()] == near), None)
-        move = f"Did you mean {meant}?" if meant else "Name one of them."
-        rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
-        raise ConfigError(Fault("--paper", "", repr(name), rule, move))
-    return found
+    for paper in PAPERS:
+        if paper == name:
+            return paper
+    near = [paper for paper in PAPERS if paper.lower() == str(name).lower()]
+    move = f"Did you mean {near[0]}?" if near else "Name one of them."
+    rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
+    raise ConfigError(Fault("--paper", "", repr(name), rule, move))
 
 
 def _read(name: str, paper: str | None) -> pd.DataFrame:

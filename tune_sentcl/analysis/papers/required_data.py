@@ -52,11 +52,6 @@ def is_folder(name: str) -> bool:
     return name.startswith(_FOLDER) or name.endswith(".txt")
 
 
-def is_part(read: str) -> bool:
-    """Whether the names of the files that rows were read from mark them as partial sets."""
-    return any(mark in read for mark in _PARTS)
-
-
 def lacking_rows(
     source: str, kind: Rows, limit: int | None, read: str | None, asked: str
 ) -> str | None:
@@ -73,13 +68,13 @@ def lacking_rows(
     if len(source_names(asked)) > 1:
         return f"training rows: {asked}, one source per batch; the paper's are all of {names[0]}"
     # A partial file is refused under the name of a whole set; but there are two wiki sets.
-    found = read or (names[0] if asked == source and source != "wiki" else asked)
+    files = read or (names[0] if asked == source and source != "wiki" else asked)
     whole = _rows_of(source, kind)
-    if found in names and (limit is None or (whole is not None and limit >= whole)):
+    if files in names and (limit is None or (whole is not None and limit >= whole)):
         return None
-    part = ", a partial set" if is_part(found) else ""
+    part = ", a partial set" if any(mark in files for mark in _PARTS) else ""
     first = "" if limit is None else f"the first {limit:,} rows of "
-    return f"training rows: {first}{found}{part}; the paper's are all of {names[0]}"
+    return f"training rows: {first}{files}{part}; the paper's are all of {names[0]}"
 
 
 def _file(source: str) -> str:

@@ -1,14 +1,17 @@
 """Compare each number that a paper prints with a study."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from scipy.special import stdtrit
 
 from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_cells import PaperCell, errata_without_cells, paper_cells
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.analysis.papers.reproduction import ReproducedNumber, Reproduction
-from tune_sentcl.judging.statistics import mean, prediction_interval, sd
+from tune_sentcl.judging.statistics import mean, sd
 
 CellVerdict = Literal[
     "MATCH", "WITHIN SEED NOISE", "NOT ENOUGH SEEDS", "MISS", "NOT COMPARABLE", "NOT RUN"
@@ -49,10 +52,15 @@ class VerifiedCell:
         return None if self.ours is None else self.ours - self.cell.right
 
     @property
+    def footnotes(self) -> list[str]:
+        """The reasons as one text, the notes and the errata."""
+        reasons = ["; ".join(self.reasons)] if self.reasons else []
+        return [*reasons, *self.notes, *(f"erratum: {text}" for text in self.cell.errata)]
+
+    @property
     def note(self) -> str:
-        """Reasons, notes and errata as one text."""
-        errata = (f"erratum: {text}" for text in self.cell.errata)
-        return "; ".join((*self.reasons, *self.notes, *errata))
+        """The footnotes as one text."""
+        return "; ".join(self.footnotes)
 
 
 def verified(cell: PaperCell, reproduced: ReproducedNumber) -> VerifiedCell:
@@ -96,6 +104,24 @@ def _verdict(cell: PaperCell, reproduced: ReproducedNumber, values: list[float])
         return "NOT ENOUGH SEEDS"
     low, high = prediction_interval(values)
     return "WITHIN SEED NOISE" if low <= cell.right <= high else "MISS"
+
+
+def prediction_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """The interval that contains one more observation of the same kind with this probability.
+
+    `mean -+ t * sd * sqrt(1 + 1/n)` with Student's t of n - 1 degrees of freedom, for normal
+    values: Hahn and Meeker, Statistical Intervals (1991), chapter 4.
+
+    Args:
+        values: n observations, such as one score of n seeds; at least two.
+        level: The probability, above 0 and below 1.
+
+    Returns:
+        The lower and the upper end.
+    """
+    n = len(values)
+    half_width = float(stdtrit(n - 1, (1 + level) / 2)) * sd(values) * math.sqrt(1 + 1 / n)
+    return mean(values) - half_width, mean(values) + half_width
 
 
 @dataclass(frozen=True)

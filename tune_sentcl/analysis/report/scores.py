@@ -16,7 +16,8 @@ from tune_sentcl.analysis.report.subject import (
     title_of,
 )
 from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value
-from tune_sentcl.judging.comparing import PLANNED_SHARE, ComparisonRules, Family
+from tune_sentcl.judging.comparing import Family
+from tune_sentcl.judging.seed_blocks import collapsed_seeds
 from tune_sentcl.judging.statistics import mean
 from tune_sentcl.objective import OFFERS, Objective
 from tune_sentcl.store.union import TOLERANCE
@@ -211,8 +212,8 @@ def indistinguishable(
     They end at the first mean that is told from it: a worse one with a wide spread is not among
     them, though its own seeds tell nothing.
 
-    The comparisons hold for all pairs together. They are those of fixed seeds where every
-    configuration has the same ones, and else those that hold at any number of seeds.
+    The comparisons hold for all pairs together. Their seeds are those of the best configuration
+    that depends on the seed. One that lacks such a seed is not told from the best.
 
     Args:
         scores: By configuration and seed.
@@ -227,11 +228,16 @@ def indistinguishable(
             fixed[name] = mean(own)
         elif own:
             drawn[name] = values
-    equal = len({frozenset(values) for values in drawn.values()}) == 1
-    alpha = ComparisonRules().alpha * (PLANNED_SHARE if equal else 1.0)
-    family = Family(drawn, fixed, alpha=alpha, fixed=equal)
+    seeds = max(drawn.values(), key=lambda own: mean([*own.values()]), default={}).keys()
+    whole = {
+        name: {seed: own[seed] for seed in seeds}
+        for name, own in drawn.items()
+        if own.keys() >= seeds
+    }
+    family = Family(whole, fixed, len(scores), collapsed=collapsed_seeds(whole))
     found: set[str] = set()
-    for name in sorted(family.names - {best}, key=lambda one: -mean([*scores[one].values()])):
+    others = (name for name, values in scores.items() if values and name != best)
+    for name in sorted(others, key=lambda name: -mean([*scores[name].values()])):
         comparison = family.compare(best, name)
         if comparison is not None and comparison.verdict == "ESTABLISHED":
             break

@@ -26,7 +26,8 @@ from tune_sentcl.config import UNTRAINED, draws, is_start
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.configurations import Configurations
-from tune_sentcl.judging.judgement import Judgement, judge_first
+from tune_sentcl.judging.evidence import Evidence
+from tune_sentcl.judging.judgement import Judgement, judge_winner
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.judging.wording import unequal_precisions
 from tune_sentcl.objective import Objective
@@ -53,7 +54,7 @@ class Answer:
         manifests = self.subject.frames.manifests
         objectives = (_chosen_by(self.subject), self.subject.objectives[0])
         snapshot = self.subject.frames.snapshot
-        found = Configurations.of(snapshot, objectives, ", ".join(manifests), self.subject.texts)
+        found = Configurations.of(snapshot, objectives, ", ".join(manifests))
         # The seeds of several studies were planned apart.
         return found.planned_by(*manifests.values()) if len(manifests) == 1 else found
 
@@ -67,7 +68,8 @@ class Answer:
         """The winner against the baseline, if there is one, and against the runner-up."""
         if len(self.ranked) < 2:
             return ()
-        return judge_first(self.configurations, next(iter(self.configurations.baselines()), None))
+        baseline = next(iter(self.configurations.baselines()), None)
+        return judge_winner(Evidence(self.configurations), baseline)
 
     @property
     def question(self) -> str:
@@ -75,7 +77,7 @@ class Answer:
         title, judged = title_of(_chosen_by(self.subject)), title_of(self.subject.objectives[0])
         also = "" if title == judged else f" What is its {judged}?"
         on = on_data(_chosen_by(self.subject), self.configurations.data)
-        count = len(self.configurations.found)
+        count = len(self.configurations.tried)
         return f"Which of {count:,} configurations has the highest {title}{on}?{also}"
 
     @cached_property
@@ -115,7 +117,7 @@ class Answer:
             return "No trial has finished with a score."
         title = title_of(self.subject.objectives[0])
         who = f" ({self.winner})" if self.winner else ""
-        return f"Best of {len(self.configurations.found):,}: {title} {'; '.join(found)}{who}."
+        return f"Best of {len(self.configurations.tried):,}: {title} {'; '.join(found)}{who}."
 
     def brief(self, text: str) -> str:
         """A sentence in which the winner has no knobs, because they stand above it."""
@@ -127,7 +129,7 @@ class Answer:
     def notes(self) -> Sequence[str]:
         """Remarks on the verdicts, each once; without a verdict on seeds of unequal precision."""
         if not self.judgements:
-            found = list(unequal_precisions(self.configurations, set()))
+            found = list(unequal_precisions(self.configurations, self.ranked))
         else:
             found = [note for one in self.judgements for note in one.notes]
         return [note[:1].upper() + note[1:] for note in dict.fromkeys(found)]
