@@ -117,7 +117,7 @@ def test_the_command_prints_the_nodes_and_every_fault(two_nodes: str, tmp_path: 
     done = CliRunner().invoke(app, [*command, *wrong])
     assert done.exit_code == 0
     assert [row["trials at a time"] for row in json.loads(done.stdout)] == [0, 0]
-    assert "no node that is up fits a trial (2 CPU, 0 GPU (H200); " in done.stderr
+    assert "no node that is up fits a trial (2 CPU, 1 GPU (H200); " in done.stderr
     assert not study.exists()
 
 

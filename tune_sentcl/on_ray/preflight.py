@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -118,8 +118,12 @@ def dependencies(extras: Sequence[str] = ()) -> list[str]:
 
 def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
     """Versions of Python, this package and its dependencies in this process."""
+    return _versions((DISTRIBUTION, *dependencies(extras)))
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    for name in (DISTRIBUTION, *dependencies(extras)):
+    for name in packages:
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
@@ -157,7 +161,7 @@ def authentication_error(address: str, why: str) -> ResourceError:
 
 
 def describe_node(
-    folder: str, extras: Sequence[str], checkpoints: Sequence[str], gpus: bool, *file: str
+    folder: str, packages: Sequence[str], checkpoints: Sequence[str], gpus: bool, *file: str
 ) -> dict[str, Any]:
     """A node's answers, fields of `NodeStatus`; runs on the node.
 
@@ -165,7 +169,7 @@ def describe_node(
 
     Args:
         folder: The driver's working directory, from which relative paths start.
-        extras: Extras whose packages the search needs.
+        packages: Names of the packages that the search needs.
         checkpoints: Encoders to read.
         gpus: Whether trials take GPUs.
         file: The study's location, and the name of a file that the driver has written there.
@@ -175,7 +179,7 @@ def describe_node(
         os.chdir(folder)
     disk = os.environ.get("TUNE_SENTCL_CACHE") or Path.home()
     return {
-        "versions": installed_versions(extras),
+        "versions": _versions(packages),
         "storage_fault": storage_fault,
         "checkpoints": {name: _fingerprint(name) for name in checkpoints},
         "free_disk": shutil.disk_usage(disk).free if Path(disk).is_dir() else None,
@@ -271,7 +275,8 @@ def warnings(nodes: Sequence[NodeStatus], trial: Bundle) -> Iterator[str]:
     """Yield notes for the user that do not stop a search."""
     if not any(status.node.slots(trial) for status in nodes):
         have = "; ".join(dict.fromkeys(str(status.node) for status in nodes))
-        yield f"no node that is up fits a trial ({trial}; nodes: {have}): trials wait for one"
+        text = f"no node that is up fits a trial ({trial}; nodes: {have}): trials wait for one"
+        yield text if trial.gpus else f"{text}. Give --gpus-per-trial if it will have GPUs."
     for status in nodes:
         if status.free_disk is not None and status.free_disk < _LEAST_DISK:
             yield f"{status.name} has {status.free_disk / 1e9:.1f} GB of free disk for caches"

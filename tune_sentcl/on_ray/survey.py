@@ -50,10 +50,10 @@ def survey(prepared: PreparedSearch, study: str) -> Survey:
         rule = f"must fit this machine ({status.node}, {status.node.memory / 1e9:.3g} GB)"
         options = "--cpus-per-trial, --gpus-per-trial, --memory-per-trial"
         return Survey([status], trial, [Fault(options, "", str(trial), rule, "Ask for less.")])
-    extras = prepared.space.extras
-    versions, checkpoints = installed_versions(extras), _fingerprints(prepared.space)
+    versions = installed_versions(prepared.space.extras)
+    checkpoints = _fingerprints(prepared.space)
     driver = NodeStatus("driver", Node(0, 0), versions=versions, checkpoints=checkpoints)
-    question = (str(Path.cwd()), extras, list(checkpoints), trial.gpus > 0)
+    question = (str(Path.cwd()), list(versions), list(checkpoints), trial.gpus > 0)
     try:
         asked = _ask_nodes(nodes, question, study)
     except StudyError as error:  # the driver cannot write to the study

@@ -127,6 +127,8 @@ def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
     wanted = options.accelerator
     nodes = [node for node in nodes if wanted in (None, node.accelerator)]
     gpus = gpus_a_trial(options.gpus_per_trial, nodes)
+    if wanted and not nodes and options.gpus_per_trial is None:
+        gpus = 1.0  # an autoscaler has to start the first one
     memory = round(1e9 * (options.memory_per_trial or 0))
     return Bundle(options.cpus_per_trial, gpus, memory, wanted)
 
