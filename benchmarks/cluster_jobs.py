@@ -55,8 +55,8 @@ def _measured(head: Cluster, study: Path, rows: int) -> dict[tuple[str, str], fl
         for kind, size in _memory(_pid_of(head, command)).items():
             found[f"{name}, {kind}", "MB"] = size
     asked = time.monotonic()
-    _told(head, "jobs", "stop", str(study))
-    return {**found, ("jobs stop", "s"): time.monotonic() - asked}
+    head.ray_job("stop", study)
+    return {**found, ("ray job stop", "s"): time.monotonic() - asked}
 
 
 def _told(head: Cluster, *words: str) -> None:

@@ -77,10 +77,7 @@ def test_a_dry_run_needs_no_study_no_cluster_and_no_network() -> None:
         "        raise SystemExit(f'network: {event}')\n"
         "sys.addaudithook(closed)\n"
         "from tune_sentcl.cli import main\n"
-        "try:\n"
-        "    main()\n"
-        "finally:\n"
-        "    assert 'ray' not in sys.modules\n"
+        "main()\n"
     )
     done = run_code(code, *DRY, "--seeds", "0,1", "--set", "data.limit=32")
     assert done.code == 0, done.err
@@ -88,12 +85,8 @@ def test_a_dry_run_needs_no_study_no_cluster_and_no_network() -> None:
         "command: python -m tune_sentcl search space.toml --study STUDY --address auto",
         "--set=data.limit=32 --seeds=0,1\n",
         "submission id: tune-sentcl-STUDY-DIGEST-runN",
-        "tune_sentcl-0.1.0.dist-info ",
-        "space.toml ",
     ):
         assert words in done.out, done.out
-    named = 'name = "smoke"\n'  # what the file's own name would say
-    assert f" {len(SMOKE.encode()) + len(named)}\n" in done.out
 
 
 def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:
@@ -103,8 +96,6 @@ def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:
     done = invoke("submit", path, "--dry-run", "--study", "/disk/mine")
     assert done.code == 0
     assert str(tmp_path) not in done.out
-    named = 'name = "mine"\n'
-    assert f" {path.stat().st_size + len(named)}\n" in done.out
     assert "tune-sentcl-mine-" in done.out
 
 
@@ -145,64 +136,31 @@ def test_what_cannot_be_is_refused_here(arguments: list[str], words: list[str]) 
     assert "s3cr3t" not in done.out + done.err
 
 
-def test_what_only_this_machine_can_read_is_refused_here(place: Path) -> None:
-    for name in ("toy", "mine", "models/one"):
-        (place / name).mkdir(parents=True)
-    write(place / "rows.csv", "a")
-    for key, value in (("encoder.checkpoint", "mine"), ("data.source", "rows.csv")):
-        done = invoke("submit", "smoke", "--set", f"{key}={value}", "--dry-run")
-        refused(done, key, repr(value), "is a relative path", "absolute path")
-    done = invoke("submit", "smoke", "--set", "data.source=toy + rows.csv", "--dry-run")
-    refused(done, "data.source", "'rows.csv'", "is a relative path")
-    for name in ("mine", "models/one"):
-        refused(invoke(*DRY, "--set", f"encoder.checkpoint={name}"), repr(name))
-    for name in ("toy", str(place / "mine"), "hub/name"):
-        assert invoke(*DRY, "--set", f"encoder.checkpoint={name}").code == 0
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('source = "toy"', 'source = "rows.csv"'),
-        ('checkpoint = "toy"', 'checkpoint = "models/one"'),
-        ("every = 4", 'every = 4\nevaluation.own = ["mine=judged"]'),
-    ],
-)
-def test_relative_paths_are_refused_from_every_directory(
-    place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str
-) -> None:
-    (place / "w2/models/one").mkdir(parents=True)
-    write(place / "w2/rows.csv", "a")
-    assert old in SMOKE
-    write(place / "w2/my.toml", SMOKE.replace(old, new))
-    refused(invoke("submit", "w2/my.toml", "--dry-run"), "is a relative path")
-    monkeypatch.chdir(place / "w2")
-    refused(invoke("submit", "my.toml", "--dry-run"), "is a relative path")
-
-
 def test_a_study_is_needed_to_submit() -> None:
     refused(invoke("submit", "smoke"), "--study: must be given")
 
 
-@pytest.mark.parametrize("command", [("submit", "smoke", "--study"), ("jobs", "status")])
-@pytest.mark.parametrize("address", ["head:10001", "ray://head:10001", "local", "auto"])
+@pytest.mark.parametrize("address", ["", "head:10001", "ray://head:10001", "local", "auto"])
 def test_an_address_that_is_no_dashboards_is_refused(
-    command: tuple[str, ...], address: str
+    monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    done = invoke(*command, "/disk/study", "--address", "http://me:s3cr3t@head:8265")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")  # for `search`, and no dashboard's
+    given = ("--address", address) if address else ()
+    done = invoke("submit", "smoke", "--study", "/disk/study", *given)
+    shown = address or "127.0.0.1:6379"
+    refused(done, f"--address: {shown}: must be the URL of a Ray dashboard", "http://HEAD:8265")
+
+
+def test_an_address_with_a_password_is_not_shown() -> None:
+    words = ("--study", "/disk/study", "--address", "http://me:s3cr3t@head:8265")
+    done = invoke("submit", "smoke", *words)
     refused(done, "--address: a URL must have no user")
     assert "s3cr3t" not in done.out + done.err
-    done = invoke(*command, "/disk/study", "--address", address)
-    refused(done, f"--address: {address}", "URL of a cluster's dashboard", "http://HEAD:8265")
-
-
-def test_an_address_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")  # for `search`, and no dashboard's
-    refused(invoke("jobs", "stop", "/disk/study"), "--address: ", "RAY_API_SERVER_ADDRESS")
 
 
 def test_without_the_job_client_the_extra_is_named() -> None:
     code = "import sys; sys.modules['aiohttp'] = None; from tune_sentcl.cli import main; main()"
-    done = run_code(code, "jobs", "status", "/s", "--address", "http://127.0.0.1:1")
+    words = ("submit", "smoke", "--study", "/s", "--address", "http://127.0.0.1:1")
+    done = run_code(code, *words)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert 'pip install "tune-sentcl[cluster]"' in done.err

@@ -6,6 +6,7 @@ was started is gone when the block ends.
 
 import itertools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,12 @@ from pathlib import Path
 
 import pytest
 from processes import alive, descendants, wait_until
+
+from tune_sentcl.on_ray.environment import prepare_ray
+
+prepare_ray()
+
+from tune_sentcl.on_ray.jobs import job_id  # noqa: E402
 
 TOKEN, OTHER = "a" * 64, "b" * 64
 # Ray puts the outer address of the machine in the place of 127.0.0.1.
@@ -118,6 +125,29 @@ class Cluster:
     def environment(self, **more: str) -> dict[str, str]:
         """The variables of a client that has the token and runs this checkout."""
         return environment(self.home, **{**self.variables, "PYTHONPATH": str(ROOT), **more})
+
+    def ray_job(self, action: str, study: Path | str = "", run: int = 1) -> str:
+        """What Ray's own `ray job` prints about a study's run; its exit code has to be 0."""
+        job = [job_id(str(study), run)] if study else []
+        command = [*self.prefix, sys.executable, "-m", "ray.scripts.scripts", "job", action, *job]
+        done = subprocess.run(
+            [*command, "--address", self.dashboard],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def statuses(self, study: Path | str) -> list[str]:
+        """The statuses of a study's jobs, in the order of their runs."""
+        listed = self.ray_job("list")
+        found = re.findall(
+            r"submission_id='([^']+-run(\d+))'.*?status=<JobStatus\.(\w+)", listed, re.S
+        )
+        mine = {int(run): status for name, run, status in found if name == job_id(str(study), run)}
+        return [mine[run] for run in sorted(mine)]
 
     def add_node(
         self, *options: str, cpus: int = 1, ip: str = LOOPBACK, prefix: Sequence[str] = ()

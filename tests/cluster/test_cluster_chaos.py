@@ -26,7 +26,6 @@ from sweeps import (
     OFTEN,
     SOON,
     Client,
-    client,
     drain,
     driver_of,
     ends_as,
@@ -188,7 +187,8 @@ class Chaos:
         assert code == 0 or "another driver has this study" in other.said, other.said
 
     def _stop(self) -> None:
-        client(self._head, "jobs", "stop", self._study).process.wait(timeout=300)
+        run = len(self._head.statuses(self._study))
+        self._head.ray_job("stop", self._study, run)
 
 
 def test_chaos_loses_nothing_and_repeats_little(tmp_path: Path) -> None:

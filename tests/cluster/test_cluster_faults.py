@@ -3,7 +3,6 @@
 Each ends as an undisturbed search does: every trial once, the same scores, the same curves.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -21,7 +20,6 @@ from sweeps import (
     OFTEN,
     SOON,
     Client,
-    client,
     drain,
     driver_of,
     ends_as,
@@ -162,8 +160,7 @@ def test_a_driver_that_is_killed_and_a_command_that_is_repeated(
     there = {row["trial_id"] for row in rows(study)}
     submitted(three, space, study).ends()
     ends_as(study, whole)
-    first, second = json.loads(client(three, "jobs", "status", study, "--json").ends())
-    assert (first["status"], second["status"]) == ("FAILED", "SUCCEEDED")
+    assert three.statuses(study) == ["FAILED", "SUCCEEDED"]
     assert there <= first_driver_s(study), "what had ended was not run again"
 
 
@@ -226,7 +223,7 @@ def test_nothing_stays_when_a_search_is_stopped(
     follower = submitted(three, space, study)
     wait_until(lambda: len(trials_with_states(study)) >= 2, "two states")
     driver = driver_of(three)
-    client(three, "jobs", "stop", study).ends(seconds=120)
+    three.ray_job("stop", study)
     follower.process.wait(timeout=300)
     wait_until(lambda: not alive({driver}), "the driver's end")
     assert not [text for _, text in processes().values() if str(study) in text]

@@ -1,6 +1,9 @@
-"""A study's jobs against a client that stands in for Ray's, and against other web servers."""
+"""A study's jobs: what is sent, and a client that stands in for Ray's or for another server."""
 
 import json
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,17 +13,26 @@ from typing import Any
 
 import pytest
 
-from tune_sentcl.errors import StudyError, TuneSentclError
+from tune_sentcl.errors import ResourceError, StudyError
 from tune_sentcl.on_ray.environment import prepare_ray
-from tune_sentcl.on_ray.submission import job_id
+from tune_sentcl.space import load_space
 
 prepare_ray()
 
+import ray  # noqa: E402
 from ray.job_submission import JobDetails, JobStatus, JobType  # noqa: E402
 
 from tune_sentcl.on_ray import jobs  # noqa: E402
+from tune_sentcl.on_ray.jobs import (  # noqa: E402
+    SPACE_FILE,
+    job_id,
+    runtime_environment,
+    write_working_directory,
+)
 
 STUDY, ADDRESS = "/disk/study", "http://head:8265"
+PACKAGE = Path(jobs.__file__).parents[1]
+SMOKE = load_space("smoke")
 
 
 class Client:
@@ -32,8 +44,6 @@ class Client:
         self.files: dict[str, bytes] = {}
         self.answers: list[Exception | str] = []
         self.log = ""
-        self.stops = 0
-        self.version: Exception | None = None
         for number, status in enumerate(jobs_before, 1):
             self.add(job_id(STUDY, number), status)
 
@@ -79,94 +89,52 @@ class Client:
         }
         self.add(name, "PENDING")
 
-    def stop_job(self, name: str) -> bool:
-        self.stops += 1
-        return True
-
-    def get_version(self) -> str:
-        if self.version is not None:
-            raise self.version
-        return "2.60.0"
-
 
 def status(code: int, text: str) -> RuntimeError:
     return RuntimeError(f"Request failed with status code {code}: {text}.")
 
 
-@pytest.fixture
-def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("_QUICK_S", "_SLOW_S", "_STOP_POLL_S"):
-        monkeypatch.setattr(jobs, name, 0.001)
-    return monkeypatch
-
-
 def of_study(patch: pytest.MonkeyPatch, client: Client) -> jobs.StudyJobs:
+    patch.setattr(jobs, "_POLL_S", 0.001)
     patch.setattr(jobs, "_Client", lambda address: client)
     return jobs.StudyJobs(ADDRESS, STUDY)
 
 
 def test_a_job_is_submitted_with_its_files_under_the_next_number(
-    patch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client = Client("FAILED", "SUCCEEDED")
-    files = {"space.toml": b"x", "tune_sentcl/errors.py": b"y"}
-    name = of_study(patch, client).submit("python -m x", files, {"env_vars": {"A": "1"}})
-    assert name == job_id(STUDY, 3)
-    assert client.files == files
+    client.add(job_id(STUDY, 11), "STOPPED")
+    for other in ("raysubmit_1", job_id("/disk/other", 20)):
+        client.add(other, "RUNNING")
+    found = of_study(monkeypatch, client)
+    assert found.submit("python -m x", SMOKE, {"env_vars": {"A": "1"}}) == job_id(STUDY, 12)
+    assert {SPACE_FILE, "tune_sentcl/on_ray/jobs.py"} <= client.files.keys()
     assert client.sent["entrypoint"] == "python -m x"
     assert client.sent["runtime_env"]["env_vars"] == {"A": "1"}
-    assert client.sent["metadata"] == {"study": STUDY}
 
 
 @pytest.mark.parametrize("running", ["PENDING", "RUNNING"])
 def test_a_second_driver_is_refused_with_the_commands_that_help(
-    patch: pytest.MonkeyPatch, running: str
+    monkeypatch: pytest.MonkeyPatch, running: str
 ) -> None:
-    client = Client("SUCCEEDED", running)
+    client, name = Client("SUCCEEDED", running), job_id(STUDY, 2)
     with pytest.raises(StudyError) as caught:
-        of_study(patch, client).submit("python", {}, {})
+        of_study(monkeypatch, client).submit("python", SMOKE, {})
     (fault,) = caught.value.faults
-    assert fault.rule == f"{job_id(STUDY, 2)} is {running} on this cluster"
-    assert f"tune-sentcl jobs logs {STUDY} --address {ADDRESS} --follow" in fault.next_move
-    assert f"tune-sentcl jobs stop {STUDY}" in fault.next_move
+    assert fault.rule == f"{name} is {running} on this cluster"
+    for command in ("logs --follow", "stop"):
+        assert f"ray job {command} {name} --address {ADDRESS}." in fault.next_move
 
 
-def test_a_number_that_another_took_meanwhile_is_refused(patch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_another_took_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client()
-    found = of_study(patch, client)
-    seen = list(client.jobs.values())
+    found = of_study(monkeypatch, client)
     client.add(job_id(STUDY, 1), "RUNNING")
-    patch.setattr(client, "list_jobs", lambda: seen)
-    with pytest.raises(StudyError, match="run1 is RUNNING on this cluster"):
-        found.submit("python", {}, {})
+    monkeypatch.setattr(client, "list_jobs", list)
+    with pytest.raises(StudyError, match="run1 was submitted just now on this cluster"):
+        found.submit("python", SMOKE, {})
     assert client.sent == {}
-
-
-def test_runs_of_other_studies_are_not_listed(patch: pytest.MonkeyPatch) -> None:
-    client = Client("FAILED")
-    client.add("raysubmit_1", "RUNNING")
-    client.add(job_id("/disk/other", 1), "RUNNING")
-    client.add(job_id(STUDY, 11), "STOPPED")
-    client.add(job_id(STUDY, 2), "STOPPED")
-    found = of_study(patch, client)
-    assert list(found.runs()) == [1, 2, 11]
-    assert found.latest().submission_id == job_id(STUDY, 11)
-
-
-def test_a_study_without_a_job_is_named(patch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(jobs.UnknownJobError, match="knows no job of this study"):
-        of_study(patch, Client()).latest()
-
-
-def test_a_stop_is_repeated_until_the_job_has_ended(patch: pytest.MonkeyPatch) -> None:
-    """Ray does nothing about a job that is PENDING, and an answer may get lost."""
-    client = Client("PENDING")
-    client.answers = ["PENDING", ConnectionError("cut"), "RUNNING", "STOPPED"]
-    found = of_study(patch, client)
-    assert found.stop(found.latest(), 60).status == "STOPPED"
-    assert client.stops == 4
-    client.add(job_id(STUDY, 1), "RUNNING")
-    assert found.stop(found.latest(), 0.01).status == "RUNNING"
 
 
 def followed(found: jobs.StudyJobs) -> tuple[Any, str, list[str]]:
@@ -176,63 +144,31 @@ def followed(found: jobs.StudyJobs) -> tuple[Any, str, list[str]]:
     return ended, "".join(written), said
 
 
-def test_a_log_is_followed_over_broken_connections(patch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_followed_over_broken_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client("PENDING")
     cut = ConnectionError("cut")
     client.answers = ["PENDING", "RUNNING", cut, cut, "RUNNING", status(500, "away"), "FAILED"]
-    ended, text, said = followed(of_study(patch, client))
+    ended, text, said = followed(of_study(monkeypatch, client))
     assert ended.status == "FAILED"
     assert text == client.log and len(text.splitlines()) == 4
-    assert [line.partition(" ")[0] for line in said] == [
-        job_id(STUDY, 1),  # is PENDING
-        *("--address:", "the") * 2,
-    ]
-    assert "The job continues; trying again." in said[1]
-
-
-def test_a_log_that_cannot_be_read_any_more_ends_with_its_job(patch: pytest.MonkeyPatch) -> None:
-    client = Client("SUCCEEDED")
-
-    def away(name: str) -> str:
-        raise status(500, "the agent is away")
-
-    patch.setattr(client, "get_job_logs", away)
-    ended, text, said = followed(of_study(patch, client))
-    assert (ended.status, text, len(said)) == ("SUCCEEDED", "", 1)
+    assert said == 2 * [f"{ADDRESS} does not answer. The job continues; trying again."]
 
 
 @pytest.mark.parametrize(
-    ("error", "version", "words"),
+    ("error", "words"),
     [
-        (status(404, "no job"), None, "this cluster does not know the job"),
-        (status(413, "too large"), None, "refused: too large"),
-        (
-            status(500, "Traceback\nKeyError: 'x'"),
-            None,
-            "job agent does not (status 500, Key",
-        ),
-        (ConnectionError("cut"), None, "the Ray dashboard answers, but the head's job agent"),
-        (
-            ConnectionError("cut"),
-            ConnectionError("cut"),
-            "nothing answers there (ConnectionError)",
-        ),
-        (status(502, "proxy"), status(502, "proxy"), "another program answers there (status 502"),
+        (status(404, "Job x does not exist"), "does not exist)"),
+        (ray.exceptions.AuthenticationError("Authentication failed"), "refuses the token"),
     ],
 )
-def test_an_error_says_whether_the_dashboard_or_its_agent_is_silent(
-    patch: pytest.MonkeyPatch, error: Exception, version: Exception | None, words: str
+def test_a_job_that_nobody_can_follow_any_more_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
-    client = Client()
-    client.version = version
-
-    def away() -> list[JobDetails]:
-        raise error
-
-    patch.setattr(client, "list_jobs", away)
-    with pytest.raises(TuneSentclError) as caught:
-        of_study(patch, client).runs()
-    assert words in str(caught.value)
+    """As after a restart of the head: else it would be asked for ever."""
+    client = Client("RUNNING")
+    client.answers = ["RUNNING", error]
+    with pytest.raises(ResourceError, match=re.escape(words)):
+        followed(of_study(monkeypatch, client))
 
 
 class Page(BaseHTTPRequestHandler):
@@ -271,28 +207,28 @@ VERSION = (200, json.dumps({"version": "4", "ray_version": "2.60.0", "ray_commit
 
 
 @pytest.mark.parametrize(
-    ("page", "why"),
+    ("pages", "why"),
     [
-        ((200, "<html>"), "another program answers there (JSONDecodeError)"),
-        ((404, ""), "another program answers there (RuntimeError)"),
-        ((500, ""), "another program answers there (status 500)"),
+        ({"": (200, "<html>")}, "JSONDecodeError: "),
+        ({"": (404, "")}, "RuntimeError: Version check returned 404"),
+        ({"": (500, "")}, "HTTPError: 500 Server Error"),
+        (
+            {"/api/version": VERSION, "": (500, "Traceback\nKeyError: 1")},
+            "RuntimeError: KeyError: 1",
+        ),
+        ({"/api/version": VERSION, "": None}, "ReadTimeout: "),
     ],
 )
-def test_a_server_that_is_no_dashboard_is_named(page: tuple[int, str], why: str) -> None:
-    with serving({"": page}) as address, pytest.raises(jobs.NoAnswerError) as caught:
-        jobs.StudyJobs(address, STUDY)
-    assert caught.value.faults[0].rule == f"must be the address of a Ray dashboard, but {why}"
-
-
-def test_an_agent_that_is_late_is_named_and_the_given_address_wins(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_server_that_is_no_dashboard_or_is_late_is_named_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, pages: dict[str, tuple[int, str] | None], why: str
 ) -> None:
     monkeypatch.setattr(jobs, "_TIMES", (10.0, 0.5))
-    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")
-    with serving({"/api/version": VERSION, "": None}) as address:
-        found = jobs.StudyJobs(address, STUDY)
-        with pytest.raises(jobs.NoAnswerError, match=r"job agent does not \(no answer in 0.5 s"):
-            found.runs()
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")  # the given one wins
+    with serving(pages) as address, pytest.raises(ResourceError) as caught:
+        jobs.StudyJobs(address, STUDY).submit("python", SMOKE, {})
+    (fault,) = caught.value.faults
+    assert fault.value == address and "\n" not in str(fault)
+    assert fault.rule.startswith(f"a Ray dashboard must answer there ({why}")
 
 
 def test_a_proxy_is_not_asked_for_a_dashboard_of_this_machine(
@@ -300,8 +236,66 @@ def test_a_proxy_is_not_asked_for_a_dashboard_of_this_machine(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # where nothing listens
     monkeypatch.delenv("no_proxy", raising=False)
-    with serving({"/api/version": VERSION, "": (200, "[]")}) as address:
-        with pytest.raises(jobs.NoAnswerError):
+    with serving({"/api/version": VERSION}) as address:
+        with pytest.raises(ResourceError):
             jobs.StudyJobs(address, STUDY)
         prepare_ray()
-        assert jobs.StudyJobs(address, STUDY).runs() == {}
+        jobs.StudyJobs(address, STUDY)
+
+
+def test_what_is_sent_runs_where_it_lies_and_holds_nothing_else(tmp_path: Path) -> None:
+    write_working_directory(SMOKE, tmp_path)
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert (tmp_path / SPACE_FILE).read_text() == f'name = "smoke"\n{SMOKE.text}'
+    (metadata,) = files - {SPACE_FILE} - {n for n in files if n.startswith("tune_sentcl/")}
+    assert re.fullmatch(r"tune_sentcl-[0-9.]+\.dist-info/METADATA", metadata)
+    sources = {path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".csv", ".js")}
+    assert {f"tune_sentcl/{path.relative_to(PACKAGE)}" for path in sources} <= files
+    assert not [name for name in files if "__pycache__" in name or "/." in name]
+    code = (
+        "import importlib.metadata as m, tune_sentcl; from tune_sentcl.space import load_space; "
+        "print(tune_sentcl.__file__, load_space('space.toml').name, m.version('tune-sentcl'), "
+        "'torch' in str(m.requires('tune-sentcl')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    version = metadata.removeprefix("tune_sentcl-").partition(".dist-info")[0]
+    assert done.stdout == f"{tmp_path / 'tune_sentcl/__init__.py'} smoke {version} True\n"
+
+
+def test_the_environment_pins_what_is_installed_here_and_holds_no_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "s3cr3t")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cr3t")
+    environment = runtime_environment(pip=True, extras=())
+    pins = dict(pin.split("==") for pin in environment["pip"]["packages"])
+    assert {"torch", "optuna", "transformers"} <= set(pins)
+    assert not {"ray", "pytest", "nltk"} & set(pins)
+    assert not any("+" in version for version in pins.values())
+    assert "s3cr3t" not in str(environment)
+
+
+@pytest.mark.parametrize(
+    ("study", "other"),
+    [
+        ("/disk/studies/One", "/disk/studies/One/"),
+        ("/disk/studies/One", "//disk/studies//One"),
+        ("/disk/studies/One", "/disk/./x/../studies/One"),
+        ("/disk/studies/One", "file:///disk/studies/One"),
+        ("/a/my one", "file:///a/my%20one"),
+        ("s3://bucket/studies/My study", "S3://Bucket//studies/./My study/"),
+    ],
+)
+def test_spellings_of_a_location_are_one_study(study: str, other: str) -> None:
+    assert job_id(other, 1) == job_id(study, 1)
+    assert job_id(other, 1) != job_id(f"{study}/x", 1)
+
+
+@pytest.mark.parametrize(
+    "study",
+    ["../../etc", "/a/../..", "/a/$(reboot)", "/a/; rm -r ~", "/a/b\n--x", "s3://b/../c", "/é"],
+)
+def test_a_jobs_id_is_a_plain_word(study: str) -> None:
+    assert re.fullmatch(r"tune-sentcl-[a-z0-9-]+-run1", job_id(study, 1))

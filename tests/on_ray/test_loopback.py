@@ -12,8 +12,10 @@ from processes import LOOPBACK
 from ray._private import ray_constants
 
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.on_ray.cluster import _LONGEST_PARENT, _OTHERS, _folder_for_ray, _on_loopback
+from tune_sentcl.on_ray.cluster import _LONGEST_PARENT, _folder_for_ray, _on_loopback
 from tune_sentcl.on_ray.environment import prepare_ray
+
+_OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 # A process of its own: Ray reads some of its settings once.
 BEGIN = """

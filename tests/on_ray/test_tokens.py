@@ -116,21 +116,22 @@ def test_a_local_search_leaves_no_token(tmp_path: Path) -> None:
 @pytest.mark.ray
 def test_a_cluster_that_asks_for_a_token_says_so(tmp_path: Path) -> None:
     study, mode = tmp_path / "study", {"RAY_AUTH_MODE": "token"}
-    cases: dict[str, dict[str, str]] = {
-        "no token was sent": {},
-        "no token was found to send": mode,
-        "it refuses the token that was sent": {**mode, "RAY_AUTH_TOKEN": OTHER},
+    unanswered = "must be the address of a Ray cluster that answers"
+    cases: dict[str, tuple[dict[str, str], str]] = {
+        "disabled": ({}, unanswered),
+        "missing": (mode, "this cluster requires its token, and no token was found to send"),
+        "other": ({**mode, "RAY_AUTH_TOKEN": OTHER}, unanswered),
     }
     with head(tmp_path, {**mode, "RAY_AUTH_TOKEN": TOKEN}) as address:
         # Side by side, for Ray tries for 20 s.
         with ThreadPoolExecutor() as pool:
             waiting = {
-                why: pool.submit(run_searches, tmp_path, address, tmp_path / why, **variables)
-                for why, variables in cases.items()
+                name: pool.submit(run_searches, tmp_path, address, tmp_path / name, **variables)
+                for name, (variables, _) in cases.items()
             }
-        for why, found in waiting.items():
-            expected = f"{address}: this cluster requires its token, and {why}. Set"
-            assert expected in found.result()
+        for name, (_, rule) in cases.items():
+            said = waiting[name].result()
+            assert f"{address}: {rule}" in said and "token" in said
         said = run_searches(tmp_path, address, study, **mode, RAY_AUTH_TOKEN=TOKEN)
         assert "this cluster" not in said
     assert statuses(study) == ["finished"] * 2

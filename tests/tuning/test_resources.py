@@ -98,6 +98,8 @@ def test_a_bundle_is_what_the_options_ask_for_of_the_nodes_that_are_meant() -> N
     assert bundle_of(SearchOptions(), nodes) == Bundle(1, 1.0)
     asked = SearchOptions(accelerator="TPU", cpus_per_trial=2, memory_per_trial=1.5)
     assert bundle_of(asked, nodes) == Bundle(2, 0.0, 1_500_000_000, "TPU")
+    # The first node with such a GPU is still to be started.
+    assert bundle_of(SearchOptions(accelerator="H200"), nodes) == Bundle(1, 1.0, 0, "H200")
     assert trials_at_a_time(SearchOptions(accelerator="A100"), nodes) == 4
 
 

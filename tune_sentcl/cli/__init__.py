@@ -68,8 +68,6 @@ def _program(
 
 data_app = typer.Typer(help="The real data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-jobs_app = typer.Typer(help="Searches that a Ray cluster runs.", no_args_is_help=True)
-app.add_typer(jobs_app, name="jobs")
 
 for _command in (
     inspecting.spaces,
@@ -86,8 +84,6 @@ for _command in (
     submitting.submit,
 ):
     app.command(cls=GroupedCommand)(guarded(_command))
-for _command in (submitting.status, submitting.logs, submitting.stop):
-    jobs_app.command()(guarded(_command))
 data_app.command()(guarded(inspecting.check))
 
 

@@ -4,26 +4,23 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import ray
 from ray._private import ray_constants
 
 from tune_sentcl.errors import Fault, ResourceError
-from tune_sentcl.on_ray.environment import AUTH_MODE, temporary_token
+from tune_sentcl.on_ray.environment import set_variable, temporary_token
 from tune_sentcl.on_ray.preflight import authentication_error, check_address, no_cluster_error
 from tune_sentcl.signals import descendants, shutdown_signals
 from tune_sentcl.tuning.resources import this_machine
 
-_OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 _SLOW = "timed out during startup"
 _STARTS = 2
@@ -78,15 +75,12 @@ def _on_loopback(address: str) -> Iterator[None]:
     if address != "local" or not hasattr(ray_constants, "ENABLE_RAY_CLUSTER"):
         yield
         return
-    before = os.environ.get(_OTHERS), ray_constants.ENABLE_RAY_CLUSTER
-    os.environ[_OTHERS], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
-        yield
+        with set_variable("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"):
+            yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before[1]
-        del os.environ[_OTHERS]
-        if before[0] is not None:
-            os.environ[_OTHERS] = before[0]
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextmanager
@@ -136,35 +130,18 @@ def _start_or_connect(where: str, local: Mapping[str, Any]) -> None:
         logging_level=logging.ERROR,
         **local,
     )
-    with _captured_stderr() as stderr, _one_attempt(where):
-        try:
-            start_with_retry(start)
-        except ResourceError:  # a ValueError too
-            raise
-        except ray.exceptions.AuthenticationError as error:
-            raise authentication_error(where, "no token was found to send") from error
-        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-            if "InvalidAuthToken" in stderr():
-                sent = os.environ.get(AUTH_MODE, "").lower() == "token"
-                why = "it refuses the token that was sent" if sent else "no token was sent"
-                raise authentication_error(where, why) from error
-            raise no_cluster_error(where, error) from error
-
-
-@contextmanager
-def _one_attempt(address: str) -> Iterator[None]:
-    """Give a cluster that does not answer one attempt of half a minute; Ray makes twenty.
-
-    `auto` finds any Ray on this machine, and one of somebody else's may never answer.
-    """
-    if address == "local" or _ATTEMPTS in os.environ:
-        yield
-        return
-    os.environ[_ATTEMPTS] = "1"
+    # Ray makes twenty attempts of half a minute. `auto` finds any Ray on this machine, and one of
+    # somebody else's may never answer.
+    attempts = nullcontext() if where == "local" else set_variable(_ATTEMPTS, "1")
     try:
-        yield
-    finally:
-        del os.environ[_ATTEMPTS]
+        with attempts:
+            start_with_retry(start)
+    except ResourceError:  # a ValueError too
+        raise
+    except ray.exceptions.AuthenticationError as error:
+        raise authentication_error(where, "no token was found to send") from error
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise no_cluster_error(where, error) from error
 
 
 def start_with_retry(start: Callable[[], object]) -> None:
@@ -188,43 +165,6 @@ def start_with_retry(start: Callable[[], object]) -> None:
     rule = f"Ray must start within its limit of 30 s, and {_STARTS} starts on this machine did not"
     move = "Repeat the command when the machine has less to do."
     raise ResourceError(Fault("--address", "", "local", rule, move))
-
-
-@contextmanager
-def _captured_stderr() -> Iterator[Callable[[], str]]:
-    """Capture stderr during the start, because Ray's core reports a wrong token only there.
-
-    The core may also end this process at once, for example if its node cannot be reached. A
-    separate `sh` waits for that and then prints the captured text.
-    """
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as file, _stderr_printed_on_death(file.fileno()):
-        stderr_copy = os.dup(2)
-        os.dup2(file.fileno(), 2)
-        try:
-            yield lambda: _text_of(file)
-        finally:
-            sys.stderr.flush()
-            os.dup2(stderr_copy, 2)
-            os.close(stderr_copy)
-
-
-@contextmanager
-def _stderr_printed_on_death(file: int) -> Iterator[None]:
-    script = f"read -r _ || cat /dev/fd/{file} >&2"
-    # In its own session a signal to this process's group does not end it.
-    printer = subprocess.Popen(
-        ["sh", "-c", script], stdin=subprocess.PIPE, pass_fds=(file,), start_new_session=True
-    )
-    try:
-        yield
-    finally:
-        printer.communicate(b"all is well\n")
-
-
-def _text_of(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
 
 
 @contextmanager

@@ -40,6 +40,19 @@ def prepare_ray() -> None:
 
 
 @contextmanager
+def set_variable(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable, and restore its earlier value at the end."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
+
+
+@contextmanager
 def temporary_token(address: str) -> Iterator[None]:
     """Give a local cluster a token that ends with it, unless the user has configured one.
 

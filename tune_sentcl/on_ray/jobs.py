@@ -1,214 +1,105 @@
-"""A study's jobs on a Ray cluster, through Ray's job client.
+"""A study's search as a job of a Ray cluster, through Ray's job client."""
 
-The job id of a run is made of the study and the run's number. Ray accepts an id once: of two
-submissions at the same moment it refuses one, so no second driver starts.
-"""
-
+import hashlib
+import importlib.metadata
+import importlib.resources
+import json
 import logging
-import os
+import posixpath
 import re
 import shlex
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import ray
-import requests
+from packaging.version import Version
 from ray.job_submission import JobDetails, JobSubmissionClient
 
-from tune_sentcl.errors import Fault, ResourceError, StudyError, TuneSentclError
-from tune_sentcl.on_ray.preflight import authentication_error
-from tune_sentcl.on_ray.submission import job_id, run_of
+from tune_sentcl.errors import Fault, ResourceError, StudyError
+from tune_sentcl.on_ray.environment import set_variable
+from tune_sentcl.on_ray.preflight import (
+    DISTRIBUTION,
+    authentication_error,
+    dependencies,
+    installed_versions,
+)
+from tune_sentcl.space import Space
+from tune_sentcl.store.study_urls import normalized_location
 
-_TIMES = (10.0, 60.0)  # seconds to connect and between two bytes; Ray's client sets no limits
-_OVERRIDING = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
-_STATUS = re.compile(r"Request failed with status code (\d+): ?(.*)", re.DOTALL)
-_STOP_POLL_S = 1.0
-_QUICK_S, _SLOW_S = 0.5, 10.0
+SPACE_FILE = "space.toml"
+"""The space's file in the job's working directory; the space's name is in its text."""
+
+_PACKAGE = "tune_sentcl"
+_STOP_S = 10  # Ray kills a stopped job after 3 s by default; a search takes up to 7 s to end
+_SETUP_S = 300
+_PIP_S = 14 * 60  # Ray gives up a job that has not started after 15 minutes
+# Ray's defaults, and a timeout, so that pip reports an index that hangs.
+_PIP_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir", "--timeout=15", "--retries=1"]
+_TIMES = (10.0, 60.0)  # seconds to connect and between two bytes
+_POLL_S = 1.0
 _BYTES_A_SECOND = 500_000  # most bytes to request; Ray sends the whole log each time
-_LAST_TRIES = 5
+_REFUSED = ray.exceptions.AuthenticationError
+_FAILURES = (OSError, RuntimeError, ValueError, KeyError, TypeError, _REFUSED)  # Ray's client's
 
 for _logger in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
     logging.getLogger(_logger).setLevel(logging.WARNING)  # they log each upload
 
 
-class NoAnswerError(ResourceError):
-    """The dashboard, or the head's job agent behind it, does not answer at present."""
+def job_id(study: str, run: int | str) -> str:
+    """The id of a run of a study's search, counted from 1; all spellings of a URL give one id."""
+    location = normalized_location(study)
+    name = posixpath.basename(urlsplit(location).path).lower()
+    word = re.sub(r"[^a-z0-9]+", "-", name)[:32].strip("-") or "study"
+    digest = hashlib.sha256(location.encode()).hexdigest()[:8]
+    return f"{DISTRIBUTION}-{word}-{digest}-run{run}"
 
 
-class UnknownJobError(ResourceError):
-    """The cluster does not know the job, or has forgotten it."""
+def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
+    """Ray's runtime environment without the working directory.
+
+    It contains no variable of this machine, because Ray shows environments to all users of the
+    cluster. With `pip` Ray installs this package's dependencies, and those of `extras`, at the
+    versions that are installed here. Ray itself stays the cluster's.
+    """
+    environment: dict[str, Any] = {
+        "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)},
+        "config": {"setup_timeout_seconds": _PIP_S if pip else _SETUP_S},
+    }
+    if pip:
+        versions = installed_versions(extras)
+        packages = [
+            # Indexes have no local versions, such as 2.13.0+cu130.
+            f"{name}=={Version(versions[name]).public}" if name in versions else name
+            for name in dependencies(extras)
+            if name != "ray"
+        ]
+        environment["pip"] = {"packages": packages, "pip_install_options": _PIP_OPTIONS}
+    return environment
 
 
-class StudyJobs:
-    """The jobs of one study on one cluster."""
+def write_working_directory(space: Space, folder: Path) -> None:
+    """Write what a job receives: this package as it is here, its metadata and the space's text.
 
-    def __init__(self, address: str, study: str) -> None:
-        """Connect to the dashboard at `address`: http or https, with or without a path.
-
-        Raises:
-            NoAnswerError: No Ray dashboard answers there.
-            ResourceError: The dashboard refuses the token, or `ray[default]` is not installed
-                here.
-        """
-        self._address, self._study = address, study
-        with _without_overriding_variables():
-            try:
-                self._client = _Client(address)
-            except ray.exceptions.AuthenticationError as error:
-                raise _authentication_error(address, error) from None
-            except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-                if "ray[default]" in str(error):
-                    raise _no_job_client() from None
-                raise _no_dashboard(address, error) from None
-
-    def runs(self) -> dict[int, JobDetails]:
-        """The runs of the study that the cluster knows, by number, the latest last."""
-        with self._translated_errors():
-            listed = self._client.list_jobs()
-        numbers = ((run_of(self._study, job.submission_id), job) for job in listed)
-        found = {number: job for number, job in numbers if number is not None}
-        return dict(sorted(found.items()))
-
-    def latest(self) -> JobDetails:
-        """The latest run; raises UnknownJobError if the cluster knows no run."""
-        runs = self.runs()
-        if not runs:
-            rule = "this cluster knows no job of this study"
-            move = "Check the address and the study, or submit it."
-            raise UnknownJobError(Fault(self._study, "", "", rule, move))
-        return runs[max(runs)]
-
-    def logs(self, job: str) -> str:
-        """The whole log of a job so far."""
-        with self._translated_errors():
-            return str(self._client.get_job_logs(job))
-
-    def submit(
-        self, command: str, files: Mapping[str, bytes], environment: Mapping[str, Any]
-    ) -> str:
-        """Submit a run of the search and return the job's id.
-
-        `command` is quoted for a shell. `files` holds the job's working directory by relative
-        path. A StudyError says that a run is pending or running, or was submitted at the same
-        moment.
-        """
-        runs = self.runs()
-        if runs and not runs[max(runs)].status.is_terminal():
-            raise self._already_running_error(runs[max(runs)])
-        name = job_id(self._study, 1 + max(runs, default=0))
-        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as folder:
-            for file, content in files.items():
-                path = Path(folder, file)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-            try:
-                with self._translated_errors():
-                    self._client.submit_job(
-                        entrypoint=command,
-                        submission_id=name,
-                        runtime_env={**environment, "working_dir": folder},
-                        metadata={"study": self._study},
-                    )
-            except TuneSentclError as error:
-                if "already exists" in str(error):
-                    raise self._already_running_error(self._job_info(name)) from None
-                raise
-        return name
-
-    def stop(self, job: JobDetails, seconds: float) -> JobDetails:
-        """Ask a job to stop and wait for its end, `seconds` at most; returns its last known state.
-
-        Ray ignores the request while a job is PENDING, so it is repeated.
-        """
-        name, end = str(job.submission_id), time.monotonic() + seconds
-        while not job.status.is_terminal() and time.monotonic() < end:
-            with suppress(NoAnswerError), self._translated_errors():
-                self._client.stop_job(name)
-            time.sleep(_STOP_POLL_S)
-            with suppress(NoAnswerError):
-                job = self._job_info(name)
-        return job
-
-    def follow(
-        self, job: str, write: Callable[[str], None], say: Callable[[str], None]
-    ) -> JobDetails:
-        """Print a job's log until the job ends; survives broken connections.
-
-        The log is read whole each time, and its new part goes to `write`. Ray's stream of a log
-        may end while the job runs, so only the job's status decides. `say` receives messages about
-        the job and the connection.
-        """
-        found: JobDetails | None = None
-        printed, failures, pause, waiting = 0, 0, _QUICK_S, ""
-        while True:
-            try:
-                found = self._job_info(job)  # before the log, so that the last log is complete
-                if found.status == "PENDING" and found.message != waiting:
-                    waiting = str(found.message)
-                    say(f"{job} is PENDING: {waiting}")
-                text = self.logs(job)
-            except NoAnswerError as error:
-                if not failures:
-                    say(f"{error} The job continues; trying again.")
-                failures += 1
-            else:
-                if failures:
-                    say("the dashboard answers again")
-                pause = _QUICK_S if len(text) > printed else pause
-                write(text[printed:])
-                failures, printed = 0, len(text)
-            readable = failures < _LAST_TRIES
-            if found and found.status.is_terminal() and not (failures and readable):
-                return found
-            time.sleep(max(pause, printed / _BYTES_A_SECOND))
-            pause = min(1.5 * pause, _SLOW_S)
-
-    def commands(self) -> dict[str, str]:
-        """The commands that follow and stop the latest run."""
-        where = shlex.join([self._study, "--address", self._address])
-        return {
-            "follow": f"tune-sentcl jobs logs {where} --follow",
-            "stop": f"tune-sentcl jobs stop {where}",
-        }
-
-    def _job_info(self, job: str) -> JobDetails:
-        with self._translated_errors():
-            return self._client.get_job_info(job)
-
-    def _already_running_error(self, job: JobDetails) -> StudyError:
-        rule = f"{job.submission_id} is {job.status} on this cluster"
-        shown = self.commands()
-        move = f"Follow it: {shown['follow']}. Or stop it: {shown['stop']}."
-        return StudyError(Fault("--study", "", self._study, rule, move))
-
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        """Turn errors of Ray's client into this package's errors."""
-        try:
-            yield
-        except ray.exceptions.AuthenticationError as error:
-            raise _authentication_error(self._address, error) from None
-        except (OSError, RuntimeError, ValueError) as error:  # errors of `requests` are OSErrors
-            raise self._translated(error) from None
-
-    def _translated(self, error: Exception) -> TuneSentclError:
-        match, where = _STATUS.search(str(error)), self._address
-        code = int(match[1]) if match else 0
-        if code == 404:
-            rule = "this cluster does not know the job"
-            move = "If the cluster was restarted, submit the search again."
-            return UnknownJobError(Fault("--address", "", where, rule, move))
-        if match and (code < 500 or "already exists" in match[2]):
-            return TuneSentclError(f"{where} refused: {match[2][-2000:]}")
-        try:
-            self._client.get_version()
-        except (OSError, RuntimeError, ValueError) as now:
-            return _no_dashboard(self._address, now)
-        return _no_agent(self._address, error)
+    Ray puts the directory first on `sys.path` of the driver and of every worker, so this package
+    replaces one that the cluster's image holds. The study's version columns and the comparison of
+    versions read the metadata.
+    """
+    skipped = shutil.ignore_patterns("__pycache__", ".*")
+    shutil.copytree(str(importlib.resources.files(_PACKAGE)), folder / _PACKAGE, ignore=skipped)
+    with suppress(importlib.metadata.PackageNotFoundError):  # bare sources have no metadata
+        installed = importlib.metadata.distribution(DISTRIBUTION)
+        metadata = folder / f"{_PACKAGE}-{installed.version}.dist-info/METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(installed.read_text("METADATA") or "", encoding="utf-8")
+    named = "" if "name" in tomllib.loads(space.text) else f"name = {json.dumps(space.name)}\n"
+    (folder / SPACE_FILE).write_text(f"{named}{space.text}", encoding="utf-8")
 
 
 class _Client(JobSubmissionClient):
@@ -218,54 +109,115 @@ class _Client(JobSubmissionClient):
         return super()._do_request(method, endpoint, **{"timeout": _TIMES, **more})
 
 
-def _no_job_client() -> ResourceError:
-    rule = "Ray's job client needs more than ray[tune]"
-    move = 'Run pip install "tune-sentcl[cluster]".'
-    return ResourceError(Fault("ray", "", "", rule, move))
+class StudyJobs:
+    """The jobs of one study on one cluster."""
+
+    def __init__(self, address: str, study: str) -> None:
+        """Connect to the dashboard at `address`: http or https, with or without a path.
+
+        Raises:
+            ResourceError: No Ray dashboard answers there, it refuses the token, or `ray[default]`
+                is not installed here.
+        """
+        self._address, self._study = address, study
+        # Ray prefers this variable to its argument.
+        with self._translated_errors(), set_variable("RAY_API_SERVER_ADDRESS", address):
+            self._client = _Client(address)
+
+    def submit(self, command: str, space: Space, environment: Mapping[str, Any]) -> str:
+        """Submit a run of the search and return the job's id; `command` is quoted for a shell.
+
+        Ray accepts an id once. Of two submissions at the same moment it refuses one.
+
+        Raises:
+            StudyError: A run is pending or running, or was submitted at the same moment.
+            ResourceError: The dashboard does not answer, or refuses the job.
+        """
+        prefix, last = job_id(self._study, ""), 0
+        with self._translated_errors():
+            listed = self._client.list_jobs()
+        for job in listed:
+            name = job.submission_id or ""
+            if name.startswith(prefix):
+                if not job.status.is_terminal():
+                    raise self._second_driver(name, f"is {job.status.value}")
+                last = max(last, int(name.removeprefix(prefix)))
+        name = f"{prefix}{last + 1}"
+        with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as folder:
+            write_working_directory(space, Path(folder))
+            sent = {**environment, "working_dir": folder}
+            with self._translated_errors():
+                try:
+                    self._client.submit_job(
+                        entrypoint=command, submission_id=name, runtime_env=sent
+                    )
+                except RuntimeError as error:
+                    if "already exists" in str(error):
+                        raise self._second_driver(name, "was submitted just now") from None
+                    raise
+        return name
+
+    def follow(
+        self, job: str, write: Callable[[str], None], say: Callable[[str], None]
+    ) -> JobDetails:
+        """Print a job's log until the job ends; survives broken connections.
+
+        Ray's stream of a log may end while the job runs. So the whole log is read each time, its
+        new part goes to `write`, and only the job's status ends the loop. `say` receives messages
+        about the connection.
+
+        Raises:
+            ResourceError: The cluster has forgotten the job, or refuses the token.
+        """
+        printed, is_lost = 0, False
+        while True:
+            try:
+                found = self._client.get_job_info(job)  # before the log, which is complete then
+                text = self._client.get_job_logs(job)
+            except _FAILURES as error:
+                if "status code 404" in str(error) or isinstance(error, _REFUSED):
+                    raise _translated(self._address, error) from None
+                if not is_lost:
+                    say(f"{self._address} does not answer. The job continues; trying again.")
+                is_lost = True
+            else:
+                write(text[printed:])
+                printed, is_lost = len(text), False
+                if found.status.is_terminal():
+                    return found
+            time.sleep(max(_POLL_S, printed / _BYTES_A_SECOND))
+
+    def commands(self, job: str) -> dict[str, str]:
+        """Ray's commands that follow and stop a job."""
+        where = shlex.join([job, "--address", self._address])
+        return {"follow": f"ray job logs --follow {where}", "stop": f"ray job stop {where}"}
+
+    def _second_driver(self, job: str, state: str) -> StudyError:
+        rule, shown = f"{job} {state} on this cluster", self.commands(job)
+        move = f"Follow it: {shown['follow']}. Or stop it: {shown['stop']}."
+        return StudyError(Fault("--study", "", self._study, rule, move))
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Turn errors of Ray's client into this package's errors."""
+        try:
+            yield
+        except StudyError:  # a ValueError too
+            raise
+        except _FAILURES as error:
+            raise _translated(self._address, error) from None
 
 
-def _authentication_error(address: str, error: Exception) -> ResourceError:
-    refused = "Authentication failed" in str(error)
-    why = "it refuses the token that was sent" if refused else "no token was sent"
-    return authentication_error(address, why)
-
-
-def _no_dashboard(address: str, error: Exception) -> NoAnswerError:
-    if isinstance(error, requests.ReadTimeout):
-        why = f"the server there gave no answer in {_TIMES[1]:g} s"
-    elif isinstance(error, ConnectionError | requests.ConnectionError):
-        why = f"nothing answers there ({_shown(error)})"
-    else:
-        why = f"another program answers there ({_shown(error)})"
-    rule = f"must be the address of a Ray dashboard, but {why}"
-    move = "Correct it (http://HEAD:8265), start the cluster, or make its dashboard reachable."
-    return NoAnswerError(Fault("--address", "", address, rule, move))
-
-
-def _no_agent(address: str, error: Exception) -> NoAnswerError:
-    late = isinstance(error, requests.ReadTimeout)
-    why = f"no answer in {_TIMES[1]:g} s" if late else _shown(error)
-    rule = f"the Ray dashboard answers, but the head's job agent does not ({why})"
-    move = "Read dashboard_agent.log in Ray's logs on the head, and repeat the command."
-    return NoAnswerError(Fault("--address", "", address, rule, move))
-
-
-def _shown(error: Exception) -> str:
-    """A short text of an error of Ray's client."""
-    if isinstance(error, requests.HTTPError) and error.response is not None:
-        return f"status {error.response.status_code}"
-    match = _STATUS.search(str(error))
-    if match is None:
-        return type(error).__name__
-    last = match[2].strip().splitlines()[-1:]  # the last line of a traceback
-    return ", ".join([f"status {match[1]}", *(text[:200] for text in last)])
-
-
-@contextmanager
-def _without_overriding_variables() -> Iterator[None]:
-    """Hide the variables that take precedence over the address in Ray's client."""
-    kept = {name: os.environ.pop(name) for name in _OVERRIDING if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(kept)
+def _translated(address: str, error: Exception) -> ResourceError:
+    text = str(error).strip()
+    if isinstance(error, _REFUSED):
+        refused = "Authentication failed" in text
+        why = "it refuses the token that was sent" if refused else "no token was sent"
+        return authentication_error(address, why)
+    if "ray[default]" in text:
+        move = 'Run pip install "tune-sentcl[cluster]".'
+        return ResourceError(Fault("ray", "", "", "Ray's job client needs ray[default]", move))
+    last = (text.splitlines() or [""])[-1][-300:].rstrip(".")  # the last line of a traceback
+    rule = f"a Ray dashboard must answer there ({type(error).__name__}: {last})"
+    move = "Correct it (http://HEAD:8265), start the cluster, or submit the search again."
+    return ResourceError(Fault("--address", "", address, rule, move))

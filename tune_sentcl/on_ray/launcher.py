@@ -20,7 +20,7 @@ from ray.tune.search import Searcher
 
 from tune_sentcl.errors import NodeDrainingError, TuneSentclError, with_frames
 from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
-from tune_sentcl.on_ray.draining import DrainingNodes
+from tune_sentcl.on_ray.draining import draining
 from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey
 from tune_sentcl.on_ray.survey import cluster_nodes, survey
 from tune_sentcl.on_ray.trainable import params_of, train
@@ -28,7 +28,7 @@ from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.disk import is_alive
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.prepare import PreparedSearch
-from tune_sentcl.tuning.resources import Bundle
+from tune_sentcl.tuning.resources import Bundle, trials_to_request
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure, worker_settings
@@ -37,6 +37,7 @@ _RECOUNT_S = 5.0
 _STARTING_S = 60.0  # after so many seconds of waiting a trial gets the next free worker
 _SCRATCH = "tune_sentcl_tune_"
 _WORKER_LOST = "WorkerLostError"
+_NODE_ID = re.compile(r"\b[0-9a-f]{56}\b")  # in Ray's text on a lost worker
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -71,8 +72,10 @@ def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey)
     gpus = surveyed.trial.gpus
 
     def trial_limit() -> int:
-        nodes, queued = cluster_nodes(), session.proposals.num_queued
-        wanted = surveyed.num_to_request(nodes, session.num_running, queued)
+        fit = sum(node.slots(surveyed.trial) for node in cluster_nodes())
+        can_grow = options.ray_address != "local"
+        known = session.num_running + session.proposals.num_queued if can_grow else 0
+        wanted = trials_to_request(fit, known)
         return int(min(wanted, options.max_concurrent or math.inf))
 
     with _tune_environment(options.ray_address), _scratch() as scratch:
@@ -244,7 +247,7 @@ class _TrialEndCallback(tune.Callback):
         self._session, self._gpus = session, gpus
         self._not_ended: dict[str, Trial] = {}
         self._seen = 0
-        self._draining_nodes, self._looked_at = DrainingNodes(), -math.inf
+        self._draining, self._looked_at = set[str](), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # as for the searcher
@@ -273,7 +276,7 @@ class _TrialEndCallback(tune.Callback):
         self._not_ended.update((trial.trial_id, trial) for trial in trials[self._seen :])
         self._seen = len(trials)
         if time.monotonic() > self._looked_at + _RECOUNT_S:
-            self._draining_nodes.look()
+            self._draining |= draining()  # and keep those that are gone by now
             self._looked_at = time.monotonic()
         for trial in [t for t in self._not_ended.values() if t.is_finished()]:
             del self._not_ended[trial.trial_id]
@@ -287,7 +290,7 @@ class _TrialEndCallback(tune.Callback):
         if not self._session.runs(name, trial.config["files"][0]):
             return
         is_moved = error.error_type == NodeDrainingError.__name__
-        if is_moved or (trial.error_file and self._draining_nodes.caused(error.error_text)):
+        if is_moved or not self._draining.isdisjoint(_NODE_ID.findall(error.error_text)):
             self._session.node_draining(name)
         else:
             self._session.worker_lost(name, error)

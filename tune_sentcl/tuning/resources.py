@@ -127,6 +127,8 @@ def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
     wanted = options.accelerator
     nodes = [node for node in nodes if wanted in (None, node.accelerator)]
     gpus = gpus_a_trial(options.gpus_per_trial, nodes)
+    if wanted and not nodes and options.gpus_per_trial is None:
+        gpus = 1.0  # an autoscaler has to start the first one
     memory = round(1e9 * (options.memory_per_trial or 0))
     return Bundle(options.cpus_per_trial, gpus, memory, wanted)
 
@@ -141,22 +143,18 @@ def trials_at_a_time(options: SearchOptions, nodes: Iterable[Node]) -> int:
     return min(fit, options.max_concurrent or fit)
 
 
-def trials_to_request(fit: int, startable: int, running: int, queued: int) -> int:
+def trials_to_request(fit: int, known: int) -> int:
     """How many trials to request from Ray, including those that wait for a node.
 
-    Ray's autoscaler starts nodes for trials that wait. Queued trials can all wait. A sampled trial
-    that waits was drawn without the results of the running ones, so at most as many of them wait
-    as run. A growing cluster thus doubles each time; one that cannot grow has one trial ready for
-    the next free slot.
+    An autoscaler starts nodes for trials that wait, and Ray does not say whether there is one. A
+    sampled trial that waits was drawn without the results of the running ones, so one waits.
+    Queued trials need no draw: as many of them wait as fit now, and all where none fits.
 
     Args:
         fit: Trials that fit the nodes that are up.
-        startable: Trials that would fit if every allowed node were started.
-        running: Trials that run now.
-        queued: Trials to run that need no draw.
+        known: Trials that run, and queued ones that need no draw.
     """
-    ahead = max(1, min(startable - fit, fit))
-    return max(fit + ahead, min(startable, running + queued))
+    return max(fit + 1, min(2 * fit, known) if fit else known)
 
 
 def _shown(cpus: float, gpus: float, accelerator: str | None) -> str:
