@@ -169,7 +169,7 @@ def test_real_rows_fill_their_batches() -> None:
     premises = pairs.texts("premise")
     assert sum(len({premises[row] for row in batch}) for batch in groups) == len(set(premises))
     assert flat(groups) == list(range(2000))
-    corpus = load_triplets("nli-partial", None, REAL_ROOT, 4.0)
+    corpus = load_triplets("nli-partial", None, REAL_ROOT)
     dealt = deal(corpus, 64, "distinct")
     assert [len(batch) for batch in dealt] == [64] * 240 + [12]
     assert sorted(flat(dealt)) == list(range(len(corpus)))
