@@ -22,14 +22,8 @@ def write_domain(folder: Path, pairs: int = 400, documents: int = 300, queries: 
     """Write `pairs.csv` and, in BEIR's layout, `support/`, true by construction.
 
     A query states a part of its document's scene, in other and often in wider words. A document
-    answers every query that follows from it.
-
-    Args:
-        folder: Created if needed.
-        pairs: Rows of `pairs.csv`: an `anchor`, worded as a query, and its `positive`.
-        documents: Rows of `support/corpus.jsonl`.
-        queries: Rows of `support/queries.jsonl`; even ones are judged in `qrels/dev.tsv`, odd
-            ones in `qrels/test.tsv`.
+    answers every query that follows from it. Even queries are judged in `qrels/dev.tsv`, odd
+    queries in `qrels/test.tsv`.
     """
     (folder / "support" / "qrels").mkdir(parents=True, exist_ok=True)
     _write_pairs(folder / "pairs.csv", pairs)

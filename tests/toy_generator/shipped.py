@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from toy_generator.domain import write_domain
-from toy_generator.toy_sets import toy_nli, toy_rated, toy_sts, toy_transfer, toy_vocabulary
+from toy_generator.toy_sets import toy_nli, toy_sts, toy_transfer, toy_vocabulary
 from tune_sentcl.data import toy
 
 SHIPPED = Path(toy.__file__).with_suffix(".parquet")
@@ -25,12 +25,12 @@ def shipped_table() -> pa.Table:
 
 
 def _nli() -> Iterator[_Row]:
-    for row in toy_nli().to_pylist():
-        yield ("NLI", "train", None, row["premise"], row["hypothesis"], row["label"])
+    for row in toy_nli():
+        yield ("NLI", "train", None, *row)
 
 
 def _sts() -> Iterator[_Row]:
-    for task in (*toy_sts(), *(toy_rated(name)[0] for name in ("STS-B", "SICK-R"))):
+    for task in toy_sts():
         for s in task.subsets:
             for pair in zip(s.sentences1, s.sentences2, s.gold, strict=True):
                 yield (task.name, task.split, s.name, *pair)
