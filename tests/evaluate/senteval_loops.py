@@ -1,4 +1,4 @@
-"""SentEval's classifier and regression as they are told: one fit after another, by autograd."""
+"""SentEval's classifier and regression as published: one fit after another, by autograd."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -40,9 +40,9 @@ class Loop:
             for _ in range(self.passes):
                 self._one_pass(x, y)
             self.made += self.passes
-            found = judge(self.model)
-            if found > best:
-                best, kept = found, copy.deepcopy(self.model)
+            reached = judge(self.model)
+            if reached > best:
+                best, kept = reached, copy.deepcopy(self.model)
             else:
                 stop = failures >= self.patience
                 failures += 1
@@ -89,60 +89,49 @@ class LoopClassifier:
             held = int(0.05 * len(order))
             train, dev = take(train, order[held:]), take(train, order[:held])
         held_out = dev
-        best = loop.fit(
-            torch.from_numpy(train.features),
-            torch.from_numpy(train.labels),
-            lambda model: score(model, held_out),
-        )
-        return loop, best
+        x, y = torch.from_numpy(train.features), torch.from_numpy(train.labels)
+        return loop, loop.fit(x, y, lambda model: score(model, held_out))
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        classes = int(rows.labels.max()) + 1
         devs, tests, chosen = [], [], []
         predictions = np.zeros_like(rows.labels)
         for out_train, out_test in stratified(rows, folds):
-            train = take(rows, out_train)
-            scores = self._scan(train, folds, classes)
-            devs.append(max(scores))
-            chosen.append(DECAYS[int(np.argmax(scores))])
-            loop, _ = self.fit(train, None, chosen[-1], classes)
-            test = take(rows, out_test)
-            tests.append(round(100 * score(loop.model, test), 2))
-            predictions[out_test] = predict(loop.model, test)
+            train, test = take(rows, out_train), take(rows, out_test)
+            scores = [self._folds(train, folds, decay) for decay in DECAYS]
+            outcome = self._chosen(scores, train, None, test)
+            devs.append(outcome.dev)
+            tests.append(outcome.test)
+            chosen += outcome.chosen
+            predictions[out_test] = outcome.predictions
         return Outcome(float(np.mean(devs)), float(np.mean(tests)), predictions, tuple(chosen))
 
     def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-        classes = int(train.labels.max()) + 1
-        scores = self._scan(train, folds, classes, self.seed)  # KFoldClassifier's own folds
-        decay = DECAYS[int(np.argmax(scores))]
-        loop, _ = self.fit(train, None, decay, classes)
-        return self._outcome(max(scores), loop, test, decay)
+        # KFoldClassifier draws folds of its own.
+        scores = [self._folds(train, folds, decay, self.seed) for decay in DECAYS]
+        return self._chosen(scores, train, None, test)
 
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
         classes = int(train.labels.max()) + 1
+        models = [self.fit(train, dev, decay, classes)[0].model for decay in DECAYS]
+        return self._chosen([100 * score(model, dev) for model in models], train, dev, test)
+
+    def _folds(self, train: Labeled, folds: int, decay: float, seed: int = 1111) -> float:
+        classes = int(train.labels.max()) + 1
         scores = []
-        for decay in DECAYS:
-            loop, _ = self.fit(train, dev, decay, classes)
-            scores.append(round(100 * score(loop.model, dev), 2))
+        for places, held in stratified(train, folds, seed):
+            dev = take(train, held)
+            loop, _ = self.fit(take(train, places), dev, decay, classes)
+            scores.append(score(loop.model, dev))
+        return 100 * float(np.mean(scores))
+
+    def _chosen(
+        self, scores: list[float], train: Labeled, dev: Labeled | None, test: Labeled
+    ) -> Outcome:
+        scores = [round(one, 2) for one in scores]
         decay = DECAYS[int(np.argmax(scores))]
-        loop, _ = self.fit(train, dev, decay, classes)
-        return self._outcome(max(scores), loop, test, decay)
-
-    def _scan(
-        self, train: Labeled, folds: int, classes: int, folds_seed: int = 1111
-    ) -> list[float]:
-        scores: list[float] = []
-        for decay in DECAYS:
-            found = []
-            for fit, dev in stratified(train, folds, folds_seed):
-                loop, _ = self.fit(take(train, fit), take(train, dev), decay, classes)
-                found.append(score(loop.model, take(train, dev)))
-            scores.append(float(round(100 * np.mean(found), 2)))
-        return scores
-
-    def _outcome(self, dev: float, loop: Loop, test: Labeled, decay: float) -> Outcome:
+        loop, _ = self.fit(train, dev, decay, int(train.labels.max()) + 1)
         reached = round(100 * score(loop.model, test), 2)
-        return Outcome(dev, reached, predict(loop.model, test), (decay,))
+        return Outcome(max(scores), reached, predict(loop.model, test), (decay,))
 
 
 def take(rows: Labeled, places: Rows) -> Labeled:
@@ -156,8 +145,8 @@ def stratified(rows: Labeled, folds: int, seed: int = 1111) -> Iterator[tuple[Ro
 
 def predict(model: nn.Linear, rows: Labeled) -> Rows:
     with torch.no_grad():
-        found: Rows = model(torch.from_numpy(rows.features)).argmax(1).numpy()
-    return found
+        classes: Rows = model(torch.from_numpy(rows.features)).argmax(1).numpy()
+    return classes
 
 
 def score(model: nn.Linear, rows: Labeled) -> float:
@@ -181,8 +170,8 @@ def loop_relatedness(
 
     def expected(model: nn.Linear, rows: Rated) -> NDArray[np.float64]:
         with torch.no_grad():
-            found = model(torch.from_numpy(rows.features)).softmax(1).numpy()
-        return np.asarray(found @ np.arange(1, 6))
+            shares = model(torch.from_numpy(rows.features)).softmax(1).numpy()
+        return np.asarray(shares @ np.arange(1, 6))
 
     loop = Loop(
         model,
