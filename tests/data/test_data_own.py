@@ -51,23 +51,12 @@ def test_labeled_sentences_in_one_file_are_scored_by_folds(tmp_path: Path) -> No
     assert task.rows.labels == (0, 1) * 12
     assert task.offers == (("accuracy", "dev"), ("macro_f1", "dev"))
     rows = [(*row, "xyz"[place // 2 % 3]) for place, row in enumerate(CLASSES[:6])]
+    lines = ["text,label,query,Query,pos,pos", *(f"{a},{b},,,," for a, b in CLASSES)]
+    assert read(write_lines(tmp_path / "a.csv", lines)) == (
+        task,
+    )  # what is not read has no faults
     (dealt,) = read(write_labeled(tmp_path / "all.tsv", "sentence label fold", rows))
     assert isinstance(dealt, LabeledTask) and dealt.folds == (0, 0, 1, 1, 2, 2)
-
-
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        ("a.jsonl", [json.dumps({"text": t, "label": n, "query": 0}) for t, n in CLASSES]),
-        ("a.csv", ["text,label,pos,pos", *(f"{text},{label},a,b" for text, label in CLASSES)]),
-        ("a.csv", ["text,label,query,Query", *(f"{text},{label},," for text, label in CLASSES)]),
-    ],
-)
-def test_columns_that_are_not_read_have_no_faults(
-    tmp_path: Path, name: str, lines: list[str]
-) -> None:
-    plain = read(write_labeled(tmp_path / "all.tsv", "text label", CLASSES))
-    assert read(write_lines(tmp_path / name, lines)) == plain
 
 
 def test_a_column_of_splits_and_a_folder_of_them_are_the_same(tmp_path: Path) -> None:

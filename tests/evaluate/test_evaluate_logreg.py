@@ -1,7 +1,6 @@
 """Logistic regression and its designs against scikit-learn's fits, one at a time in float64."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ from tune_sentcl.evaluate import logistic
 from tune_sentcl.evaluate.logistic import LogisticFits
 from tune_sentcl.evaluate.logreg import FOLD_STRENGTHS, SPLIT_STRENGTHS, LogisticClassifier
 from tune_sentcl.evaluate.splits import Labeled, Outcome, stratified_folds
-from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.model.encoder import load_encoder
 
 Masks = Bool[np.ndarray, "rows fits"]
 Fits = list[tuple[Float64[np.ndarray, "scores dim"], Float64[np.ndarray, " scores"]]]
@@ -254,26 +251,3 @@ def test_every_class_that_is_too_small_for_folds_is_named() -> None:
         ("rows of class 0", "4"),
         ("rows of class 2", "2"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("every", "folds"), [(60, 3), pytest.param(1, 10, marks=pytest.mark.long)]
-)
-def test_customer_reviews(real_data: Path, every: int, folds: int) -> None:
-    """The outermost fold of the real rows, or of a part of them."""
-    sentences, labels = [], []
-    for label, name in enumerate(("neg", "pos")):
-        text = (real_data / "downstream" / "CR" / f"custrev.{name}").read_text(encoding="latin-1")
-        lines = text.removesuffix("\n").split("\n")[::every]
-        sentences += [line.strip() or "." for line in lines]
-        labels += [label] * len(lines)
-    encoder = load_encoder(resolve_checkpoint("minilm"), "mean", 128)
-    rows = Labeled(encoder.encode(sentences), np.array(labels))
-    outer = folds_of(rows, folds)[:1]
-    ((_, chosen, test),) = nested_loop(
-        rows, outer, lambda train: folds_of(take(rows, train), folds)
-    )
-    found = LogisticClassifier().nested(rows, folds)
-    assert found.chosen[0] == chosen
-    held = outer[0][1]
-    assert round(100 * float((found.predictions[held] == rows.labels[held]).mean()), 2) == test
