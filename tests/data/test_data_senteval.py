@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from data_samples import REAL_ROOT, needs_real_data
 from disk_samples import write, write_sts_root
 
 from tune_sentcl.data.task import ClassifiedRows, StsSubset
@@ -47,22 +46,6 @@ STS = [
     ("SICK-R", "test", 4927),
 ]
 
-TRANSFER = {
-    "MR": [[5331, 5331]],
-    "CR": [[1368, 2407]],
-    "SUBJ": [[5000, 5000]],
-    "MPQA": [[7294, 3312]],
-    "SST2": [[29780, 37569], [428, 444], [912, 909]],
-    "SST5": [
-        [1092, 2218, 1624, 2322, 1288],
-        [139, 289, 229, 279, 165],
-        [279, 633, 389, 510, 399],
-    ],
-    "TREC": [[86, 1162, 1250, 1223, 835, 896], [9, 138, 94, 65, 81, 113]],
-    "MRPC": [[1323, 2753], [578, 1147]],
-    "SICK-E": [[665, 2536, 1299], [74, 282, 144], [720, 2793, 1414]],
-}
-"""Rows of each class of each split."""
 
 COARSE = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 positive = partial(read_one_class, label=1)
@@ -310,30 +293,3 @@ def test_the_truncated_sets_come_from_whole_and_from_truncated_files(
     cut(tmp_path / "downstream" / TASKS[name]["train"][1].path, 7)
     with pytest.raises(DataError, match="7 rows"):
         read_truncated(tmp_path, name)
-
-
-@needs_real_data
-def test_the_real_sts_sets() -> None:
-    tasks = load_sts("root", REAL_ROOT)
-    assert [(task.name, task.split, len(task)) for task in tasks] == STS
-    assert len(read_task(REAL_ROOT, "STS-B", "train")) == 5749
-    assert len(read_task(REAL_ROOT, "SICK-R", "train")) == 4500
-    dev = tasks[5].subsets[0]
-    assert dev.sentences1[0] == "a man with a hard hat is dancing ."
-    assert dev.gold[:2] == (5.0, 4.75)
-    # The released file of the test split has CRLF ends.
-    assert not any("\r" in text for text in tasks[8].subsets[0].sentences2)
-
-
-@needs_real_data
-@pytest.mark.parametrize("name", TRANSFER)
-def test_the_real_transfer_sets(name: str) -> None:
-    task = read_transfer(REAL_ROOT, name)
-    assert [by_class(part) for part in task.parts] == TRANSFER[name]
-    empty = {"CR": 4, "MPQA": 3}.get(name, 0)
-    assert sum(text == "" for part in task.parts for text in part.first) == empty
-    assert not any(text == "" for part in task.parts for text in part.second or ())
-    for part in task.parts:
-        texts = zip(part.first, part.second or part.first, part.labels, strict=True)
-        keys = [(len(a.split()), len(b.split()), label) for a, b, label in texts]
-        assert keys == sorted(keys)

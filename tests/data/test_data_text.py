@@ -3,9 +3,7 @@
 import csv
 import re
 from pathlib import Path
-from typing import Literal
 
-import pandas as pd
 import pytest
 from disk_samples import write
 from hypothesis import given
@@ -16,25 +14,10 @@ from tune_sentcl.data.text_files import csv_lines, read_lines
 from tune_sentcl.errors import DataError
 
 HEADER = ["sentence1", "sentence2"]
-ODD = ['He said "no"', "a\ttab, a comma", '"Yes." "No."', '""', '"', "", "plain", 'end "']
 
 
 def rows_of(path: Path) -> list[list[str]]:
     return [list(row.values()) for row in read_table(path)[0].to_pylist()]
-
-
-@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-@pytest.mark.parametrize("suffix", ["csv", "tsv"])
-def test_what_pandas_quotes_is_read_as_it_was(
-    tmp_path: Path, suffix: str, quoting: Literal[0, 1]
-) -> None:
-    rows = [[one, other] for one in ODD for other in reversed(ODD)]
-    if suffix == "csv":
-        rows.append(["two\nlines", '"\n,"'])
-    path = tmp_path / f"a.{suffix}"
-    mark = "\t" if suffix == "tsv" else ","
-    pd.DataFrame(rows, columns=HEADER).to_csv(path, sep=mark, index=False, quoting=quoting)
-    assert rows_of(path) == rows
 
 
 @pytest.mark.parametrize(
