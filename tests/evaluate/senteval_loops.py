@@ -1,8 +1,9 @@
 """SentEval's classifier and regression as published: one fit after another, by autograd."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,9 @@ from tune_sentcl.evaluate.splits import Labeled, Outcome
 
 Protocol = Literal["10fold", "5fold"]
 Rows = NDArray[np.int64]
+Folds = Sequence[tuple[Rows, Rows]]
+Predict = Callable[[Labeled], Rows]
+Fit = Callable[[float, Labeled, Labeled | None], Predict]
 DECAYS = [10**power for power in range(-5, -1)]
 
 
@@ -65,11 +69,55 @@ def linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
         return nn.Linear(inputs, outputs)
 
 
-class LoopClassifier:
-    """The three designs, a fit at a time."""
+class LoopDesigns:
+    """The three designs around any fit: of a strength, rows to learn from, and dev rows."""
+
+    def __init__(self, fit: Fit, grid: Sequence[float], seed: int = 1111) -> None:
+        self.predictor, self.grid, self.seed = fit, grid, seed
+
+    def nested(self, rows: Labeled, outer: Folds, inner: Callable[[Rows], Folds]) -> Outcome:
+        devs, tests, chosen = [], [], []
+        predictions = np.zeros_like(rows.labels)
+        for places, held in outer:
+            train, test = take(rows, places), take(rows, held)
+            outcome = self._chosen(self._scan(train, inner(places)), train, None, test)
+            devs.append(outcome.dev)
+            tests.append(outcome.test)
+            chosen += outcome.chosen
+            predictions[held] = outcome.predictions
+        return Outcome(float(np.mean(devs)), float(np.mean(tests)), predictions, tuple(chosen))
+
+    def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
+        # KFoldClassifier draws folds of its own.
+        scores = self._scan(train, stratified(train, folds, self.seed))
+        return self._chosen(scores, train, None, test)
+
+    def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
+        scores = [accuracy(self.predictor(one, train, dev), dev) for one in self.grid]
+        return self._chosen(scores, train, dev, test)
+
+    def _scan(self, train: Labeled, folds: Folds) -> list[float]:
+        pairs = [(take(train, places), take(train, held)) for places, held in folds]
+        return [
+            float(np.mean([accuracy(self.predictor(one, a, b), b) for a, b in pairs]))
+            for one in self.grid
+        ]
+
+    def _chosen(
+        self, scores: list[float], train: Labeled, dev: Labeled | None, test: Labeled
+    ) -> Outcome:
+        scores = [round(one, 2) for one in scores]
+        strength = self.grid[int(np.argmax(scores))]
+        predict = self.predictor(strength, train, dev)
+        return Outcome(max(scores), round(accuracy(predict, test), 2), predict(test), (strength,))
+
+
+class LoopClassifier(LoopDesigns):
+    """SentEval's classifier, a fit at a time."""
 
     def __init__(self, protocol: Protocol, seed: int = 1111) -> None:
-        self.protocol, self.seed = protocol, seed
+        super().__init__(self._predictor, DECAYS, seed)
+        self.protocol = protocol
 
     def loop(self, dim: int, classes: int, decay: float) -> Loop:
         model, random = linear(dim, classes, self.seed), np.random.RandomState(self.seed)
@@ -92,55 +140,22 @@ class LoopClassifier:
         x, y = torch.from_numpy(train.features), torch.from_numpy(train.labels)
         return loop, loop.fit(x, y, lambda model: score(model, held_out))
 
-    def nested(self, rows: Labeled, folds: int) -> Outcome:
-        devs, tests, chosen = [], [], []
-        predictions = np.zeros_like(rows.labels)
-        for out_train, out_test in stratified(rows, folds):
-            train, test = take(rows, out_train), take(rows, out_test)
-            scores = [self._folds(train, folds, decay) for decay in DECAYS]
-            outcome = self._chosen(scores, train, None, test)
-            devs.append(outcome.dev)
-            tests.append(outcome.test)
-            chosen += outcome.chosen
-            predictions[out_test] = outcome.predictions
-        return Outcome(float(np.mean(devs)), float(np.mean(tests)), predictions, tuple(chosen))
-
-    def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-        # KFoldClassifier draws folds of its own.
-        scores = [self._folds(train, folds, decay, self.seed) for decay in DECAYS]
-        return self._chosen(scores, train, None, test)
-
-    def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
-        classes = int(train.labels.max()) + 1
-        models = [self.fit(train, dev, decay, classes)[0].model for decay in DECAYS]
-        return self._chosen([100 * score(model, dev) for model in models], train, dev, test)
-
-    def _folds(self, train: Labeled, folds: int, decay: float, seed: int = 1111) -> float:
-        classes = int(train.labels.max()) + 1
-        scores = []
-        for places, held in stratified(train, folds, seed):
-            dev = take(train, held)
-            loop, _ = self.fit(take(train, places), dev, decay, classes)
-            scores.append(score(loop.model, dev))
-        return 100 * float(np.mean(scores))
-
-    def _chosen(
-        self, scores: list[float], train: Labeled, dev: Labeled | None, test: Labeled
-    ) -> Outcome:
-        scores = [round(one, 2) for one in scores]
-        decay = DECAYS[int(np.argmax(scores))]
+    def _predictor(self, decay: float, train: Labeled, dev: Labeled | None) -> Predict:
         loop, _ = self.fit(train, dev, decay, int(train.labels.max()) + 1)
-        reached = round(100 * score(loop.model, test), 2)
-        return Outcome(max(scores), reached, predict(loop.model, test), (decay,))
+        return partial(predict, loop.model)
 
 
 def take(rows: Labeled, places: Rows) -> Labeled:
     return Labeled(rows.features[places], rows.labels[places])
 
 
-def stratified(rows: Labeled, folds: int, seed: int = 1111) -> Iterator[tuple[Rows, Rows]]:
+def stratified(rows: Labeled, folds: int, seed: int = 1111) -> Folds:
     split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=seed)
-    yield from split.split(rows.features, rows.labels)
+    return list(split.split(rows.features, rows.labels))
+
+
+def accuracy(predict: Predict, rows: Labeled) -> float:
+    return 100 * float((predict(rows) == rows.labels).mean())
 
 
 def predict(model: nn.Linear, rows: Labeled) -> Rows:

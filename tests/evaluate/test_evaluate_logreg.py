@@ -1,6 +1,6 @@
 """Logistic regression and its designs against scikit-learn's fits, one at a time in float64."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -8,9 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Bool, Float64
-from senteval_loops import Rows, take
+from senteval_loops import Folds, LoopDesigns, Predict, Rows, stratified, take
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 
 from tune_sentcl.errors import DataError, NonFiniteError
 from tune_sentcl.evaluate import logistic
@@ -20,7 +19,6 @@ from tune_sentcl.evaluate.splits import Labeled, Outcome, stratified_folds
 
 Masks = Bool[np.ndarray, "rows fits"]
 Fits = list[tuple[Float64[np.ndarray, "scores dim"], Float64[np.ndarray, " scores"]]]
-Folds = Sequence[tuple[Rows, Rows]]
 STRENGTHS = (0.25, 1.0, 32.0)
 
 
@@ -164,76 +162,59 @@ def test_huge_features_are_fitted_and_failures_named(monkeypatch: pytest.MonkeyP
 # The three designs against SentEval's loops
 
 
-def folds_of(rows: Labeled, folds: int) -> Folds:
-    splitter = StratifiedKFold(folds, shuffle=True, random_state=1111)
-    return list(splitter.split(rows.labels, rows.labels))
-
-
 def dealt(folds: Rows) -> Folds:
     values = sorted(set(folds.tolist()))
     return [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in values]
 
 
-def choose(pairs: Sequence[tuple[Labeled, Labeled]], grid: Sequence[float]) -> tuple[float, float]:
-    """SentEval's scan: the best rounded mean accuracy, and its `C`."""
-    scores = [
-        round(100 * np.mean([exact(c, a).score(b.features, b.labels) for a, b in pairs]), 2)
-        for c in grid
-    ]
-    return max(scores), grid[int(np.argmax(scores))]
+def designs(grid: Sequence[float]) -> LoopDesigns:
+    def fit(strength: float, train: Labeled, dev: Labeled | None) -> Predict:
+        model = exact(strength, train)
+        return lambda rows: model.predict(rows.features)
+
+    return LoopDesigns(fit, grid)
 
 
-def nested_loop(
-    rows: Labeled, outer: Folds, inner: Callable[[Rows], Folds]
-) -> list[tuple[float, float, float]]:
-    """SentEval's InnerKFold: best inner score, `C` and test score of each outer fold."""
-    found = []
-    for places, out in outer:
-        train, test = take(rows, places), take(rows, out)
-        pairs = [(take(train, a), take(train, b)) for a, b in inner(places)]
-        dev, strength = choose(pairs, SPLIT_STRENGTHS)
-        score = exact(strength, train).score(test.features, test.labels)
-        found.append((dev, strength, round(100 * score, 2)))
-    return found
+def same_outcome(found: Outcome, expected: Outcome) -> None:
+    assert found.chosen == expected.chosen
+    assert found.predictions.tolist() == expected.predictions.tolist()
+    assert found.dev == pytest.approx(expected.dev, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("own", [True, False])
-def test_nested_is_the_loop(classes: int, own: bool) -> None:
-    rows = blobs(classes, 150, dim=8)
-    if own:
-        places = np.random.default_rng(1).permutation(np.arange(150) % 3)
-        loop = nested_loop(rows, dealt(places), lambda train: dealt(places[train]))
-        found = LogisticClassifier().nested_in(rows, places)
-    else:
-        loop = nested_loop(rows, folds_of(rows, 3), lambda train: folds_of(take(rows, train), 3))
-        found = LogisticClassifier().nested(rows, 3)
-    dev, chosen, test = zip(*loop, strict=True)
-    assert found.chosen == chosen
-    assert (found.dev, found.test) == pytest.approx((np.mean(dev), np.mean(test)), abs=1e-9)
-    # Folds of one size, so that the mean of folds is that of rows.
-    assert 100 * (found.predictions == rows.labels).mean() == pytest.approx(found.test, abs=0.01)
-
-
-def same_outcome(
-    found: Outcome, choice: tuple[float, float], train: Labeled, test: Labeled
-) -> None:
-    dev, strength = choice
-    truth = exact(strength, train)
-    assert found.chosen == (strength,)
-    assert found.dev == pytest.approx(dev, abs=1e-9)
-    assert found.predictions.tolist() == truth.predict(test.features).tolist()
-    assert found.test == pytest.approx(100 * truth.score(test.features, test.labels), abs=1e-9)
+def test_nested_is_the_loop(classes: int) -> None:
+    rows, loops = blobs(classes, 150, dim=8), designs(SPLIT_STRENGTHS)
+    own = np.random.default_rng(1).permutation(np.arange(150) % 3)
+    for found, expected in (
+        (
+            LogisticClassifier().nested(rows, 3),
+            loops.nested(rows, stratified(rows, 3), lambda t: stratified(take(rows, t), 3)),
+        ),
+        (
+            LogisticClassifier().nested_in(rows, own),
+            loops.nested(rows, dealt(own), lambda train: dealt(own[train])),
+        ),
+    ):
+        same_outcome(found, expected)
+        assert found.test == pytest.approx(expected.test, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
 def test_the_designs_with_test_rows_are_the_loops(classes: int) -> None:
     train, dev, test = (blobs(classes, rows, dim=8, seed=rows) for rows in (160, 80, 90))
-    pairs = [(take(train, a), take(train, b)) for a, b in folds_of(train, 4)]
-    found = LogisticClassifier().folds_then_test(train, test, 4)
-    same_outcome(found, choose(pairs, FOLD_STRENGTHS), train, test)
-    found = LogisticClassifier().dev_then_test(train, dev, test)
-    same_outcome(found, choose([(train, dev)], SPLIT_STRENGTHS), train, test)
+    for found, expected in (
+        (
+            LogisticClassifier().folds_then_test(train, test, 4),
+            designs(FOLD_STRENGTHS).folds_then_test(train, test, 4),
+        ),
+        (
+            LogisticClassifier().dev_then_test(train, dev, test),
+            designs(SPLIT_STRENGTHS).dev_then_test(train, dev, test),
+        ),
+    ):
+        same_outcome(found, expected)
+        hits = found.predictions == test.labels
+        assert found.test == pytest.approx(100 * hits.mean(), abs=1e-9)
 
 
 def test_of_equal_scores_the_smallest_strength_wins() -> None:
