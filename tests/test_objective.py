@@ -101,7 +101,7 @@ def test_the_value_is_the_score_of_the_whole_task_on_its_split() -> None:
 def test_of_sts12_the_joined_pairs_count() -> None:
     (sts12,) = parse_objectives(["STS12:spearman:test"], allow_test=True)
     joined = replace(WHOLE, task="STS12", split="test", value=2.0, aggregation="all")
-    others = [replace(joined, value=1.0, aggregation=way) for way in ("mean", "wmean")]  # type: ignore[arg-type]
+    others = [replace(joined, value=1.0, aggregation=way) for way in ("mean", "wmean")]
     assert sts12.value([*others, joined], "toy") == 2.0
 
 

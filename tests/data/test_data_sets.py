@@ -16,6 +16,8 @@ from tune_sentcl.data.toy import toy_transfer
 from tune_sentcl.errors import DataError
 
 CLASSES = {"SST5": 5, "TREC": 6, "SICK-E": 3}
+RELATEDNESS: tuple[ProtocolName, ...] = ("relatedness",)
+COMPAT: tuple[ProtocolName, ...] = ("scl-paper-compat",)
 STS: tuple[SuiteName, ...] = ("sts",)
 TRANSFER: tuple[SuiteName, ...] = ("transfer",)
 BOTH: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
@@ -50,14 +52,14 @@ def test_only_what_is_scored_is_read(tmp_path: Path) -> None:
     assert (sets.transfer, sets.truncated, sets.rated, sets.unread) == ((), (), (), ())
     nothing = load_sets("root", tmp_path, TRANSFER, ("cosine", "relatedness"))
     assert (nothing.sts, nothing.transfer, nothing.rated, nothing.unread) == ((), (), (), ())
-    rated = load_sets("root", tmp_path, STS, ("relatedness",))
+    rated = load_sets("root", tmp_path, STS, RELATEDNESS)
     assert rated.rated == ()
     for unread, name, file in zip(
         rated.unread, ("STS-B", "SICK-R"), ("sts-train.csv", "SICK_train"), strict=True
     ):
         assert (unread.group, unread.task) == ("rated", name) and file in str(unread.error)
     write_task(tmp_path, "MR")
-    sets = load_sets("root", tmp_path, TRANSFER, ("scl-paper-compat",))
+    sets = load_sets("root", tmp_path, TRANSFER, COMPAT)
     assert [task.name for task in sets.truncated] == ["MR"] and sets.transfer == ()
     (unread,) = sets.unread
     assert (unread.group, unread.task) == ("truncated", "SUBJ") and "SUBJ" in str(unread.error)

@@ -76,7 +76,8 @@ class LoopDesigns:
         self.predictor, self.grid, self.seed = fit, grid, seed
 
     def nested(self, rows: Labeled, outer: Folds, inner: Callable[[Rows], Folds]) -> Outcome:
-        devs, tests, chosen = [], [], []
+        devs, tests = [], []
+        chosen: list[float] = []
         predictions = np.zeros_like(rows.labels)
         for places, held in outer:
             train, test = take(rows, places), take(rows, held)

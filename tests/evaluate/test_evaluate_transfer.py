@@ -191,8 +191,10 @@ def test_relatedness_is_that_of_the_regression() -> None:
     texts = [t for s in subsets for side in (s.sentences1, s.sentences2) for t in side]
     found = list(score_rated(SentenceTable(blind, texts), task, 1112, "cpu"))
     rows = [ClassifiedRows(s.sentences1, s.sentences2, (0,) * len(s)) for s in subsets]
-    rated = [Rated(features(r), np.array(s.gold)) for r, s in zip(rows, subsets, strict=True)]
-    expected = score_relatedness(*rated, 1112)
+    train, dev, test = (
+        Rated(features(r), np.array(s.gold)) for r, s in zip(rows, subsets, strict=True)
+    )
+    expected = score_relatedness(train, dev, test, 1112)
     assert [(s.split, s.metric, s.value, s.n) for s in found] == [
         ("dev", "pearson", expected.dev, 20),
         ("test", "pearson", expected.pearson, 30),

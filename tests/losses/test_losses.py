@@ -1,7 +1,7 @@
 """Every loss against loops written from its equation."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
 
@@ -35,7 +35,7 @@ def tensors(*arrays: np.ndarray) -> list[Tensor]:
     return [torch.from_numpy(array) for array in arrays]
 
 
-def slow_similarity(u: Sequence[float], v: Sequence[float], kind: Similarity = "cosine") -> float:
+def slow_similarity(u: np.ndarray, v: np.ndarray, kind: Similarity = "cosine") -> float:
     dot = sum(float(a) * float(b) for a, b in zip(u, v, strict=True))
     return dot if kind == "dot" else dot / (math.hypot(*u) * math.hypot(*v))
 
