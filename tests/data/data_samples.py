@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from disk_samples import write
 
-from tune_sentcl.config import DataConfig, Rows
+from tune_sentcl.config import Rows, parse_config
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_rows
 
@@ -22,6 +23,9 @@ needs_real_data = pytest.mark.skipif(
     not REAL_ROOT.is_dir(), reason="no real data beside the checkout"
 )
 
+Columns = Mapping[str, Sequence[object]]
+Texts = list[tuple[str, ...]]
+
 ROWS = [
     ("A man eats.", "A person eats.", "entailment"),
     ("A man eats.", "A man is “tall”, they say.", "neutral"),
@@ -30,39 +34,43 @@ ROWS = [
 ]
 
 
-def write_nli(path: Path, rows: list[tuple[object, object, object]]) -> Path:
-    premises, hypotheses, labels = zip(*rows, strict=True)
+def write_table(path: Path, columns: Columns | pa.Table) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.table(
-        {"premise": list(premises), "hypothesis": list(hypotheses), "label": list(labels)}
-    )
-    pq.write_table(table, path)
+    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(dict(columns)), path)
     return path
 
 
-def write_rows(folder: Path, columns: Mapping[str, Sequence[object]]) -> list[str]:
+def write_nli(path: Path, rows: Sequence[tuple[object, object, object]]) -> Path:
+    names = ("premise", "hypothesis", "label")
+    return write_table(path, dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def write_forms(folder: Path, columns: Columns) -> list[Path]:
     """The same columns in every form with names for them."""
-    folder.mkdir(exist_ok=True)
     rows = list(zip(*columns.values(), strict=True))
-    pq.write_table(pa.table(columns), folder / "a.parquet")
+    write_table(folder / "a.parquet", columns)
     for suffix, delimiter in (("csv", ","), ("tsv", "\t")):
         with (folder / f"a.{suffix}").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, delimiter=delimiter)
-            writer.writerows([list(columns), *rows])
+            csv.writer(file, delimiter=delimiter).writerows([list(columns), *rows])
     lines = (json.dumps(dict(zip(columns, row, strict=True))) for row in rows)
     write(folder / "a.jsonl", "".join(f"{line}\n" for line in lines))
     datasets.Dataset.from_dict(dict(columns)).save_to_disk(str(folder / "saved"))
-    return [str(path) for path in sorted(folder.iterdir())]
+    return sorted(folder.iterdir())
 
 
 def load(
     kind: Rows,
-    source: str,
+    source: str | Path,
     limit: int | None = None,
     root: Path | None = None,
-    min_score: float = 4.0,
+    **options: Any,
 ) -> Corpus:
-    return load_rows(kind, DataConfig(source=source, limit=limit, min_score=min_score), root)
+    data = {"source": str(source), "limit": limit, **options}
+    return load_rows(kind, parse_config({"method": {"name": "mnr"}, "data": data}, "t").data, root)
+
+
+def rows_of(corpus: Corpus) -> Texts:
+    return list(zip(*(corpus.texts(name) for name in corpus.text_columns()), strict=True))
 
 
 load_nli = partial(load, "labeled_pairs")

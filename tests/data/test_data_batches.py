@@ -1,9 +1,12 @@
+"""Rows become batches in five orders."""
+
 import itertools
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from data_samples import REAL_ROOT, load_nli, needs_real_data
+from data_samples import REAL_ROOT, load_nli, load_triplets, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,10 +14,12 @@ from tune_sentcl.data.rows.batches import Order, batches
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.errors import DataError
 
-premise_lists = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60)
+PREMISES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60)
+SIZES, SEEDS = st.integers(1, 70), st.integers(0, 9)
 
 
-def corpus_of(premises: list[str]) -> Corpus:
+def pairs(premises: list[str]) -> Corpus:
+    """Labeled pairs in two chunks, as readers of large files give them."""
     table = pa.table(
         {
             "premise": pa.chunked_array([premises[:7], premises[7:]], pa.string()),
@@ -25,113 +30,146 @@ def corpus_of(premises: list[str]) -> Corpus:
     return make_corpus("labeled_pairs", table, "made up")
 
 
-def rows_of(dealt: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> list[list[int]]:
-    return [batch.tolist() for batch in dealt]
+def deal(
+    corpus: Corpus, size: int, order: Order, seed: int = 0, drop_last: bool = False
+) -> list[list[int]]:
+    generator = np.random.default_rng(seed)
+    return [b.tolist() for b in batches(corpus, size, order, generator, drop_last=drop_last)]
 
 
 def flat(dealt: list[list[int]]) -> list[int]:
     return list(itertools.chain.from_iterable(dealt))
 
 
-def largest(premises: list[str]) -> int:
-    return max(premises.count(premise) for premise in premises)
+@given(rows=st.integers(1, 60), size=SIZES, seed=SEEDS)
+def test_file_order_is_slices_and_shuffled_is_a_permutation(
+    rows: int, size: int, seed: int
+) -> None:
+    corpus = pairs(["a"] * rows)  # of one premise: plain shuffling knows no groups
+    dealt = [batch.tolist() for batch in batches(corpus, size, "file", None)]
+    assert dealt == [list(range(start, min(start + size, rows))) for start in range(0, rows, size)]
+    shuffled = deal(corpus, size, "shuffled", seed)
+    assert shuffled == deal(corpus, size, "shuffled", seed)
+    assert sorted(flat(shuffled)) == list(range(rows))
+    assert list(map(len, shuffled)) == list(map(len, dealt))
 
 
-@given(premises=premise_lists, batch_size=st.integers(1, 70))
-def test_file_order_is_plain_slices(premises: list[str], batch_size: int) -> None:
-    dealt = rows_of(batches(corpus_of(premises), batch_size, "file", None))
-    assert flat(dealt) == list(range(len(premises)))
-    assert all(len(batch) == batch_size for batch in dealt[:-1])
-    assert 1 <= len(dealt[-1]) <= batch_size
-
-
-@given(premises=premise_lists, extra=st.integers(0, 20), seed=st.integers(0, 9))
+@given(premises=PREMISES, extra=st.integers(0, 20), seed=SEEDS)
 def test_groups_stay_whole(premises: list[str], extra: int, seed: int) -> None:
-    batch_size = largest(premises) + extra
-    corpus = corpus_of(premises)
-    plain = rows_of(batches(corpus, batch_size, "groups", None))
-    shuffled = rows_of(batches(corpus, batch_size, "shuffled_groups", np.random.default_rng(seed)))
+    groups = {p: [r for r, text in enumerate(premises) if text == p] for p in premises}
+    size = max(map(len, groups.values())) + extra
+    plain, shuffled = (
+        deal(pairs(premises), size, order, seed) for order in ("groups", "shuffled_groups")
+    )
+    assert flat(plain) == list(itertools.chain(*groups.values()))
     for dealt in (plain, shuffled):
         assert sorted(flat(dealt)) == list(range(len(premises)))
-        assert all(1 <= len(batch) <= batch_size for batch in dealt)
-        for premise in set(premises):
-            rows = [row for row, text in enumerate(premises) if text == premise]
+        assert all(1 <= len(batch) <= size for batch in dealt)
+        for rows in groups.values():
             batch = next(batch for batch in dealt if rows[0] in batch)
             start = batch.index(rows[0])
             assert batch[start : start + len(rows)] == rows
         for batch, following in itertools.pairwise(dealt):
             # A batch is closed only because the next group would overflow it.
-            assert len(batch) + premises.count(premises[following[0]]) > batch_size
-    expected = [
-        row
-        for premise in dict.fromkeys(premises)
-        for row, text in enumerate(premises)
-        if text == premise
-    ]
-    assert flat(plain) == expected
-
-
-@given(rows=st.integers(1, 60), batch_size=st.integers(1, 70), seed=st.integers(0, 9))
-def test_shuffled_is_a_permutation_in_full_batches(rows: int, batch_size: int, seed: int) -> None:
-    corpus = corpus_of(["a"] * rows)  # of one premise: plain shuffling knows no groups
-    first, second = (
-        rows_of(batches(corpus, batch_size, "shuffled", np.random.default_rng(seed)))
-        for _ in range(2)
-    )
-    assert first == second
-    assert sorted(flat(first)) == list(range(rows))
-    assert [len(batch) for batch in first] == [
-        len(batch) for batch in batches(corpus, batch_size, "file", None)
-    ]
+            assert len(batch) + len(groups[premises[following[0]]]) > size
 
 
 @given(
-    premises=premise_lists,
+    premises=PREMISES,
     extra=st.integers(0, 20),
     order=st.sampled_from(["file", "shuffled", "groups", "shuffled_groups"]),
 )
 def test_drop_last_leaves_out_a_short_last_batch(
     premises: list[str], extra: int, order: Order
 ) -> None:
-    size = largest(premises) + extra
-    whole, cut = (
-        rows_of(
-            batches(corpus_of(premises), size, order, np.random.default_rng(0), drop_last=drop)
-        )
-        for drop in (False, True)
-    )
+    size = max(Counter(premises).values()) + extra
+    whole, cut = (deal(pairs(premises), size, order, 0, drop) for drop in (False, True))
     short = len(whole[-1]) < size
     assert cut == (whole[:-1] if short and len(whole) > 1 else whole)
 
 
-def test_too_large_a_group_is_refused() -> None:
-    corpus = corpus_of(["a", "b", "b", "a", "b", "c"])
+def test_misuse_is_refused() -> None:
+    corpus = pairs(["a", "b", "b", "a", "b", "c"])
     message = r"made up: optimizer.batch_size = 2: the 3 rows of the premise 'b' .* to 3 or more"
     with pytest.raises(DataError, match=message):
         batches(corpus, 2, "groups", None)
-    assert len(batches(corpus, 2, "file", None)) == 3
-
-
-def test_misuse() -> None:
     with pytest.raises(ValueError, match="batch_size"):
-        batches(corpus_of(["a"]), 0, "file", None)
+        batches(corpus, 0, "file", None)
     for order in ("shuffled", "distinct", "shuffled_groups"):
         with pytest.raises(ValueError, match=f"{order} needs a generator"):
-            batches(corpus_of(["a"]), 1, order, None)
+            batches(corpus, 3, order, None)
 
 
-def test_half_a_million_rows_are_dealt() -> None:
-    """All of SNLI; a loop over all pairs of groups would take hours."""
-    corpus = corpus_of([f"premise number {row // 3}" for row in range(550_000)])
-    dealt = batches(corpus, 64, "shuffled_groups", np.random.default_rng(0))
-    assert sum(map(len, dealt)) == 550_000
+# Batches in which no text stands in two rows
+
+Row = tuple[str, str, str]
+TRIPLETS = st.lists(
+    st.tuples(
+        st.sampled_from("abcdefghijkl"), st.sampled_from("aBCDEFGHIJKL"), st.sampled_from(" xyz")
+    ),
+    max_size=60,
+)
+
+
+def triplets(rows: list[Row]) -> Corpus:
+    columns = {
+        name: pa.array([row[place].strip() for row in rows], pa.string())
+        for place, name in enumerate(("anchor", "positive", "negative_1"))
+    }
+    return make_corpus("triplets", pa.table(columns), "made up")
+
+
+def distinct_by_loops(texts: list[set[str]], order: list[int], size: int) -> list[list[int]]:
+    """Each row to the first batch with room that follows all batches with a text of its."""
+    dealt: list[list[int]] = []
+    for row in order:
+        taken = [n for n, b in enumerate(dealt) if any(texts[row] & texts[o] for o in b)]
+        number = max(taken, default=-1) + 1
+        while number < len(dealt) and len(dealt[number]) >= size:
+            number += 1
+        if number == len(dealt):
+            dealt.append([])
+        dealt[number].append(row)
+    return dealt
+
+
+@given(rows=TRIPLETS, size=st.integers(1, 20), seed=SEEDS)
+def test_distinct_batches_are_those_of_loops(rows: list[Row], size: int, seed: int) -> None:
+    texts = [{text.strip() for text in row} - {""} for row in rows]
+    order = np.random.default_rng(seed).permutation(len(rows)).tolist()
+    whole = deal(triplets(rows), size, "distinct", seed)
+    assert whole == distinct_by_loops(texts, order, size)
+    cut = deal(triplets(rows), size, "distinct", seed, drop_last=True)
+    dropped = [batch for batch in whole if batch not in cut]
+    assert cut == [batch for batch in whole if batch not in dropped]
+    assert sum(map(len, dropped)) < size
+    assert max(map(len, dropped), default=0) <= min(map(len, cut), default=0)
+    assert not dropped or max(map(len, cut)) == size
+
+
+def test_of_texts_that_stand_once_distinct_is_shuffled() -> None:
+    corpus = triplets([(f"a {row}", f"b {row}", "") for row in range(103)])
+    assert deal(corpus, 10, "distinct", 3) == deal(corpus, 10, "shuffled", 3)
+
+
+def test_large_corpora_are_dealt() -> None:
+    """A look at all pairs of groups or of rows would take hours."""
+    corpus = pairs([f"premise number {row // 3}" for row in range(550_000)])
+    assert sum(map(len, deal(corpus, 64, "shuffled_groups"))) == 550_000
+    numbers = np.random.default_rng(0).integers(0, 40_000, (100_000, 2))
+    dealt = deal(triplets([(f"{a}", f"{b}", "") for a, b in numbers]), 64, "distinct")
+    assert sum(map(len, dealt)) == 100_000
+    assert sum(len(batch) == 64 for batch in dealt) >= len(dealt) - 3
 
 
 @needs_real_data
-def test_real_groups_fit() -> None:
-    corpus = load_nli("snli-first2000", None, REAL_ROOT)
-    dealt = batches(corpus, 64, "groups", None)
-    premises = corpus.texts("premise")
-    seen = [{premises[row] for row in batch} for batch in dealt]
-    assert sum(map(len, seen)) == len(set(premises)) == 540
-    assert np.array_equal(np.concatenate(dealt), np.arange(2000))
+def test_real_rows_fill_their_batches() -> None:
+    pairs = load_nli("snli-first2000", None, REAL_ROOT)
+    groups = deal(pairs, 64, "groups")
+    premises = pairs.texts("premise")
+    assert sum(len({premises[row] for row in batch}) for batch in groups) == len(set(premises))
+    assert flat(groups) == list(range(2000))
+    corpus = load_triplets("nli-partial", None, REAL_ROOT)
+    dealt = deal(corpus, 64, "distinct")
+    assert [len(batch) for batch in dealt] == [64] * 240 + [12]
+    assert sorted(flat(dealt)) == list(range(len(corpus)))

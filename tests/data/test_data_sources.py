@@ -1,8 +1,7 @@
-"""Sentences and pairs from every source that has them."""
+"""Rows of each kind from files of other kinds, and from the sources that have a name."""
 
-import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -17,163 +16,192 @@ from data_samples import (
     load_nli,
     load_positive_pairs,
     load_sentences,
+    load_triplets,
     needs_real_data,
+    rows_of,
+    write_forms,
     write_nli,
-    write_rows,
+    write_table,
 )
 from disk_samples import write
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.kinds import LABELS
+from tune_sentcl.data.rows.load import nli_triplets
 from tune_sentcl.data.tables import read_table
 from tune_sentcl.data.toy import toy_graded, toy_nli
 from tune_sentcl.errors import DataError
 
-SENTENCES = ["A man “eats”.", "", 'She said: "no, never".', "NULL", "2020-01-01", "A man “eats”."]
-PAIRS = [
-    ("a cat runs", "a cat is running", 5.0),
-    ("a dog", "", 3.999),
-    ("a cat runs", "a dog", 4.0),
-]
+Labeled = tuple[str, str, int]
+PAIRS = [("a cat runs", "a cat is running"), ("a dog", ""), ("a cat runs", "a dog")]
+SCORES = [5.0, 3.999, 4.0]
 
 
-def write_pairs(path: Path, columns: Mapping[str, Sequence[object]]) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), path)
-    return str(path)
+# Rows of other kinds
 
 
-def pairs_of(corpus: Corpus) -> list[tuple[str, ...]]:
-    return list(zip(*(corpus.texts(name) for name in ("sentence1", "sentence2")), strict=True))
-
-
-# Sentences
-
-
-def test_every_form_gives_the_same_sentences(tmp_path: Path) -> None:
-    sources = [
-        *write_rows(tmp_path / "text", {"text": [*SENTENCES]}),
-        *write_rows(tmp_path / "sentence", {"id": [*range(6)], "sentence": [*SENTENCES]}),
-        str(write(tmp_path / "lines.txt", "".join(f"{line}\n" for line in SENTENCES))),
-        str(write(tmp_path / "windows.txt", "\ufeff" + "\r\n".join(SENTENCES))),
-    ]
-    corpora = [load_sentences(source, None, None) for source in sources]
-    assert len(corpora) == 12
-    for corpus in corpora:
-        # An empty line is a row, and so is a sentence that was there before.
-        assert corpus.texts("text") == SENTENCES, corpus.source
-        assert corpus.fingerprint == corpora[0].fingerprint
-        assert "/" not in corpus.source
-    heads = {load_sentences(source, 2, None).fingerprint for source in sources}
-    assert len(heads) == 1 and corpora[0].fingerprint not in heads
-
-
-def test_a_null_is_an_empty_sentence(tmp_path: Path) -> None:
-    path = write_pairs(tmp_path / "a.parquet", {"text": ["a", None]})
-    assert load_sentences(path, None, None).texts("text") == ["a", ""]
-
-
-def test_the_sentences_of_pairs_are_distinct_the_first_sides_first(tmp_path: Path) -> None:
-    left, right, _ = zip(*PAIRS, strict=True)
+def test_pairs_give_their_distinct_sentences_the_first_sides_first(tmp_path: Path) -> None:
     expected = ["a cat runs", "a dog", "a cat is running", ""]
+    left, right = zip(*PAIRS, strict=True)
     for names in (("sentence1", "sentence2"), ("premise", "hypothesis")):
-        columns = dict(zip(names, (list(left), list(right)), strict=True))
-        for source in write_rows(tmp_path / names[0], columns):
-            assert load_sentences(source, None, None).texts("text") == expected
-            assert load_sentences(source, 3, None).texts("text") == expected[:3]
+        columns = dict(zip(names, (left, right), strict=True))
+        for source in write_forms(tmp_path / names[0], columns):
+            assert load_sentences(source).texts("text") == expected
+            assert load_sentences(source, 3).texts("text") == expected[:3]
 
 
 def test_a_limit_reads_no_more_of_a_parquet_file_than_it_must(tmp_path: Path) -> None:
-    texts = pa.array([f"sentence {row}" for row in range(1000)])
-    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=100)
-    whole = load_sentences(str(tmp_path / "a.parquet"), None, None)
-    for limit in (1, 99, 100, 101, 250, 1000, 1001):
-        head = load_sentences(str(tmp_path / "a.parquet"), limit, None)
-        assert head.texts("text") == whole.texts("text")[:limit]
-    assert len(read_table(tmp_path / "a.parquet", 7)[0]) == 7
-    # Of pairs the first rows are not enough: the sentences of a side may all be the same.
-    write_pairs(tmp_path / "b.parquet", {"sentence1": ["a", "a"], "sentence2": ["b", "c"]})
-    assert load_sentences(str(tmp_path / "b.parquet"), 3, None).texts("text") == ["a", "b", "c"]
-
-
-def test_an_empty_file_of_sentences_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
-    for limit in (None, 5):
-        with pytest.raises(DataError, match=r"a\.parquet: there are no rows"):
-            load_sentences(str(tmp_path / "a.parquet"), limit, None)
-    with pytest.raises(DataError, match=r"a\.txt: .*the file is empty"):
-        load_sentences(str(write(tmp_path / "a.txt", "")), None, None)
-    with pytest.raises(DataError, match=r"a\.txt line 2: byte 0xe9"):
-        load_sentences(str(write(tmp_path / "a.txt", b"a\n\xe9\n")), None, None)
-
-
-def test_the_toy_gives_rows_of_every_kind() -> None:
-    pairs = toy_nli().to_pylist()
-    assert load_sentences("toy", None, None).texts("text") == list(
-        dict.fromkeys([row["premise"] for row in pairs] + [row["hypothesis"] for row in pairs])
-    )
-    entailed = [(row["premise"], row["hypothesis"]) for row in pairs if row["label"] == 0]
-    assert pairs_of(load_positive_pairs("toy", None, None, 4.0)) == entailed
-    assert load_graded_pairs("toy", None, None).table.equals(toy_graded())
-
-
-# Pairs that mean the same
+    texts = ["", *(f"sentence {row}" for row in range(1, 20))]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [None, *texts[1:]]}), path, row_group_size=10)
+    for limit in (1, 9, 10, 11, 20, 21):
+        assert load_sentences(path, limit).texts("text") == texts[:limit]
+    assert len(read_table(path, 7)[0]) == 7
 
 
 def test_labeled_pairs_give_the_entailed(tmp_path: Path) -> None:
-    path = write_nli(
-        tmp_path / "a.parquet", [*ROWS, ("A man eats.", "x", "-"), ("A dog.", "It.", "entailment")]
-    )
-    corpus = load_positive_pairs(str(path), None, None, 4.0)
-    assert pairs_of(corpus) == [("A man eats.", "A person eats."), ("A dog.", "It.")]
-    assert load_positive_pairs(str(path), 1, None, 9.0).texts("sentence2") == ["A person eats."]
+    more = [("A man eats.", "x", "-"), ("A dog.", "It.", "entailment")]
+    path = write_nli(tmp_path / "a.parquet", [*ROWS, *more])
+    corpus = load_positive_pairs(path)
+    assert rows_of(corpus) == [("A man eats.", "A person eats."), ("A dog.", "It.")]
+    assert rows_of(load_positive_pairs(path, 1, min_score=9.0)) == rows_of(corpus)[:1]
     # The same pairs without a label are the same rows.
-    left, right = zip(*pairs_of(corpus), strict=True)
-    plain = write_pairs(tmp_path / "b.parquet", {"sentence1": left, "sentence2": right})
-    assert load_positive_pairs(plain, None, None, 4.0).fingerprint == corpus.fingerprint
+    left, right = zip(*rows_of(corpus), strict=True)
+    plain = write_table(tmp_path / "b.parquet", {"sentence1": left, "sentence2": right})
+    assert load_positive_pairs(plain).fingerprint == corpus.fingerprint
 
 
 def test_graded_pairs_give_those_of_a_high_score(tmp_path: Path) -> None:
-    left, right, scores = zip(*PAIRS, strict=True)
-    columns = {"sentence1": [*left], "sentence2": [*right], "score": [*scores]}
-    for source in write_rows(tmp_path / "pairs", columns):
-        high = load_positive_pairs(source, None, None, 4.0)
-        assert pairs_of(high) == [PAIRS[0][:2], PAIRS[2][:2]]
-        assert pairs_of(load_positive_pairs(source, 1, None, 3.0)) == [PAIRS[0][:2]]
-        assert len(load_positive_pairs(source, None, None, 3.0)) == 3
-        with pytest.raises(DataError, match=r"no pair has a score of data\.min_score = 5\.1"):
-            load_positive_pairs(source, None, None, 5.1)
-        assert load_graded_pairs(source, None, None).numbers("score").tolist() == [5, 3.999, 4]
-        assert len(load_graded_pairs(source, 2, None)) == 2
+    left, right = zip(*PAIRS, strict=True)
+    columns = {"sentence1": left, "sentence2": right, "score": SCORES}
+    for source in write_forms(tmp_path / "pairs", columns):
+        assert load_graded_pairs(source).numbers("score").tolist() == SCORES
+        assert rows_of(load_positive_pairs(source, 2, min_score=3.0)) == PAIRS[:2]
+        for load in (load_positive_pairs, load_triplets):
+            assert rows_of(load(source)) == [PAIRS[0], PAIRS[2]]
 
 
-def test_no_entailed_row_is_an_error(tmp_path: Path) -> None:
-    path = write_nli(tmp_path / "a.parquet", [*ROWS[1:]])
-    with pytest.raises(DataError, match=r"a\.parquet: no row is labeled entailment\. Choose"):
-        load_positive_pairs(str(path), None, None, 4.0)
+@pytest.mark.parametrize("load", [load_triplets, load_positive_pairs])
+@pytest.mark.parametrize(
+    ("scores", "sentence"),
+    [
+        (["0.95", "0.05", "0.9"], "= 4 or above; the scores are 0.05 to 0.95"),
+        (["-1", "1"], "the scores are -1 to 1"),
+        (["0"], "the scores are 0 to 0"),
+    ],
+)
+def test_scores_below_the_least_say_their_range(
+    load: Callable[..., Corpus], scores: list[str], sentence: str, tmp_path: Path
+) -> None:
+    rows = "".join(f"a,b,{score}\n" for score in scores)
+    path = write(tmp_path / "a.csv", f"sentence1,sentence2,score\n{rows}")
+    with pytest.raises(DataError, match=rf"{sentence}\. Set data\.min_score"):
+        load(path)
+    assert len(load(path, min_score=-1)) == len(scores)
 
 
-# Both NLI sets in one
-
-
-def snli_and_mnli(root: Path, whole: bool = True, entailed: tuple[int, int] = (2, 1)) -> Path:
-    """Two files that say the same in other types and other numbers."""
-    part = "" if whole else "_partial"
-    labels = ["entailment"] * entailed[0] + ["neutral", "-"]
-    rows = [(f"premise {row}", f"claim {row}", label) for row, label in enumerate(labels)]
-    write_nli(root / f"nli/snli_train{part}.parquet", [*rows])
-    features = datasets.Features(
-        {
-            "label": datasets.ClassLabel(names=[*LABELS[::-1]]),
-            "hypothesis": datasets.Value("large_string"),
-            "premise": datasets.Value("string"),
-            "genre": datasets.Value("string"),
-        }
+def test_unlabelled_rows_are_dropped_before_the_limit(tmp_path: Path) -> None:
+    numbers = [0, 1, 2, 1]
+    rows = [(a, b, number) for (a, b, _), number in zip(ROWS, numbers, strict=True)]
+    path = write_nli(
+        tmp_path / "a.parquet", [("no", "label", -1), rows[0], ("", "", -1), *rows[1:]]
     )
-    names = ["entailment"] * entailed[1] + ["contradiction"]
+    names = [("no", "label", "-"), ROWS[0], ("", "blank", "-"), *ROWS[1:]]
+    assert load_nli(path).numbers("label").tolist() == numbers
+    named = load_nli(write_nli(tmp_path / "b.parquet", names))
+    assert named.fingerprint == load_nli(path).fingerprint
+    # The head of a table and a table of as many rows are the same content.
+    short = write_nli(tmp_path / "c.parquet", rows[:2])
+    assert load_nli(path, 2).fingerprint == load_nli(short).fingerprint
+
+
+def triplets_by_loops(pairs: Sequence[Labeled]) -> list[tuple[str, ...]]:
+    """For each premise its first entailed and its first contradicted hypothesis."""
+    triplets: list[tuple[str, ...]] = []
+    for premise in dict.fromkeys(pair[0] for pair in pairs):
+        true = [h for p, h, label in pairs if p == premise and label == 0]
+        false = [h for p, h, label in pairs if p == premise and label == 2]
+        if true and false:
+            triplets.append((premise, true[0], false[0]))
+    return triplets
+
+
+@given(
+    pairs=st.lists(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from("uvwxyz"), st.integers(0, 2)),
+        min_size=1,
+    )
+)
+def test_labeled_pairs_give_the_triplets_of_loops(pairs: list[Labeled]) -> None:
+    premises, hypotheses, labels = zip(*pairs, strict=True)
+    table = pa.table({"premise": premises, "hypothesis": hypotheses})
+    table = table.append_column("label", pa.array(labels, pa.int8()))
+    made = nli_triplets(table)
+    assert [tuple(row.values()) for row in made.to_pylist()] == triplets_by_loops(pairs)
+
+
+def test_numbered_negatives_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    negatives = {f"negative_{place}": [f"n{place}"] for place in range(11, 0, -1)}
+    columns = {"positive": ["b"], **negatives, "anchor": ["a"], "negative_x": ["no"]}
+    for source in write_forms(tmp_path / "rows", columns):
+        corpus = load_triplets(source)
+        assert rows_of(corpus) == [("a", "b", *(f"n{place}" for place in range(1, 12)))], source
+
+
+def test_lists_of_negatives_become_columns(tmp_path: Path) -> None:
+    lists: list[list[str] | None] = [["x", "y", "z"], [], None, ["w"], ["", "v"]]
+    table = pa.table({"anchor": list("abcde"), "positive": list("fghij"), "negatives": lists})
+    write_table(tmp_path / "a.parquet", table)
+    write(tmp_path / "a.jsonl", table.to_pandas().to_json(orient="records", lines=True))
+    datasets.Dataset(table).save_to_disk(str(tmp_path / "saved"))
+    for source in tmp_path.iterdir():
+        assert rows_of(load_triplets(source)) == [
+            ("a", "f", "x", "y", "z"),
+            ("b", "g", "", "", ""),
+            ("c", "h", "", "", ""),
+            ("d", "i", "w", "", ""),
+            ("e", "j", "", "v", ""),
+        ]
+    write(tmp_path / "b.jsonl", '{"anchor": "a", "positive": "b", "negatives": null}\n' * 2)
+    assert rows_of(load_triplets(tmp_path / "b.jsonl")) == [("a", "b")] * 2
+    # A part of a table is read as what it is.
+    part = write_table(tmp_path / "none.parquet", table.slice(1, 2))
+    assert rows_of(load_triplets(part)) == [("b", "g"), ("c", "h")]
+
+
+# Sources that have a name
+
+
+def test_the_toy_gives_rows_of_every_kind() -> None:
+    pairs = [tuple(row.values()) for row in toy_nli().to_pylist()]
+    premises, hypotheses, _ = zip(*pairs, strict=True)
+    assert load_sentences("toy").texts("text") == list(dict.fromkeys(premises + hypotheses))
+    assert rows_of(load_positive_pairs("toy")) == [pair[:2] for pair in pairs if pair[2] == 0]
+    assert load_graded_pairs("toy").table.equals(toy_graded())
+    assert rows_of(load_triplets("toy")) == triplets_by_loops(pairs)
+
+
+def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_nli(tmp_path / "nli/snli_dev.parquet", ROWS)
+    assert len(load_nli("~/nli/snli_dev.parquet")) == 4
+    assert len(load_nli("snli-dev", None, Path("~"))) == 4
+
+
+def snli_and_mnli(root: Path, whole: bool = True) -> Path:
+    """Two files of other types whose labels have other numbers."""
+    part = "" if whole else "_partial"
+    labels = ("entailment", "entailment", "neutral", "-")
+    rows = [(f"premise {row}", f"claim {row}", label) for row, label in enumerate(labels)]
+    write_nli(root / f"nli/snli_train{part}.parquet", rows)
+    text = datasets.Value("large_string")
+    label = datasets.ClassLabel(names=[*LABELS[::-1]])
+    features = datasets.Features(label=label, hypothesis=text, premise=text, genre=text)
     other = [
         {"premise": f"text {row}", "hypothesis": "it", "label": name, "genre": "x"}
-        for row, name in enumerate(names)
+        for row, name in enumerate(("entailment", "contradiction"))
     ]
     mnli = datasets.Dataset.from_list(other, features=features)
     mnli.to_parquet(str(root / f"nli/mnli_train{part}.parquet"))
@@ -184,161 +212,85 @@ def test_nli_is_snli_then_mnli(tmp_path: Path) -> None:
     root = snli_and_mnli(tmp_path, whole=False)
     both = load_nli("nli", 5, root)
     parts = [load_nli(name, None, root) for name in ("snli-partial", "mnli-partial")]
-    for name in ("premise", "hypothesis"):
-        assert both.texts(name) == [*parts[0].texts(name), *parts[1].texts(name)]
-    # The files number their labels differently.
+    assert rows_of(both) == [*rows_of(parts[0]), *rows_of(parts[1])]
     assert both.numbers("label").tolist() == [0, 0, 1, 0, 2]
     assert both.source == "nli/snli_train_partial.parquet + nli/mnli_train_partial.parquet"
     assert len(load_nli("nli", 4, root)) == 4
     assert load_nli("nli-partial", None, root).table.equals(both.table)
-    assert len(load_positive_pairs("nli", 3, root, 4.0)) == 3
+    assert len(load_positive_pairs("nli", 3, root)) == 3
     assert load_sentences("nli-partial", None, root).texts("text")[-1] == "it"
     (root / "nli/mnli_train_partial.parquet").unlink()
     with pytest.raises(DataError, match=r"data.source = nli: .*mnli_train\.parquet or nli/mnli_"):
         load_nli("nli", 9, root)
-
-
-def test_a_bad_label_names_the_file_that_has_it(tmp_path: Path) -> None:
-    root = snli_and_mnli(tmp_path)
     write_nli(root / "nli/mnli_train.parquet", [("a", "b", 0), ("a", "b", 3)])
     with pytest.raises(DataError, match=r"^nli/mnli_train\.parquet row 2: label = 3"):
         load_nli("nli", 9, root)
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_part_does_not_go_by_the_name_of_the_whole(whole: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("load", [load_nli, load_sentences, load_positive_pairs])
+def test_a_part_does_not_go_by_the_name_of_the_whole(
+    load: Callable[..., Corpus], whole: bool, tmp_path: Path
+) -> None:
     root = snli_and_mnli(tmp_path, whole)
-    loaders: tuple[Callable[[str, int | None], Corpus], ...] = (
-        lambda source, limit: load_nli(source, limit, root),
-        lambda source, limit: load_sentences(source, limit, root),
-        lambda source, limit: load_positive_pairs(source, limit, root, 4.0),
-    )
-    counts = {"snli": "3 rows: snli stands for the whole set of 549,367 rows"}
-    counts |= {"mnli": "2 rows: mnli stands for the whole set of 392,702 rows"}
-    counts |= {"nli": counts["snli"]}
-    for load in loaders:
-        for source, message in counts.items():
-            with pytest.raises(DataError, match=message) as caught:
-                load(source, None)
-            (fault,) = caught.value.faults
-            assert fault.next_move.endswith("--set data.limit=N.")
-            assert len(load(source, 1)) == 1
+    for source, message in (
+        ("snli", "3 rows: snli stands for the whole set of 549,367 rows"),
+        ("mnli", "2 rows: mnli stands for the whole set of 392,702 rows"),
+        ("nli", "3 rows: snli stands for the whole set of 549,367 rows"),
+    ):
+        with pytest.raises(DataError, match=message) as caught:
+            load(source, None, root)
+        (fault,) = caught.value.faults
+        assert fault.next_move.endswith("--set data.limit=N.")
+        assert len(load(source, 1, root)) == 1
 
 
-def test_a_papers_set_has_as_many_rows_as_the_limit_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "load",
+    [
+        partial(load_nli, "nli", 6),
+        partial(load_nli, "snli", 4),
+        partial(load_sentences, "mnli", 100),
+        partial(load_positive_pairs, "nli", 314_315),
+    ],
+)
+def test_a_papers_set_has_as_many_rows_as_the_limit_says(
+    load: Callable[..., Corpus], tmp_path: Path
+) -> None:
     root = snli_and_mnli(tmp_path)
-    assert len(load_nli("nli", 5, root)) == 5
-    loads: tuple[Callable[[], Corpus], ...] = (
-        lambda: load_nli("nli", 6, root),
-        lambda: load_nli("snli", 4, root),
-        lambda: load_sentences("mnli", 100, root),
-        lambda: load_positive_pairs("nli", 314_315, root, 4.0),
-    )
-    for load in loads:
-        with pytest.raises(DataError, match=r"data\.limit: \d+: only \d+ fitting rows of"):
-            load()
-    assert len(load_nli(str(root / "nli/snli_train.parquet"), 6, root)) == 3, "one of one's own"
+    with pytest.raises(DataError, match=r"data\.limit: \d+: only \d+ fitting rows of"):
+        load(root)
+    assert len(load_nli(root / "nli/snli_train.parquet", 6, root)) == 3  # a file of one's own
 
 
-def test_a_million_other_sentences_are_named_as_themselves(tmp_path: Path) -> None:
-    (tmp_path / "wiki").mkdir()
-    other = pa.table({"text": ["Some sentence."] * 1_000_000})
-    pq.write_table(other, tmp_path / "wiki/enwiki_2015_sentences_1m.parquet")
-    found = load_sentences("wiki", None, tmp_path)
-    assert (len(found), found.source) == (1_000_000, "wiki/enwiki_2015_sentences_1m.parquet")
+def test_simcses_own_file_counts_only_when_whole(tmp_path: Path) -> None:
+    head = "sent0,sent1,hard_neg\n"
+    write(tmp_path / "nli/nli_for_simcse.csv", f'{head}"a, b",c,d\ne,f,g\n')
+    message = r"nli_for_simcse\.csv.* 2 rows: nli-simcse stands for the whole set of 275,601 rows"
+    with pytest.raises(DataError, match=message):
+        load_triplets("nli-simcse", None, tmp_path)
+    expected = [("a, b", "c", "d"), ("e", "f", "g")]
+    assert rows_of(load_triplets("nli-simcse", 2, tmp_path)) == expected
 
 
-# Refusals
-
-LOADERS: dict[str, Callable[[str, Path | None], Corpus]] = {
-    "labeled": lambda source, root: load_nli(source, None, root),
-    "sentences": lambda source, root: load_sentences(source, None, root),
-    "positive": lambda source, root: load_positive_pairs(source, None, root, 4.0),
-    "graded": lambda source, root: load_graded_pairs(source, None, root),
-}
+def test_wiki_prefers_the_papers_file(tmp_path: Path) -> None:
+    name = "wiki/enwiki_2015_sentences_1m.parquet"
+    write_table(tmp_path / name, {"text": ["b"] * 1_000_000})
+    corpus = load_sentences("wiki", None, tmp_path)
+    assert (len(corpus), corpus.source) == (1_000_000, name)
+    write(tmp_path / "wiki/wiki1m_for_simcse.txt", "a\n")
+    corpus = load_sentences("wiki", 1, tmp_path)
+    assert (corpus.texts("text"), corpus.source) == (["a"], "wiki/wiki1m_for_simcse.txt")
 
 
 @pytest.mark.parametrize(
-    ("kind", "columns", "message"),
-    [
-        (
-            "labeled",
-            {"text": ["a"]},
-            "the columns are text; labeled pairs need premise, hypothesis and label. Name the",
-        ),
-        (
-            "positive",
-            {"text": ["a"]},
-            "the columns are text; positive pairs need premise, hypothesis and label; or",
-        ),
-        (
-            "graded",
-            {"text": ["a"]},
-            "the columns are text; graded pairs need sentence1, sentence2 ",
-        ),
-        ("sentences", {"body": ["a"]}, "the columns are body; sentences need text; or sentence1 "),
-        (
-            "labeled",
-            {"body": ["a"]},
-            "the columns are body; labeled pairs need premise",
-        ),
-        (
-            "positive",
-            {"sentence1": ["a"], "sentence2": ["b"], "label": [1]},
-            "the columns are sentence1, sentence2, label; labeled pairs need premise",
-        ),
-        ("graded", {"sentence1": ["a"], "score": [1]}, "the columns are sentence1, score; graded"),
-        ("sentences", {"text": [1]}, "text: the column must hold text, and holds int64"),
-        (
-            "positive",
-            {"sentence1": ["a"], "sentence2": [1.5]},
-            "sentence2: the column must hold text, and holds double",
-        ),
-    ],
+    "load", [load_nli, load_sentences, load_positive_pairs, load_graded_pairs, load_triplets]
 )
-def test_rows_of_another_kind_are_refused(
-    tmp_path: Path, kind: str, columns: Mapping[str, Sequence[object]], message: str
-) -> None:
-    path = write_pairs(tmp_path / "a.parquet", columns)
-    with pytest.raises(DataError, match=rf"a\.parquet: {re.escape(message)}"):
-        LOADERS[kind](path, None)
-
-
-@pytest.mark.parametrize("kind", ["positive", "graded"])
-@pytest.mark.parametrize(
-    ("scores", "message"),
-    [
-        (["5", "four"], "row 2: score = four: a score must be a finite number"),
-        ([5.0, float("nan")], "row 2: score = nan"),
-        ([None, 4.0], "row 1: score = None"),
-        ([1.0, float("-inf")], "row 2: score = -inf"),
-        ([[1], [2]], r"row 1: score = \[1\]"),
-    ],
-)
-def test_scores_must_be_numbers(
-    tmp_path: Path, kind: str, scores: list[object], message: str
-) -> None:
-    sides: dict[str, Sequence[object]] = {"sentence1": ["a", "b"], "sentence2": ["c", "d"]}
-    path = write_pairs(tmp_path / "a.parquet", {**sides, "score": scores})
-    with pytest.raises(DataError, match=rf"a\.parquet {message}"):
-        LOADERS[kind](path, None)
-
-
-def test_a_word_among_the_scores_of_a_csv_file_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "sentence1,sentence2,score\na,b,5\nc,d,\ne,f,n/k\n")
-    with pytest.raises(DataError, match=r"a\.csv line 3: score"):
-        load_graded_pairs(str(path), None, None)
-
-
-@pytest.mark.parametrize("kind", LOADERS)
-@pytest.mark.parametrize(
-    ("source", "hint"), [("wikii", "Did you mean wiki?"), ("nliX", "Did you mean nli?")]
-)
-def test_unknown_names(kind: str, source: str, hint: str) -> None:
-    with pytest.raises(DataError) as caught:
-        LOADERS[kind](source, None)
-    assert "must be a known source (toy, sts-b, nli, nli-partial, snli, " in str(caught.value)
-    assert hint in str(caught.value)
+def test_an_unknown_name_is_refused(load: Callable[..., Corpus]) -> None:
+    for source, name in (("wikii", "wiki"), ("nliX", "nli")):
+        known = r"must be a known source \(toy, sts-b, nli, nli-partial, snli, "
+        with pytest.raises(DataError, match=rf"{known}.*Did you mean {name}\?"):
+            load(source)
 
 
 @pytest.mark.parametrize(
@@ -351,18 +303,9 @@ def test_unknown_names(kind: str, source: str, hint: str) -> None:
 )
 def test_names_below_the_data_root_need_one(source: str, file: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"data.source = {source} needs a data root"):
-        load_sentences(source, None, None)
+        load_sentences(source)
     with pytest.raises(DataError, match=file):
         load_sentences(source, None, tmp_path)
-
-
-def test_wiki_prefers_the_papers_file(tmp_path: Path) -> None:
-    (tmp_path / "wiki").mkdir()
-    pq.write_table(pa.table({"text": ["b"]}), tmp_path / "wiki/enwiki_2015_sentences_1m.parquet")
-    assert load_sentences("wiki", 1, tmp_path).texts("text") == ["b"]
-    write(tmp_path / "wiki/wiki1m_for_simcse.txt", "a\n")
-    corpus = load_sentences("wiki", 1, tmp_path)
-    assert (corpus.texts("text"), corpus.source) == (["a"], "wiki/wiki1m_for_simcse.txt")
 
 
 # The real files
@@ -371,27 +314,16 @@ def test_wiki_prefers_the_papers_file(tmp_path: Path) -> None:
 @needs_real_data
 def test_real_benchmark_pairs() -> None:
     # The paper says "higher than 4" and counts 1,406; those above 4 are 1,052.
-    assert len(load_positive_pairs("sts-b", None, REAL_ROOT, 4.0)) == 1406
-    assert len(load_positive_pairs("sts-b", None, REAL_ROOT, 4.0001)) == 1052
+    assert len(load_positive_pairs("sts-b", None, REAL_ROOT)) == 1406
+    assert len(load_positive_pairs("sts-b", None, REAL_ROOT, min_score=4.0001)) == 1052
     graded = load_graded_pairs("sts-b", None, REAL_ROOT)
     assert (len(graded), graded.source) == (5749, "STSBenchmark/sts-train.csv")
     assert graded.texts("sentence1")[0] == "a plane is taking off ."
     assert graded.numbers("score")[:2].tolist() == [5.0, 3.8]
-    sentences = load_sentences("sts-b", None, REAL_ROOT).texts("text")
-    assert len(sentences) == len(set(sentences)) == len(graded.sentences())
 
 
 @needs_real_data
-def test_the_head_of_the_real_wiki_sentences_is_read_alone() -> None:
-    if (REAL_ROOT / "wiki/wiki1m_for_simcse.txt").exists():
-        pytest.skip("a text file is read whole")
-    start = time.process_time()
-    head = load_sentences("wiki", 4000, REAL_ROOT)
-    assert time.process_time() - start < 1  # all of it takes two to three seconds
-    assert len(set(head.texts("text"))) == 4000
-
-
-@needs_real_data
+@pytest.mark.long
 def test_all_real_wiki_sentences() -> None:
     corpus = load_sentences("wiki", None, REAL_ROOT)
     assert len(corpus) == 1_000_000
@@ -400,13 +332,14 @@ def test_all_real_wiki_sentences() -> None:
 
 
 @needs_real_data
-def test_the_real_nli_sets_together() -> None:
+def test_the_real_nli_sets() -> None:
     if (REAL_ROOT / "nli/snli_train.parquet").exists():
         pytest.skip("counted by the reader where the sets are whole")
-    with pytest.raises(DataError, match=r"92,613 rows: snli stands for the whole set of 549,367"):
-        load_nli("nli", None, REAL_ROOT)
     with pytest.raises(DataError, match="only 111,832 fitting rows of nli are there"):
         load_nli("nli", 10**6, REAL_ROOT)
     both = load_nli("nli-partial", None, REAL_ROOT)
     assert np.bincount(both.numbers("label")).tolist() == [42575, 37272, 31985]
-    assert len(load_positive_pairs("nli-partial", None, REAL_ROOT, 4.0)) == 42575
+    assert len(load_triplets("nli-partial", None, REAL_ROOT)) == 15_372
+    first = load_nli("snli-first2000", None, REAL_ROOT)
+    assert first.texts("premise")[0] == "A person on a horse jumps over a broken down airplane."
+    assert (len(first), len(load_nli("snli-dev", None, REAL_ROOT))) == (2000, 9842)

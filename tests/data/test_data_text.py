@@ -1,3 +1,7 @@
+"""Lines end at newlines alone, and no quote swallows a row."""
+
+import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -5,14 +9,69 @@ from disk_samples import write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.data.text_files import read_lines
+from tune_sentcl.data.tables import read_table
+from tune_sentcl.data.text_files import csv_lines, read_lines
 from tune_sentcl.errors import DataError
 
+HEADER = ["sentence1", "sentence2"]
 
-def test_splits_on_newline_only(tmp_path: Path) -> None:
-    # NEL, form feed and file separator are line ends to `str.splitlines`, not here.
-    path = write(tmp_path / "a", b"one \x85 row\ntwo\x0c\x1crows\xe9\n")
-    assert read_lines(path, "latin-1") == ["one \x85 row", "two\x0c\x1crowsé"]
+
+def rows_of(path: Path) -> list[list[str]]:
+    return [list(row.values()) for row in read_table(path)[0].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("a.tsv", 'He said "no"\tx\n"Quote at start\ty\nfoo\tz\nbaz" ok\tq\n', 3),
+        ("a.tsv", 'a\tb\n"two\nlines"\tc\n', 3),
+        ("a.tsv", '"So" he said\tb\n', 2),
+        ("a.tsv", 'a\t"b\n', 2),
+        ("a.csv", 'x,y\n"Quote at start,a\nfoo,b\nbaz" ok,c\n', 3),
+        ("a.csv", 'x,"y\na,b\nc,d\n', 2),
+        ("a.csv", '"fine\nlines",y\r\n"a"b,c\r\n', 4),
+    ],
+)
+def test_an_open_quote_is_refused_with_its_line(
+    tmp_path: Path, name: str, content: str, line: int
+) -> None:
+    mark = "\t" if name == "a.tsv" else ","
+    path = write(tmp_path / name, mark.join(HEADER) + "\n" + content)
+    with pytest.raises(DataError, match=rf'{name} line {line}: .* must end with "'):
+        read_table(path)
+
+
+CELLS = ["a", "ö", " ", "NA", '"', '""', '"a""b"', '"x\ny"', 'a"b', ",", "\n", "\r\n", "\r"]
+
+
+@given(st.lists(st.sampled_from(CELLS), max_size=14), st.sampled_from([",", "\t"]))
+def test_rows_lines_and_faults_are_those_of_pythons_strict_reader(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[str], mark: str
+) -> None:
+    text = mark.join(HEADER) + "\n" + "".join(cells).replace(",", mark)
+    path = tmp_path_factory.getbasetemp() / ("a.tsv" if mark == "\t" else "a.csv")
+    path.write_bytes(text.encode())
+    expected, fault, line = [], 0, 1
+    lines = re.findall(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", text)
+    reader = csv.reader(lines, delimiter=mark, strict=True)
+    try:
+        for row in reader:
+            if row and mark == "\t" and reader.line_num > line:
+                raise csv.Error
+            if row:
+                expected.append((line, row))
+                fault = fault or (line if len(row) != 2 else 0)
+            line = reader.line_num + 1
+    except csv.Error:
+        fault = line
+    if fault:
+        with pytest.raises(DataError, match=r"line \d+: "):
+            read_table(path)
+    else:
+        assert list(zip(csv_lines(path), [HEADER, *rows_of(path)], strict=True)) == expected
+
+
+# Lines
 
 
 @pytest.mark.parametrize(
@@ -36,23 +95,21 @@ def test_rows(tmp_path: Path, content: str, rows: list[str]) -> None:
     rows=st.lists(st.text(st.characters(codec="latin-1", exclude_characters="\r\n")), min_size=1)
 )
 def test_latin_1_rows_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[str]) -> None:
-    path = tmp_path_factory.mktemp("rows") / "a"
+    path = tmp_path_factory.getbasetemp() / "latin-1"
     path.write_bytes("".join(f"{row}\n" for row in rows).encode("latin-1"))
     assert read_lines(path, "latin-1") == rows
 
 
-def test_broken_utf8_names_line_and_byte(tmp_path: Path) -> None:
-    path = write(tmp_path / "a", b"good\nalso good\nbad \xe9 row\n")
-    with pytest.raises(DataError, match=r"a line 3: byte 0xe9 at offset 19: .*utf-8"):
-        read_lines(path, "utf-8")
-
-
-def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist"):
-        read_lines(tmp_path / "none", "utf-8")
-    with pytest.raises(DataError, match="this is a folder"):
-        read_lines(tmp_path, "utf-8")
-    with pytest.raises(DataError, match="is empty"):
-        read_lines(write(tmp_path / "a", ""), "utf-8")
-    with pytest.raises(DataError, match=r"cannot be read \(.+\)"):
-        read_lines(write(tmp_path / "file", "x") / "below", "utf-8")
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    for path, message in (
+        (tmp_path / "none", "does not exist"),
+        (tmp_path, "this is a folder"),
+        (write(tmp_path / "a", ""), "is empty"),
+        (write(tmp_path / "file", "x") / "below", r"cannot be read \(.+\)"),
+        (
+            write(tmp_path / "b", b"good\nalso good\nbad \xe9 row\n"),
+            r"b line 3: byte 0xe9 at offset 19: .*utf-8",
+        ),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_lines(path, "utf-8")

@@ -22,7 +22,7 @@ PAIRS = (("hot", "cold"), ("good", "bad"), ("good", "evil"), ("turned_on", "off"
 
 @pytest.mark.parametrize("licence", ["  1 This is one.\n", "  1 Thé licence.\n"])
 def test_words_and_their_opposites_are_read(tmp_path: Path, licence: str) -> None:
-    # Files of ASCII are read another way than those with a letter of two bytes.
+    """From files of ASCII, and from files with a letter of two bytes."""
     write_wordnet(tmp_path, PAIRS, licence)
     antonyms = load_antonyms(tmp_path)
     assert antonyms.opposites == {
@@ -64,29 +64,22 @@ def test_the_antonyms_of_the_real_wordnet() -> None:
 
 def test_words_become_antonyms_and_all_else_stays() -> None:
     generator = np.random.default_rng(0)
-    found = ANTONYMS.replace("  Hot, isn't it?  A hot-dog DAY (x-ray) hotter…", 1.0, generator)
-    assert found is not None
-    assert found.replace("Cool", "Cold").replace("cool", "cold") == (
-        "  Cold, isn't it?  A hot-dog Night (y) hotter…"
-    )
-    assert ANTONYMS.replace("nothing of that kind", 1.0, generator) is None
-    assert ANTONYMS.replace("", 1.0, generator) is None
+    text = ANTONYMS.replace("  Hot, isn't it?  A hot-dog DAY (x-ray) hotter…", 1.0, generator)
+    assert text in {f"  {hot}, isn't it?  A hot-dog Night (y) hotter…" for hot in ("Cold", "Cool")}
+    for without in ("nothing of that kind", ""):
+        assert ANTONYMS.replace(without, 1.0, generator) is None
 
 
 @given(seed=st.integers(0, 99), share=st.floats(0, 1))
 def test_at_least_one_word_is_replaced(seed: int, share: float) -> None:
-    words = ["hot", "day"] * 4
-    found = ANTONYMS.replace(" ".join(words), share, np.random.default_rng(seed))
-    again = ANTONYMS.replace(" ".join(words), share, np.random.default_rng(seed))
-    assert found is not None and found == again
-    changed = sum(old != new for old, new in zip(words, found.split(), strict=True))
-    assert 1 <= changed <= 8
-    if share == 1:
-        assert changed == 8
+    text = "hot day " * 4
+    changed, again = (ANTONYMS.replace(text, share, np.random.default_rng(seed)) for _ in range(2))
+    assert changed is not None and changed == again
+    words = zip(text.split(), changed.split(), strict=True)
+    assert (8 if share == 1 else 1) <= sum(old != new for old, new in words) <= 8
 
 
-def test_the_share_is_the_chance_of_each_word() -> None:
-    words = ["day"] * 4000
-    found = ANTONYMS.replace(" ".join(words), 0.3, np.random.default_rng(0))
-    assert found is not None
-    assert abs(found.split().count("night") / 4000 - 0.3) < 0.03  # four standard deviations
+def test_the_share_is_the_probability_of_each_word() -> None:
+    text = ANTONYMS.replace("day " * 4000, 0.3, np.random.default_rng(0))
+    assert text is not None
+    assert abs(text.split().count("night") / 4000 - 0.3) < 0.03  # four standard deviations

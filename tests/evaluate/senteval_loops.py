@@ -1,8 +1,9 @@
-"""SentEval's classifier and regression as they are told: one fit after another, by autograd."""
+"""SentEval's classifier and regression as published: one fit after another, by autograd."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,9 @@ from tune_sentcl.evaluate.splits import Labeled, Outcome
 
 Protocol = Literal["10fold", "5fold"]
 Rows = NDArray[np.int64]
+Folds = Sequence[tuple[Rows, Rows]]
+Predict = Callable[[Labeled], Rows]
+Fit = Callable[[float, Labeled, Labeled | None], Predict]
 DECAYS = [10**power for power in range(-5, -1)]
 
 
@@ -40,9 +44,9 @@ class Loop:
             for _ in range(self.passes):
                 self._one_pass(x, y)
             self.made += self.passes
-            found = judge(self.model)
-            if found > best:
-                best, kept = found, copy.deepcopy(self.model)
+            reached = judge(self.model)
+            if reached > best:
+                best, kept = reached, copy.deepcopy(self.model)
             else:
                 stop = failures >= self.patience
                 failures += 1
@@ -65,11 +69,56 @@ def linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
         return nn.Linear(inputs, outputs)
 
 
-class LoopClassifier:
-    """The three designs, a fit at a time."""
+class LoopDesigns:
+    """The three designs around any fit: of a strength, rows to learn from, and dev rows."""
+
+    def __init__(self, fit: Fit, grid: Sequence[float], seed: int = 1111) -> None:
+        self.predictor, self.grid, self.seed = fit, grid, seed
+
+    def nested(self, rows: Labeled, outer: Folds, inner: Callable[[Rows], Folds]) -> Outcome:
+        devs, tests = [], []
+        chosen: list[float] = []
+        predictions = np.zeros_like(rows.labels)
+        for places, held in outer:
+            train, test = take(rows, places), take(rows, held)
+            outcome = self._chosen(self._scan(train, inner(places)), train, None, test)
+            devs.append(outcome.dev)
+            tests.append(outcome.test)
+            chosen += outcome.chosen
+            predictions[held] = outcome.predictions
+        return Outcome(float(np.mean(devs)), float(np.mean(tests)), predictions, tuple(chosen))
+
+    def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
+        # KFoldClassifier draws folds of its own.
+        scores = self._scan(train, stratified(train, folds, self.seed))
+        return self._chosen(scores, train, None, test)
+
+    def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
+        scores = [accuracy(self.predictor(one, train, dev), dev) for one in self.grid]
+        return self._chosen(scores, train, dev, test)
+
+    def _scan(self, train: Labeled, folds: Folds) -> list[float]:
+        pairs = [(take(train, places), take(train, held)) for places, held in folds]
+        return [
+            float(np.mean([accuracy(self.predictor(one, a, b), b) for a, b in pairs]))
+            for one in self.grid
+        ]
+
+    def _chosen(
+        self, scores: list[float], train: Labeled, dev: Labeled | None, test: Labeled
+    ) -> Outcome:
+        scores = [round(one, 2) for one in scores]
+        strength = self.grid[int(np.argmax(scores))]
+        predict = self.predictor(strength, train, dev)
+        return Outcome(max(scores), round(accuracy(predict, test), 2), predict(test), (strength,))
+
+
+class LoopClassifier(LoopDesigns):
+    """SentEval's classifier, a fit at a time."""
 
     def __init__(self, protocol: Protocol, seed: int = 1111) -> None:
-        self.protocol, self.seed = protocol, seed
+        super().__init__(self._predictor, DECAYS, seed)
+        self.protocol = protocol
 
     def loop(self, dim: int, classes: int, decay: float) -> Loop:
         model, random = linear(dim, classes, self.seed), np.random.RandomState(self.seed)
@@ -89,75 +138,31 @@ class LoopClassifier:
             held = int(0.05 * len(order))
             train, dev = take(train, order[held:]), take(train, order[:held])
         held_out = dev
-        best = loop.fit(
-            torch.from_numpy(train.features),
-            torch.from_numpy(train.labels),
-            lambda model: score(model, held_out),
-        )
-        return loop, best
+        x, y = torch.from_numpy(train.features), torch.from_numpy(train.labels)
+        return loop, loop.fit(x, y, lambda model: score(model, held_out))
 
-    def nested(self, rows: Labeled, folds: int) -> Outcome:
-        classes = int(rows.labels.max()) + 1
-        devs, tests, chosen = [], [], []
-        predictions = np.zeros_like(rows.labels)
-        for out_train, out_test in stratified(rows, folds):
-            train = take(rows, out_train)
-            scores = self._scan(train, folds, classes)
-            devs.append(max(scores))
-            chosen.append(DECAYS[int(np.argmax(scores))])
-            loop, _ = self.fit(train, None, chosen[-1], classes)
-            test = take(rows, out_test)
-            tests.append(round(100 * score(loop.model, test), 2))
-            predictions[out_test] = predict(loop.model, test)
-        return Outcome(float(np.mean(devs)), float(np.mean(tests)), predictions, tuple(chosen))
-
-    def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-        classes = int(train.labels.max()) + 1
-        scores = self._scan(train, folds, classes, self.seed)  # KFoldClassifier's own folds
-        decay = DECAYS[int(np.argmax(scores))]
-        loop, _ = self.fit(train, None, decay, classes)
-        return self._outcome(max(scores), loop, test, decay)
-
-    def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
-        classes = int(train.labels.max()) + 1
-        scores = []
-        for decay in DECAYS:
-            loop, _ = self.fit(train, dev, decay, classes)
-            scores.append(round(100 * score(loop.model, dev), 2))
-        decay = DECAYS[int(np.argmax(scores))]
-        loop, _ = self.fit(train, dev, decay, classes)
-        return self._outcome(max(scores), loop, test, decay)
-
-    def _scan(
-        self, train: Labeled, folds: int, classes: int, folds_seed: int = 1111
-    ) -> list[float]:
-        scores: list[float] = []
-        for decay in DECAYS:
-            found = []
-            for fit, dev in stratified(train, folds, folds_seed):
-                loop, _ = self.fit(take(train, fit), take(train, dev), decay, classes)
-                found.append(score(loop.model, take(train, dev)))
-            scores.append(float(round(100 * np.mean(found), 2)))
-        return scores
-
-    def _outcome(self, dev: float, loop: Loop, test: Labeled, decay: float) -> Outcome:
-        reached = round(100 * score(loop.model, test), 2)
-        return Outcome(dev, reached, predict(loop.model, test), (decay,))
+    def _predictor(self, decay: float, train: Labeled, dev: Labeled | None) -> Predict:
+        loop, _ = self.fit(train, dev, decay, int(train.labels.max()) + 1)
+        return partial(predict, loop.model)
 
 
 def take(rows: Labeled, places: Rows) -> Labeled:
     return Labeled(rows.features[places], rows.labels[places])
 
 
-def stratified(rows: Labeled, folds: int, seed: int = 1111) -> Iterator[tuple[Rows, Rows]]:
+def stratified(rows: Labeled, folds: int, seed: int = 1111) -> Folds:
     split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=seed)
-    yield from split.split(rows.features, rows.labels)
+    return list(split.split(rows.features, rows.labels))
+
+
+def accuracy(predict: Predict, rows: Labeled) -> float:
+    return 100 * float((predict(rows) == rows.labels).mean())
 
 
 def predict(model: nn.Linear, rows: Labeled) -> Rows:
     with torch.no_grad():
-        found: Rows = model(torch.from_numpy(rows.features)).argmax(1).numpy()
-    return found
+        classes: Rows = model(torch.from_numpy(rows.features)).argmax(1).numpy()
+    return classes
 
 
 def score(model: nn.Linear, rows: Labeled) -> float:
@@ -181,8 +186,8 @@ def loop_relatedness(
 
     def expected(model: nn.Linear, rows: Rated) -> NDArray[np.float64]:
         with torch.no_grad():
-            found = model(torch.from_numpy(rows.features)).softmax(1).numpy()
-        return np.asarray(found @ np.arange(1, 6))
+            shares = model(torch.from_numpy(rows.features)).softmax(1).numpy()
+        return np.asarray(shares @ np.arange(1, 6))
 
     loop = Loop(
         model,

@@ -1,21 +1,25 @@
-"""The three designs against SentEval's loops around scikit-learn."""
+"""Logistic regression and its designs against scikit-learn's fits, one at a time in float64."""
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from senteval_loops import take
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Bool, Float64
+from senteval_loops import Folds, LoopDesigns, Predict, Rows, stratified, take
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 
-from tune_sentcl.errors import DataError
+from tune_sentcl.errors import DataError, NonFiniteError
+from tune_sentcl.evaluate import logistic
+from tune_sentcl.evaluate.logistic import LogisticFits
 from tune_sentcl.evaluate.logreg import FOLD_STRENGTHS, SPLIT_STRENGTHS, LogisticClassifier
-from tune_sentcl.evaluate.splits import Labeled, Outcome
-from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.evaluate.splits import Labeled, Outcome, stratified_folds
 
-Fit = Callable[[float, Labeled], LogisticRegression]
+Masks = Bool[np.ndarray, "rows fits"]
+Fits = list[tuple[Float64[np.ndarray, "scores dim"], Float64[np.ndarray, " scores"]]]
+STRENGTHS = (0.25, 1.0, 32.0)
 
 
 def exact(strength: float, rows: Labeled) -> LogisticRegression:
@@ -23,78 +27,194 @@ def exact(strength: float, rows: Labeled) -> LogisticRegression:
     return model.fit(rows.features.astype(np.float64), rows.labels)
 
 
-def blobs(classes: int, rows: int, *, apart: float = 0.5, seed: int = 0) -> Labeled:
-    """Rows of one cloud a class; the centers depend on the number of classes alone."""
-    centers = np.random.default_rng(classes).normal(size=(classes, 8))
+def blobs(
+    classes: int, rows: int = 200, *, dim: int = 12, apart: float = 0.4, seed: int = 0
+) -> Labeled:
+    """Normal rows around one center a class; the centers depend on the classes alone."""
+    centers = np.random.default_rng(classes).normal(size=(classes, dim))
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(rows) % classes)
-    features = rng.normal(size=(rows, 8)) + apart * centers[labels]
+    features = rng.normal(size=(rows, dim)) + apart * centers[labels]
     return Labeled(features.astype(np.float32), labels)
 
 
-def splits(rows: Labeled, folds: int) -> list[tuple[Labeled, Labeled]]:
-    splitter = StratifiedKFold(folds, shuffle=True, random_state=1111)
+def thirds(rows: int) -> Masks:
+    """All rows, and all but each third."""
+    places = np.arange(rows) // 7 % 3
+    return np.stack([places != out for out in (-1, 0, 1, 2)], axis=1)
+
+
+def fitted(rows: Labeled, masks: Masks, strengths: tuple[float, ...] = STRENGTHS) -> Fits:
+    """Coefficients and intercepts, as scikit-learn has them, by strength and then by mask."""
+    fits = LogisticFits(rows.features, rows.labels)
+    origin = fits.to_device(np.zeros((1, rows.features.shape[1]), dtype=np.float32))[0].double()
     return [
-        (take(rows, train), take(rows, test))
-        for train, test in splitter.split(np.zeros(len(rows.labels)), rows.labels)
+        (weights[:-1, :, fit].T.double().numpy(), (origin @ weights[:, :, fit].double()).numpy())
+        for weights in fits.path(masks, strengths)
+        for fit in range(masks.shape[1])
     ]
 
 
-def choose(fit: Fit, pairs: list[tuple[Labeled, Labeled]], grid: tuple[float, ...]) -> list[float]:
-    """SentEval's scan: the rounded mean accuracy of each `C`."""
-    return [
-        round(100 * np.mean([fit(c, a).score(b.features, b.labels) for a, b in pairs]), 2)
-        for c in grid
-    ]
+def one_at_a_time(rows: Labeled, masks: Masks) -> list[LogisticRegression]:
+    parts = [take(rows, np.flatnonzero(mask)) for mask in masks.T]
+    return [exact(strength, part) for strength in STRENGTHS for part in parts]
 
 
-def nested_loop(
-    fit: Fit, rows: Labeled, folds: int, first: int | None = None
-) -> tuple[list[float], list[float], list[float]]:
-    """SentEval's InnerKFold: best inner scores, test scores and the `C` of each outer fold."""
-    dev, test, chosen = [], [], []
-    for train, held in splits(rows, folds)[:first]:
-        scores = choose(fit, splits(train, folds), SPLIT_STRENGTHS)
-        dev.append(max(scores))
-        chosen.append(SPLIT_STRENGTHS[int(np.argmax(scores))])
-        test.append(round(100 * fit(chosen[-1], train).score(held.features, held.labels), 2))
-    return dev, test, chosen
+PLAIN = blobs(3)
+CASES = {
+    "plain": blobs(2),
+    "separable": blobs(3, apart=4),
+    "more features than rows": blobs(6, 60, dim=90),
+    "far from the origin": Labeled(PLAIN.features + np.float32(30), PLAIN.labels),
+    "one common class": Labeled(
+        PLAIN.features, np.where(np.arange(200) % 10 < 7, 0, PLAIN.labels)
+    ),
+    "each feature twice and a constant one": Labeled(
+        np.hstack([PLAIN.features, PLAIN.features, np.full((200, 1), 7, np.float32)]), PLAIN.labels
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_coefficients_are_those_of_scikit_learn(name: str) -> None:
+    rows = CASES[name]
+    masks = thirds(len(rows.labels))
+    for (coefficients, intercepts), truth in zip(
+        fitted(rows, masks), one_at_a_time(rows, masks), strict=True
+    ):
+        length = np.linalg.norm(truth.coef_)
+        assert np.linalg.norm(coefficients - truth.coef_) <= 1e-3 * length
+        reach = length * np.linalg.norm(rows.features, axis=1).mean()
+        assert np.abs(intercepts - truth.intercept_).max() <= 1e-3 * reach
+
+
+@given(
+    classes=st.integers(2, 4),
+    count=st.integers(24, 60),
+    dim=st.integers(1, 6),
+    apart=st.floats(0, 3),
+    scale=st.sampled_from([0.01, 1.0, 100.0]),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=10)
+def test_probabilities_are_those_of_scikit_learn(
+    classes: int, count: int, dim: int, apart: float, scale: float, seed: int
+) -> None:
+    rows = blobs(classes, count, dim=dim, apart=apart, seed=seed)
+    rows = Labeled(rows.features * np.float32(scale), rows.labels)
+    masks = np.ones((count, 1), dtype=np.bool_)
+    for (coefficients, intercepts), truth in zip(
+        fitted(rows, masks), one_at_a_time(rows, masks), strict=True
+    ):
+        logits = torch.from_numpy(rows.features @ coefficients.T + intercepts)
+        ours = torch.sigmoid(logits[:, 0]) if classes == 2 else logits.softmax(1)[:, 1]
+        theirs = truth.predict_proba(rows.features.astype(np.float64))[:, 1]
+        assert np.abs(ours.numpy() - theirs).max() < 2e-3
+
+
+def same(ours: Fits, theirs: Fits) -> None:
+    for one, two in zip(ours, theirs, strict=True):
+        assert np.linalg.norm(one[0] - two[0]) <= 3e-4 * np.linalg.norm(one[0])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_company_changes_no_fit(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, masks = blobs(classes), thirds(200)
+    together = fitted(rows, masks)
+    alone = [(c, mask[:, None]) for c in STRENGTHS for mask in masks.T]
+    same(together, [fit for c, mask in alone for fit in fitted(rows, mask, (c,))])
+    monkeypatch.setattr(logistic, "_BLOCK", 1)
+    same(together, fitted(rows, masks))
+
+
+def test_float64_takes_over_where_float32_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = fitted(PLAIN, thirds(200))
+    newton = LogisticFits._newton
+
+    def stalling(self: LogisticFits, *given: object) -> object:
+        if self.rows.dtype == torch.float32:
+            raise logistic._StalledError
+        return newton(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LogisticFits, "_newton", stalling)
+    same(expected, fitted(PLAIN, thirds(200)))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_features_that_say_nothing_leave_the_common_class(classes: int) -> None:
+    labels = np.minimum(np.arange(50) % 10, classes - 1)
+    fits = LogisticFits(np.ones((50, 4), dtype=np.float32), labels)
+    (weights,) = fits.path(np.ones((50, 1), dtype=np.bool_), (1.0,))
+    assert torch.linalg.norm(weights[:-1]) < 1e-5
+    assert set(fits.predict(weights, fits.rows)[:, 0]) == {classes - 1}
+
+
+def test_huge_features_are_fitted_and_failures_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = blobs(6, apart=5)
+    fits = LogisticFits(rows.features * np.float32(1e4), rows.labels)
+    for weights in fits.path(thirds(200), STRENGTHS):
+        assert (fits.predict(weights, fits.rows) == rows.labels[:, None]).all()
+    monkeypatch.setattr(logistic, "_NEWTON_STEPS", 1)
+    with pytest.raises(NonFiniteError, match=r"C = 0\.25 does not converge.*Scale them down"):
+        fitted(PLAIN, thirds(200))
+
+
+# The three designs against SentEval's loops
+
+
+def dealt(folds: Rows) -> Folds:
+    values = sorted(set(folds.tolist()))
+    return [(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in values]
+
+
+def designs(grid: Sequence[float]) -> LoopDesigns:
+    def fit(strength: float, train: Labeled, dev: Labeled | None) -> Predict:
+        model = exact(strength, train)
+        return lambda rows: model.predict(rows.features)
+
+    return LoopDesigns(fit, grid)
+
+
+def same_outcome(found: Outcome, expected: Outcome) -> None:
+    assert found.chosen == expected.chosen
+    assert found.predictions.tolist() == expected.predictions.tolist()
+    assert found.dev == pytest.approx(expected.dev, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_nested_is_the_loop(classes: int) -> None:
-    rows = blobs(classes, 150)
-    dev, test, chosen = nested_loop(exact, rows, 3)
-    found = LogisticClassifier().nested(rows, 3)
-    assert found.chosen == tuple(chosen)
-    assert found.dev == pytest.approx(np.mean(dev), abs=1e-9)
-    assert found.test == pytest.approx(np.mean(test), abs=1e-9)
-    # Folds of one size, so the mean of folds is that of rows.
-    assert 100 * (found.predictions == rows.labels).mean() == pytest.approx(found.test, abs=0.01)
-
-
-@pytest.mark.parametrize("classes", [2, 4])
-def test_folds_then_test_is_the_loop(classes: int) -> None:
-    train, test = blobs(classes, 160), blobs(classes, 90, seed=1)
-    scores = choose(exact, splits(train, 4), FOLD_STRENGTHS)
-    chosen = FOLD_STRENGTHS[int(np.argmax(scores))]
-    _is(LogisticClassifier().folds_then_test(train, test, 4), max(scores), chosen, train, test)
+    rows, loops = blobs(classes, 150, dim=8), designs(SPLIT_STRENGTHS)
+    own = np.random.default_rng(1).permutation(np.arange(150) % 3)
+    for found, expected in (
+        (
+            LogisticClassifier().nested(rows, 3),
+            loops.nested(rows, stratified(rows, 3), lambda t: stratified(take(rows, t), 3)),
+        ),
+        (
+            LogisticClassifier().nested_in(rows, own),
+            loops.nested(rows, dealt(own), lambda train: dealt(own[train])),
+        ),
+    ):
+        same_outcome(found, expected)
+        assert found.test == pytest.approx(expected.test, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_dev_then_test_is_the_loop(classes: int) -> None:
-    train, dev, test = (blobs(classes, rows, seed=rows) for rows in (160, 80, 90))
-    scores = choose(exact, [(train, dev)], SPLIT_STRENGTHS)
-    chosen = SPLIT_STRENGTHS[int(np.argmax(scores))]
-    _is(LogisticClassifier().dev_then_test(train, dev, test), max(scores), chosen, train, test)
-
-
-def _is(found: Outcome, dev: float, chosen: float, train: Labeled, test: Labeled) -> None:
-    truth = exact(chosen, train)
-    assert found.chosen == (chosen,)
-    assert found.dev == pytest.approx(dev, abs=1e-9)
-    assert found.predictions.tolist() == truth.predict(test.features).tolist()
-    assert found.test == pytest.approx(100 * truth.score(test.features, test.labels), abs=1e-9)
+def test_the_designs_with_test_rows_are_the_loops(classes: int) -> None:
+    train, dev, test = (blobs(classes, rows, dim=8, seed=rows) for rows in (160, 80, 90))
+    for found, expected in (
+        (
+            LogisticClassifier().folds_then_test(train, test, 4),
+            designs(FOLD_STRENGTHS).folds_then_test(train, test, 4),
+        ),
+        (
+            LogisticClassifier().dev_then_test(train, dev, test),
+            designs(SPLIT_STRENGTHS).dev_then_test(train, dev, test),
+        ),
+    ):
+        same_outcome(found, expected)
+        hits = found.predictions == test.labels
+        assert found.test == pytest.approx(100 * hits.mean(), abs=1e-9)
 
 
 def test_of_equal_scores_the_smallest_strength_wins() -> None:
@@ -105,37 +225,10 @@ def test_of_equal_scores_the_smallest_strength_wins() -> None:
     assert LogisticClassifier().dev_then_test(rows, rows, rows).chosen == (0.25,)
 
 
-def test_bad_rows_are_errors() -> None:
-    rows, classifier = blobs(2, 40), LogisticClassifier()
-    torn = rows.features.copy()
-    torn[3, 2] = np.nan
-    with pytest.raises(DataError, match="row 3: features must be finite"):
-        classifier.nested(Labeled(torn, rows.labels), 3)
-    with pytest.raises(DataError, match="two classes or more"):
-        classifier.nested(Labeled(rows.features, np.zeros(40, dtype=np.int64)), 3)
-    with pytest.raises(DataError, match="rows of class 1 = 2: every class must have a row"):
-        classifier.folds_then_test(Labeled(rows.features, (np.arange(40) < 2) * 1), rows, 3)
-    with pytest.raises(DataError, match="width 8"):
-        classifier.dev_then_test(rows, rows, Labeled(rows.features[:, :5], rows.labels))
-
-
-@pytest.mark.parametrize(
-    ("every", "folds"), [(24, 3), pytest.param(1, 10, marks=pytest.mark.long)]
-)
-def test_customer_reviews(real_data: Path, every: int, folds: int) -> None:
-    """The outermost fold of the real rows, or of a part of them."""
-    sentences, labels = [], []
-    for label, name in enumerate(("neg", "pos")):
-        text = (real_data / "downstream" / "CR" / f"custrev.{name}").read_text(encoding="latin-1")
-        lines = text.removesuffix("\n").split("\n")[::every]
-        sentences += [line.strip() or "." for line in lines]
-        labels += [label] * len(lines)
-    encoder = load_encoder(resolve_checkpoint("minilm"), "mean", 128)
-    rows = Labeled(encoder.encode(sentences), np.array(labels))
-    _, test, chosen = nested_loop(exact, rows, folds, first=1)
-    found = LogisticClassifier().nested(rows, folds)
-    assert found.chosen[0] == chosen[0]
-    split = StratifiedKFold(folds, shuffle=True, random_state=1111)
-    held = next(split.split(labels, labels))[1]
-    hits = found.predictions[held] == rows.labels[held]
-    assert round(100 * float(hits.mean()), 2) == test[0]
+def test_every_class_that_is_too_small_for_folds_is_named() -> None:
+    with pytest.raises(DataError, match="each of the 5 folds") as caught:
+        stratified_folds(np.array([0] * 4 + [1] * 5 + [2] * 2), 5)
+    assert [(fault.key, fault.value) for fault in caught.value.faults] == [
+        ("rows of class 0", "4"),
+        ("rows of class 2", "2"),
+    ]

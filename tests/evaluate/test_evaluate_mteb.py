@@ -1,20 +1,17 @@
 """Tasks of MTEB, defined here so that nothing is downloaded, against the same rows as own ones."""
 
 import importlib
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from own_samples import write_pairs
-from typer.testing import CliRunner
 
 from tune_sentcl.analysis.frames import read_study
-from tune_sentcl.cli import app
 from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.errors import DataError
-from tune_sentcl.evaluate import Measures, evaluate
+from tune_sentcl.evaluate import Evaluation, Measures, evaluate
 from tune_sentcl.launch import search
 from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -72,9 +69,12 @@ def encode(texts: list[str]) -> np.ndarray:
     return np.asarray(rows, np.float32)
 
 
+def measured(*own: str) -> Evaluation:
+    return evaluate(encode, "toy", Measures((), ("cosine",), own=own))
+
+
 def test_its_main_score_is_that_of_the_same_pairs_as_ones_own(tmp_path: Path) -> None:
-    own = (f"same={write_pairs(tmp_path / 'pairs.tsv', toy_pairs())}", "mteb:LocalSTS")
-    found = evaluate(encode, "toy", Measures((), ("cosine",), own=own))
+    found = measured(f"same={write_pairs(tmp_path / 'pairs.tsv', toy_pairs())}", "mteb:LocalSTS")
     assert not found.errors
     scores = {(s.task, s.split, s.metric): s for s in found.scores}
     dev = scores["LocalSTS", "dev", "cosine_spearman"]
@@ -87,7 +87,7 @@ def test_its_main_score_is_that_of_the_same_pairs_as_ones_own(tmp_path: Path) ->
 
 def test_an_unknown_task_is_refused() -> None:
     with pytest.raises(DataError, match="NoSuchTask"):
-        evaluate(encode, "toy", Measures((), ("cosine",), own=("mteb:NoSuchTask",)))
+        measured("mteb:NoSuchTask")
 
 
 def test_a_task_that_cannot_be_loaded_keeps_no_other_back(
@@ -97,8 +97,7 @@ def test_a_task_that_cannot_be_loaded_keeps_no_other_back(
         raise ConnectionError("no network")
 
     monkeypatch.setattr(registry()["LocalSTS"], "load_data", offline)
-    own = (f"same={write_pairs(tmp_path / 'pairs.tsv', toy_pairs())}", "mteb:LocalSTS")
-    found = evaluate(encode, "toy", Measures((), ("cosine",), own=own))
+    found = measured(f"same={write_pairs(tmp_path / 'pairs.tsv', toy_pairs())}", "mteb:LocalSTS")
     assert "no network" in str(found.errors[0]) and "cache" in str(found.errors[0])
     by_value = {(s.task, s.suite): s.value is None for s in found.scores}
     assert by_value == {("same", "own"): False, ("LocalSTS", "mteb"): True}
@@ -118,5 +117,3 @@ def test_a_search_by_it(tmp_path: Path) -> None:
     frames = read_study(tmp_path / "study")
     assert frames.searched == (("LocalSTS:cosine_spearman:dev",),)
     assert frames.trials["objective"].notna().all()
-    shown = CliRunner().invoke(app, ["show", str(tmp_path / "study"), "--json"])
-    assert json.loads(shown.stdout)[0]["objective_name"] == "LocalSTS:cosine_spearman:dev"

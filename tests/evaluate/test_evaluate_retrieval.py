@@ -1,6 +1,5 @@
 """Exact search and its metrics against pytrec_eval, on random, tied and real rankings."""
 
-import string
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,6 @@ from own_samples import write_beir
 from sklearn.metrics.pairwise import cosine_similarity
 
 from tune_sentcl.config.data_names import OwnSource
-from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.data.tasks.sts_data import read_task
@@ -40,14 +38,14 @@ def made(
 ) -> RetrievalTask:
     """A task of texts whose judgments are by query and document."""
     ids = tuple(sorted(sorted(documents, reverse=True), key=lambda one: not documents[one]))
+    filled = tuple(documents[i] for i in ids if documents[i])
     texts = tuple(queries[query] for query in judged)
     own = tuple(query if query in documents else None for query in judged)
-    found = tuple(documents[i] for i in ids if documents[i])
     relevance = tuple(judged.values())
-    return RetrievalTask("mine", "dev", ids, found, texts, relevance, own, metrics=metrics)
+    return RetrievalTask("mine", "dev", ids, filled, texts, relevance, own, metrics=metrics)
 
 
-def found(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
+def measured(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
     table = SentenceTable(
         lambda texts, prompt="text": encode(texts), [], task.queries, task.documents
     )
@@ -59,7 +57,7 @@ def found(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
     return tuple(score.value or 0.0 for score in scores)
 
 
-def told(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
+def by_trec_eval(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
     """What pytrec_eval says of scikit-learn's cosines; documents without text have -2."""
     asked, rows = (encode(list(t)).astype(np.float64) for t in (task.queries, task.documents))
     cosines = cosine_similarity(asked, rows).astype(np.float32).tolist()
@@ -132,7 +130,9 @@ def test_rankings_are_those_of_trec_eval(
     }
     task = made(documents, {q: f"query {q}" for q in judged}, judged)
     encode = vectors(2, whole=whole)
-    np.testing.assert_allclose(found(task, encode), told(task, encode), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        measured(task, encode), by_trec_eval(task, encode), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -141,57 +141,45 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, whole: bool) -> 
     judged = {f"q{n}": {f"d{n * 7 + k}": 1 + k % 3 for k in range(9)} for n in range(40)}
     task = made(documents, {q: f"asks {q}" for q in judged}, judged, NAMES)
     encode = vectors(4, whole=whole)
-    at_once = found(task, encode)
+    at_once = measured(task, encode)
     monkeypatch.setattr(retrieval, "_QUERIES", 7)
     monkeypatch.setattr(retrieval, "_DOCUMENTS", 33)
-    assert found(task, encode) == at_once
-    np.testing.assert_allclose(at_once, told(task, encode), rtol=0, atol=1e-6)
+    assert measured(task, encode) == at_once
+    np.testing.assert_allclose(at_once, by_trec_eval(task, encode), rtol=0, atol=1e-6)
 
 
 def letters(texts: list[str]) -> EmbeddingMatrix:
     """How often each vowel is there: of real sentences many are equal."""
     counts = [Counter(text.casefold()) for text in texts]
-    rows = [[1 + count[letter] for letter in "aeiou"] for count in counts]
-    return np.asarray(rows, np.float32)
+    return np.asarray([[1 + count[letter] for letter in "aeiou"] for count in counts], np.float32)
 
 
-def all_letters(texts: list[str]) -> EmbeddingMatrix:
-    rows = [[text.casefold().count(one) for one in string.ascii_lowercase] for text in texts]
-    return np.asarray(rows, np.float32)
-
-
-def as_retrieval(task: StsTask, enough: float, folder: Path) -> RetrievalTask:
-    """Pairs as a search: who is asked for by the first sentence is the second, if alike enough."""
-    (pairs,) = task.subsets
-    documents = {f"d{n}": text for n, text in enumerate(dict.fromkeys(pairs.sentences2))}
-    place = {text: one for one, text in documents.items()}
-    queries = {f"q{n}": text for n, text in enumerate(dict.fromkeys(pairs.sentences1))}
-    asked = {text: one for one, text in queries.items()}
+def test_real_texts_are_ranked_as_trec_eval_does(real_data: Path, tmp_path: Path) -> None:
+    """Each first sentence asks for the second sentences that are alike enough."""
+    (pairs,) = read_task(real_data, "SICK-R", "dev").subsets
+    places = {text: f"d{n}" for n, text in enumerate(dict.fromkeys(pairs.sentences2))}
+    asked = {text: f"q{n}" for n, text in enumerate(dict.fromkeys(pairs.sentences1))}
     judged: dict[str, dict[str, int]] = {}
     for first, second, gold in zip(pairs.sentences1, pairs.sentences2, pairs.gold, strict=True):
-        judged.setdefault(asked[first], {})[place[second]] = int(gold) if gold >= enough else 0
-    write_beir(folder, documents, queries, {"dev": judged})
-    (read,) = read_own(OwnSource("real", str(folder)))
-    assert isinstance(read, RetrievalTask)
-    return read
-
-
-@pytest.mark.parametrize("encode", [letters, all_letters])
-def test_real_texts_are_ranked_as_trec_eval_does(
-    real_data: Path, tmp_path: Path, encode: Encode
-) -> None:
-    task = as_retrieval(read_task(real_data, "SICK-R", "dev"), 4.0, tmp_path)
-    ours = found(task, encode)
-    np.testing.assert_allclose(ours, told(task, encode), rtol=0, atol=1e-6)
-    assert 0 < ours[0] < 100
+        judged.setdefault(asked[first], {})[places[second]] = int(gold) if gold >= 4 else 0
+    documents, queries = (
+        {name: text for text, name in texts.items()} for texts in (places, asked)
+    )
+    write_beir(tmp_path, documents, queries, {"dev": judged})
+    (task,) = read_own(OwnSource("real", str(tmp_path)))
+    assert isinstance(task, RetrievalTask)
+    for encode in (letters, vectors(8, whole=False)):
+        ours = measured(task, encode)
+        np.testing.assert_allclose(ours, by_trec_eval(task, encode), rtol=0, atol=1e-6)
+        assert 0 < ours[0] < 100
 
 
 def test_a_query_without_a_relevant_document_counts_as_0() -> None:
     task = made({"a": "x", "b": "y"}, {"q": "x", "r": "x"}, {"q": {"a": 1}, "r": {"a": 0}})
-    assert set(found(task, vectors(8, whole=False))) == {50.0}
+    assert set(measured(task, vectors(8, whole=False))) == {50.0}
 
 
 def test_a_collapsed_encoder_is_refused() -> None:
     task = made({"a": "x", "b": "y"}, {"q": "z"}, {"q": {"a": 1}})
     with pytest.raises(NonFiniteError, match="3 of 3 texts have the zero vector"):
-        found(task, lambda texts: np.zeros((len(texts), 3), np.float32))
+        measured(task, lambda texts: np.zeros((len(texts), 3), np.float32))

@@ -1,23 +1,23 @@
 """Fits trained together against fits one at a time: weights, stops, and the three designs."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from senteval_loops import DECAYS, LoopClassifier, Protocol, linear, score, stratified, take
+from senteval_loops import DECAYS, LoopClassifier, Protocol, score, stratified, take
 
 from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import batched_classifiers
 from tune_sentcl.evaluate.batched_classifiers import Split, fit_batched
+from tune_sentcl.evaluate.logreg import LogisticClassifier
 from tune_sentcl.evaluate.senteval_classifier import (
     RECIPES,
     SentEvalClassifier,
     _held_out,
     _problem,
 )
-from tune_sentcl.evaluate.splits import Labeled, Outcome
+from tune_sentcl.evaluate.splits import Classifier, Labeled, Outcome
 
 
 def _rows(count: int, classes: int, seed: int, dim: int = 9) -> Labeled:
@@ -70,28 +70,18 @@ def _same(found: Outcome, expected: Outcome) -> None:
     assert found.predictions.tolist() == expected.predictions.tolist()
 
 
-@pytest.mark.parametrize(("protocol", "seed"), [("10fold", 2), ("5fold", 1111)])
-def test_folds_then_test_and_dev_then_test(protocol: Protocol, seed: int) -> None:
+PROTOCOLS = pytest.mark.parametrize(("protocol", "seed"), [("10fold", 2), ("5fold", 1111)])
+
+
+@PROTOCOLS
+def test_the_designs_are_the_loops(protocol: Protocol, seed: int) -> None:
     train, dev, test = _rows(160, 5, 1), _rows(60, 5, 2), _rows(70, 5, 3)
     fast, slow = SentEvalClassifier(protocol, seed), LoopClassifier(protocol, seed)
     _same(fast.folds_then_test(train, test, 3), slow.folds_then_test(train, test, 3))
     _same(fast.dev_then_test(train, dev, test), slow.dev_then_test(train, dev, test))
-
-
-@pytest.mark.parametrize(("protocol", "seed"), [("10fold", 1111), ("5fold", 8)])
-def test_nested(protocol: Protocol, seed: int) -> None:
     rows = _rows(152, 2, 4)
-    _same(
-        SentEvalClassifier(protocol, seed).nested(rows, 3),
-        LoopClassifier(protocol, seed).nested(rows, 3),
-    )
-
-
-def test_the_first_weights_are_those_of_a_seeded_layer() -> None:
-    for seed in (1111, 0):
-        layer = linear(7, 3, seed)
-        first = batched_classifiers._first_weights(3, 8, seed)
-        assert torch.equal(first, torch.cat([layer.weight, layer.bias[:, None]], 1))
+    loop = slow.nested(rows, stratified(rows, 3), lambda train: stratified(take(rows, train), 3))
+    _same(fast.nested(rows, 3), loop)
 
 
 def test_neither_company_nor_threads_change_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +103,7 @@ def test_no_round_begins_beyond_the_limit() -> None:
     fitted = fit_batched(_problem(rows, "cpu"), [split], np.array([[1e-3]]), recipe, 1111)[0]
     slow = LoopClassifier("10fold").loop(9, 3, 1e-3)
     slow.patience, slow.limit = 1000, 12
-    train, dev = take(rows, np.arange(100)), take(rows, np.arange(100, 150))
+    train, dev = take(rows, split.train), take(rows, split.dev)
     tensors = torch.from_numpy(train.features), torch.from_numpy(train.labels)
     slow.fit(*tensors, lambda model: score(model, dev))
     assert int(fitted.passes[0]) == slow.made == 16
@@ -128,29 +118,31 @@ def test_global_chance_is_neither_read_nor_moved() -> None:
     _same(SentEvalClassifier("5fold").nested(rows, 3), first)
 
 
-def _refused(run: Callable[[], object], rule: str) -> None:
+GOOD, FEW = _rows(60, 3, 0), take(_rows(60, 2, 0), np.arange(16))
+ALIKE = replace(GOOD, labels=np.zeros_like(GOOD.labels))
+GAP = replace(GOOD, labels=2 * GOOD.labels)
+HOLED = replace(GOOD, features=np.where(np.arange(60)[:, None] == 7, np.inf, GOOD.features))
+NARROW = replace(GOOD, features=GOOD.features[:, :4])
+UNFIT: list[tuple[str, tuple[object, ...], str]] = [
+    ("nested", (ALIKE, 3), "rows = 1 classes: there must be two"),
+    ("nested", (GAP, 3), "class 4: the 3 classes must be numbered from 0"),
+    ("folds_then_test", (GOOD, HOLED, 3), "test = row 7: .* finite"),
+    ("folds_then_test", (GOOD, GOOD, 50), "each of the 50 folds"),
+    ("folds_then_test", (FEW, FEW, 3), "rows = 16: there must be 20"),
+    ("dev_then_test", (GOOD, NARROW, GOOD), "dev = 60 rows of width 4.*9"),
+    ("dev_then_test", (HOLED, NARROW, GOOD), r"(?s)train = row 7.*dev = 60 rows"),
+]
+
+
+@pytest.mark.parametrize(("design", "parts", "rule"), UNFIT)
+@pytest.mark.parametrize("classifier", [SentEvalClassifier("5fold"), LogisticClassifier()])
+def test_unfit_rows_are_named(
+    classifier: Classifier, design: str, parts: tuple[object, ...], rule: str
+) -> None:
+    if "20" in rule and isinstance(classifier, LogisticClassifier):
+        return  # it holds no rows out
     with pytest.raises(DataError, match=rule):
-        run()
-
-
-def test_bad_inputs_are_named() -> None:
-    classifier, good = SentEvalClassifier("5fold"), _rows(60, 3, 0)
-    alike = replace(good, labels=np.zeros_like(good.labels))
-    _refused(lambda: classifier.nested(alike, 3), "rows = 1 classes: there must be two")
-    gap = replace(good, labels=2 * good.labels)
-    _refused(lambda: classifier.nested(gap, 3), "class 4: the 3 classes must be numbered from 0")
-    holed = good.features.copy()
-    holed[7, 2] = np.inf
-    holed_part = replace(good, features=holed)
-    _refused(lambda: classifier.folds_then_test(good, holed_part, 3), "test = row 7: .* finite")
-    narrow = replace(good, features=good.features[:, :4])
-    _refused(lambda: classifier.dev_then_test(good, narrow, good), "dev = 60 rows of width 4.*9")
-    _refused(lambda: classifier.folds_then_test(good, good, 50), "each of the 50 folds")
-    with pytest.raises(DataError) as caught:
-        classifier.dev_then_test(holed_part, narrow, good)
-    assert [fault.key for fault in caught.value.faults] == ["train", "dev"]
-    few = take(_rows(60, 2, 0), np.arange(16))
-    _refused(lambda: classifier.folds_then_test(few, few, 3), "rows = 16: there must be 20")
+        getattr(classifier, design)(*parts)
 
 
 @pytest.mark.gpu

@@ -1,19 +1,22 @@
 """Transfer scores: features, splits and metrics, against the classifiers used by hand."""
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from jaxtyping import Float32
+from scipy import stats
+from senteval_loops import encode_score, loop_relatedness
 from sklearn.metrics import f1_score
 
 from tune_sentcl.config import ProtocolName
-from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
+from tune_sentcl.data.task import ClassifiedRows, StsSplit, StsSubset, StsTask, TransferTask
 from tune_sentcl.data.tasks.evaluation_sets import RatedTask
+from tune_sentcl.errors import DataError, NonFiniteError
 from tune_sentcl.evaluate import transfer
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier
-from tune_sentcl.evaluate.relatedness import Rated, score_relatedness
+from tune_sentcl.evaluate.relatedness import Rated, _spread, score_relatedness
 from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
 from tune_sentcl.evaluate.splits import Classifier, Labeled, Outcome
 from tune_sentcl.evaluate.transfer import score_rated, score_transfer
@@ -60,16 +63,14 @@ SICKE = TransferTask("SICK-E", pairs("d", 90), pairs("e", 33), pairs("f", 45))
 TASKS = (MR, TREC, SST5, MRPC, SICKE)
 
 
-def table(encode: Callable[[list[str]], EmbeddingMatrix], task: TransferTask) -> SentenceTable:
+def table(task: TransferTask) -> SentenceTable:
     texts = [t for part in task.parts for side in (part.first, part.second or ()) for t in side]
-    return SentenceTable(encode, texts)
+    return SentenceTable(blind, texts)
 
 
-def scored(
-    encode: Callable[[list[str]], EmbeddingMatrix], task: TransferTask, protocol: ProtocolName
-) -> list[Score]:
+def scored(task: TransferTask, protocol: ProtocolName, device: str = "cpu") -> list[Score]:
     seed = None if protocol == "logreg-10fold" else 1111
-    return list(score_transfer(table(encode, task), task, protocol, seed))
+    return list(score_transfer(table(task), task, protocol, seed, device))
 
 
 def features(part: ClassifiedRows) -> Float32[np.ndarray, "rows dim"]:
@@ -89,14 +90,12 @@ def labeled(part: ClassifiedRows) -> Labeled:
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 @pytest.mark.parametrize("protocol", TRANSFER)
 def test_scores_are_those_of_the_classifier(task: TransferTask, protocol: ProtocolName) -> None:
-    classifiers: dict[str, Classifier] = {
-        "logreg-10fold": LogisticClassifier(),
-        "senteval-10fold": SentEvalClassifier("10fold", 1111),
-        "senteval-5fold": SentEvalClassifier("5fold", 1111),
-        "scl-paper-compat": SentEvalClassifier("5fold", 1111),
-    }
-    classifier = classifiers[protocol]
     folds = 10 if protocol.endswith("10fold") else 5
+    classifier: Classifier = (
+        LogisticClassifier()
+        if protocol == "logreg-10fold"
+        else SentEvalClassifier("10fold" if folds == 10 else "5fold", 1111)
+    )
     parts = [labeled(part) for part in task.parts]
     expected: Outcome
     if task.test is None:
@@ -105,7 +104,7 @@ def test_scores_are_those_of_the_classifier(task: TransferTask, protocol: Protoc
         expected = classifier.folds_then_test(parts[0], parts[1], folds)
     else:
         expected = classifier.dev_then_test(parts[0], parts[1], parts[2])
-    scores = scored(blind, task, protocol)
+    scores = scored(task, protocol)
     dev, test, *more = scores
     assert [(s.split, s.metric) for s in scores] == [
         ("dev", "accuracy"),
@@ -128,13 +127,9 @@ def test_scores_are_those_of_the_classifier(task: TransferTask, protocol: Protoc
 
 
 def test_the_seed_is_the_classifiers() -> None:
-    sentences = table(blind, MRPC)
-    first, again, other = (
-        list(score_transfer(sentences, MRPC, "senteval-5fold", seed)) for seed in (1111, 1111, 7)
-    )
-    assert first == again
+    sentences = table(MRPC)
+    other = list(score_transfer(sentences, MRPC, "senteval-5fold", 7))
     assert {s.classifier_seed for s in other} == {7}
-    assert [s.value for s in first] != [s.value for s in other]
     train, test = map(labeled, MRPC.parts)
     by_hand = SentEvalClassifier("5fold", 7).folds_then_test(train, test, 5)
     assert [s.value for s in other][:2] == [by_hand.dev, by_hand.test]
@@ -153,7 +148,7 @@ def test_f1_at_its_limits(
     monkeypatch.setattr(transfer, "LogisticClassifier", Constant)
     part = pairs("z", 12)
     task = TransferTask("MRPC", part, test=ClassifiedRows(part.first, part.second, (gold,) * 12))
-    assert scored(blind, task, "logreg-10fold")[2].value == f1
+    assert scored(task, "logreg-10fold")[2].value == f1
 
 
 @pytest.mark.parametrize("protocol", ["logreg-10fold", "senteval-10fold", "senteval-5fold"])
@@ -170,13 +165,12 @@ def test_classifiers_are_trained_on_the_device(
         return made(name, seed, "cpu")
 
     monkeypatch.setattr(transfer, "_classifier", noted)
-    seed = None if protocol == "logreg-10fold" else 1111
-    list(score_transfer(table(blind, MR), MR, protocol, seed, "cuda:3"))
+    scored(MR, protocol, "cuda:3")
     assert devices == ["cuda:3"]
 
 
 def test_what_a_protocol_cannot_do() -> None:
-    sentences = table(blind, MR)
+    sentences = table(MR)
     others: tuple[ProtocolName, ...] = ("cosine", "relatedness")
     for protocol in others:
         with pytest.raises(ValueError, match="scores no transfer task"):
@@ -185,12 +179,10 @@ def test_what_a_protocol_cannot_do() -> None:
         list(score_transfer(sentences, MR, "senteval-5fold", None))
 
 
-def _rated(split: str, n: int) -> StsTask:
+def _rated(split: StsSplit, n: int) -> StsTask:
     gold = tuple(float(score) for score in stream(2, split).integers(0, 6, n))
-    left = tuple(f"{split} left {row}" for row in range(n))
-    right = tuple(f"{split} right {row}" for row in range(n))
-    kind = {"train": "train", "dev": "dev"}.get(split, "test")
-    return StsTask("STS-B", kind, (StsSubset("STS-B", left, right, gold),))  # type: ignore[arg-type]
+    left, right = (tuple(f"{split} {side} {row}" for row in range(n)) for side in "ab")
+    return StsTask("STS-B", split, (StsSubset("STS-B", left, right, gold),))
 
 
 def test_relatedness_is_that_of_the_regression() -> None:
@@ -198,13 +190,11 @@ def test_relatedness_is_that_of_the_regression() -> None:
     subsets = [part.subsets[0] for part in (task.train, task.dev, task.test)]
     texts = [t for s in subsets for side in (s.sentences1, s.sentences2) for t in side]
     found = list(score_rated(SentenceTable(blind, texts), task, 1112, "cpu"))
-    parts = [
-        Rated(
-            features(ClassifiedRows(s.sentences1, s.sentences2, (0,) * len(s))), np.array(s.gold)
-        )
-        for s in subsets
-    ]
-    expected = score_relatedness(parts[0], parts[1], parts[2], 1112)
+    rows = [ClassifiedRows(s.sentences1, s.sentences2, (0,) * len(s)) for s in subsets]
+    train, dev, test = (
+        Rated(features(r), np.array(s.gold)) for r, s in zip(rows, subsets, strict=True)
+    )
+    expected = score_relatedness(train, dev, test, 1112)
     assert [(s.split, s.metric, s.value, s.n) for s in found] == [
         ("dev", "pearson", expected.dev, 20),
         ("test", "pearson", expected.pearson, 30),
@@ -213,3 +203,51 @@ def test_relatedness_is_that_of_the_regression() -> None:
     assert {(s.suite, s.task, s.protocol, s.classifier_seed) for s in found} == {
         ("sts", "STS-B", "relatedness", 1112)
     }
+
+
+def regression_rows(count: int, seed: int) -> Rated:
+    generator = np.random.default_rng(seed)
+    features = generator.standard_normal((count, 6)).astype(np.float32)
+    truth = features @ np.linspace(-1, 1, 6) + 0.7 * generator.standard_normal(count)
+    return Rated(features, np.clip(2.7 + truth, 0, 5).round(1))
+
+
+def test_the_regression_equals_the_loop() -> None:
+    train, dev, test = (regression_rows(n, n) for n in (70, 40, 30))
+    found = score_relatedness(train, dev, test, seed=7)
+    best, _, predictions = loop_relatedness(train, dev, test, seed=7)
+    assert found.predictions == pytest.approx(predictions, abs=1e-4)
+    assert found.dev == pytest.approx(100 * best, abs=1e-3)
+    expected = 100 * stats.pearsonr(predictions, test.scores).statistic
+    assert found.pearson == pytest.approx(expected, abs=1e-3)
+    expected = 100 * stats.spearmanr(predictions, test.scores).statistic
+    assert found.spearman == pytest.approx(expected, abs=0.1)
+
+
+def test_spread_is_senteval_s_even_below_one() -> None:
+    scores = np.array([0, 0.25, 0.8, 1, 1.5, 2.75, 3.999, 4, 4.2, 5])
+    assert _spread(scores) == pytest.approx(np.array([encode_score(x) for x in scores]), abs=1e-6)
+
+
+def test_bad_inputs_of_the_regression_are_named_together() -> None:
+    good = regression_rows(20, 0)
+    holed, high = good.features.copy(), good.scores.copy()
+    holed[3, 1], high[5] = np.nan, 5.5
+    with pytest.raises(DataError) as caught:
+        score_relatedness(replace(good, features=holed), replace(good, scores=high), good)
+    first, second = caught.value.faults
+    assert (first.key, first.value) == ("train", "row 3")
+    assert (second.key, second.value) == ("dev", "5.5")
+    narrow = replace(good, features=good.features[:, :4])
+    with pytest.raises(DataError, match=r"test = 20 rows of width 4 .*width 6"):
+        score_relatedness(good, good, narrow)
+    single = Rated(good.features[:1], good.scores[:1])
+    with pytest.raises(DataError, match="dev = 1 rows of width 6 with 1 scores"):
+        score_relatedness(good, single, good)
+
+
+def test_scores_that_do_not_vary_have_no_correlation() -> None:
+    good = regression_rows(20, 0)
+    flat = replace(good, scores=np.full(20, 3.0))
+    with pytest.raises(NonFiniteError, match="Pearson of dev"):
+        score_relatedness(good, flat, good)

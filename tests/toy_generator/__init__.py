@@ -1,1 +1,1 @@
-"""The toy world: words, scenes, sentences, and sets that are true by construction."""
+"""Parts of the toy's example domain."""

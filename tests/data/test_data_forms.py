@@ -1,0 +1,235 @@
+"""Every form of a file, every header, encoding and type gives the same rows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pytest
+from data_samples import (
+    ROWS,
+    Columns,
+    Texts,
+    load,
+    load_nli,
+    load_sentences,
+    load_triplets,
+    rows_of,
+    write_forms,
+    write_nli,
+    write_table,
+)
+from disk_samples import write
+
+from tune_sentcl.config import Fingerprints, Rows, parse_config, trial_id
+from tune_sentcl.data.rows.kinds import LABELS
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.space import load_space
+
+NUMBERED = [(premise, hypothesis, LABELS.index(label)) for premise, hypothesis, label in ROWS]
+SENTENCES = ["A man “eats”.", "", 'She said: "no, never".', "NULL", "2020-01-01", "A man “eats”."]
+TWO = {"anchor": "question", "positive": "answer"}
+
+KINDS: list[tuple[Rows, Mapping[str, str], Columns]] = [
+    (
+        "labeled_pairs",
+        {"premise": "p", "hypothesis": "h", "label": "gold"},
+        {"p": ["a", "b"], "h": ["c", "d"], "gold": ["neutral", "entailment"]},
+    ),
+    ("sentences", {"text": "body"}, {"body": SENTENCES}),
+    ("positive_pairs", {"sentence1": "q", "sentence2": "d"}, {"q": ["1", "2"], "d": ["3", ""]}),
+    (
+        "graded_pairs",
+        {"sentence1": "q", "sentence2": "d", "score": "how much"},
+        {"q": ["a", "b"], "d": ["c", "d"], "how much": [1.0, 2.5]},
+    ),
+    (
+        "triplets",
+        {**TWO, "negative": "wrong", "negative_2": "worse"},
+        {"question": ["1", "2"], "answer": ["c", "d"], "wrong": ["e", ""], "worse": ["f", "g"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "names", "columns"), KINDS, ids=[kind for kind, *_ in KINDS])
+def test_forms_and_names_of_columns_change_no_row(
+    kind: Rows, names: Mapping[str, str], columns: Columns, tmp_path: Path
+) -> None:
+    roles = {name: role for role, name in names.items()}
+    count = len(next(iter(columns.values())))
+    plain = {"id": [*range(count)], **{roles[name]: rows for name, rows in columns.items()}}
+    corpora = [load(kind, source) for source in write_forms(tmp_path / "plain", plain)]
+    # A column whose name is the role of another one is not read.
+    other = {"id": [*range(count)], **columns, next(iter(names)): [0] * count}
+    for source in write_forms(tmp_path / "other", other):
+        corpora.append(load(kind, source, columns=names))
+    for corpus in corpora:
+        assert corpus.table.equals(corpora[0].table), corpus.source
+        assert corpus.fingerprint == corpora[0].fingerprint
+        assert "/" not in corpus.source
+    first = corpora[0].table.to_pydict()
+    if kind != "labeled_pairs":
+        assert [*first.values()] == [*columns.values()]
+
+
+@pytest.mark.parametrize(
+    "content", ["".join(f"{s}\n" for s in SENTENCES), "\ufeff" + "\r\n".join(SENTENCES)]
+)
+def test_lines_of_text_are_sentences(content: str, tmp_path: Path) -> None:
+    assert load_sentences(write(tmp_path / "a.txt", content)).texts("text") == SENTENCES
+
+
+def as_dataset(names: list[str]) -> datasets.Dataset:
+    text = datasets.Value("string")
+    label = datasets.ClassLabel(names=names)
+    features = datasets.Features({"premise": text, "hypothesis": text, "label": label})
+    rows = [dict(zip(("premise", "hypothesis", "label"), row, strict=True)) for row in ROWS]
+    return datasets.Dataset.from_list(rows, features=features)
+
+
+def test_labels_are_numbers_names_or_numbers_of_names(tmp_path: Path) -> None:
+    expected = load_nli(write_nli(tmp_path / "numbers.parquet", NUMBERED))
+    assert expected.numbers("label").tolist() == [row[2] for row in NUMBERED]
+    write_nli(tmp_path / "a.parquet", ROWS)
+    renumbered = as_dataset([*LABELS[::-1]])
+    renumbered.save_to_disk(str(tmp_path / "renumbered"))
+    renumbered.to_parquet(str(tmp_path / "named.parquet"))
+    as_dataset([*LABELS, "unsure"]).save_to_disk(str(tmp_path / "four"))
+    chosen = renumbered.select([3, 2, 1, 0]).select([3, 2, 1, 0])
+    datasets.DatasetDict({"train": chosen}).save_to_disk(str(tmp_path / "dict"))
+    for path in tmp_path.iterdir():
+        corpus = load_nli(path)
+        assert corpus.table.schema.types == [pa.string(), pa.string(), pa.int8()]
+        assert corpus.table.equals(expected.table), path
+    renamed = renumbered.rename_column("label", "gold")
+    renamed.to_parquet(str(tmp_path / "renamed.parquet"))
+    found = load_nli(tmp_path / "renamed.parquet", columns={"label": "gold"})
+    assert found.table.equals(expected.table)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.uint8(), pa.int8(), pa.int64(), pa.uint64(), pa.dictionary(pa.int8(), pa.int32())]
+)
+@pytest.mark.parametrize("text", [pa.large_string(), pa.string_view(), pa.string()])
+def test_types_of_other_widths_change_no_row(
+    tmp_path: Path, kind: pa.DataType, text: pa.DataType
+) -> None:
+    premises, hypotheses, labels = zip(*NUMBERED, strict=True)
+    column = pa.array(labels, pa.int32())
+    columns = {
+        "premise": pa.array(premises).dictionary_encode(),
+        "hypothesis": pa.array(hypotheses, text),
+        "label": column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind),
+    }
+    found = load_nli(write_table(tmp_path / "b.parquet", columns))
+    expected = load_nli(write_nli(tmp_path / "a.parquet", NUMBERED))
+    assert found.fingerprint == expected.fingerprint
+
+
+def test_notes_of_another_shape_hold_no_names(tmp_path: Path) -> None:
+    rows = pa.table({"premise": ["a"], "hypothesis": ["b"], "label": [1]})
+    label = '{"info": {"features": {"label": %s}}}'
+    shapes = ('[{"names": ["b", "c"]}]', '{"names": [["b"], 1]}', '{"names": "bc"}')
+    for notes in ("null", "{", '{"info": {"features": null}}', *(label % s for s in shapes)):
+        table = rows.replace_schema_metadata({"huggingface": notes})
+        assert load_nli(write_table(tmp_path / "a.parquet", table)).table.equals(
+            load_nli(write_table(tmp_path / "b.parquet", rows)).table
+        )
+
+
+PLAIN = "anchor,positive\nwo ist Straße,dort\nhow,so\n"
+PAIRS = [("wo ist Straße", "dort"), ("how", "so")]
+NEGATIVE = [("how", "so", "no")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows"),
+    [
+        ("a.csv", PLAIN.replace(",", ";"), PAIRS),
+        ("a.csv", PLAIN.replace(",", "\t"), PAIRS),
+        ("a.tsv", PLAIN.replace(",", "|"), PAIRS),
+        ("a.csv", '"anchor";"positive"\n"wo ist Straße";"dort"\n"how";"so"\n', PAIRS),
+        ("a.csv", "anchor;positive\na, b;c, d\n", [("a, b", "c, d")]),
+        ("a.csv", "anchor;positive;notes, if any\nhow;so;x\n", PAIRS[1:]),
+        ("a.csv", '"anchor";"positive";"x,y"\n"how";"so";"z"\n', PAIRS[1:]),
+        ("a.csv", "anchor,positive,label (a;b;c;d)\nhow,so,2\n", PAIRS[1:]),
+        ("a.tsv", "anchor\tpositive\tlabel (0=a, 1=b, 2=c, 3)\nhow\tso\t1\n", PAIRS[1:]),
+        ("a.csv", PLAIN.replace("\n", "\r"), PAIRS),
+        ("a.csv", PLAIN.encode("utf-16"), PAIRS),
+        ("a.tsv", b"\xfe\xff" + PLAIN.replace(",", "\t").encode("utf-16-be"), PAIRS),
+        ("a.csv", PLAIN.replace("\n", "\r\n").encode("utf-8-sig"), PAIRS),
+        ("a.jsonl", '{"anchor": "how", "positive": "so"}\n'.encode("utf-16"), PAIRS[1:]),
+        ("a.csv", PLAIN.replace("anchor,positive", "Anchor, Positive"), PAIRS),
+        ("a.csv", "ANCHOR ,positive,Negative_1\nhow,so,no\n", NEGATIVE),
+        ("a.csv", "sep=|\r\nanchor|positive\r\n,|,\r\n", [(",", ",")]),
+        ("a.csv", f'"sep=;"\n{PLAIN}'.replace(",", ";").encode("utf-8-sig"), PAIRS),
+        ("a.csv", "Anchor,anchor,positive\nx,how,so\n", PAIRS[1:]),
+        ("a.jsonl", '{" Query": "how", "Pos": ["so"], "neg": "no"}\n', NEGATIVE),
+        ("a.csv", "Sent0,sent1,HARD_NEG\nhow,so,no\n", NEGATIVE),
+        # A name that is not read may stand twice.
+        ("a.csv", "anchor,positive,Text,TEXT\nhow,so,x,y\n", PAIRS[1:]),
+        ("a.csv", "id,anchor,positive,id\n1,how,so,2\n", PAIRS[1:]),
+        ("a.jsonl", '{"anchor": "how", "positive": "so", "sentence1": 1}\n', PAIRS[1:]),
+    ],
+)
+def test_separators_encodings_and_headers(
+    name: str, content: str | bytes, rows: Texts, tmp_path: Path
+) -> None:
+    assert rows_of(load_triplets(write(tmp_path / name, content))) == rows
+
+
+def test_capitals_in_columns_change_no_row(tmp_path: Path) -> None:
+    table = pa.table({"Anchor ": ["how"], "POSITIVE": ["so"]})
+    datasets.Dataset(table).save_to_disk(str(tmp_path / "saved"))
+    for source in (write_table(tmp_path / "a.parquet", table), tmp_path / "saved"):
+        assert rows_of(load_triplets(source)) == PAIRS[1:]
+    path = write(tmp_path / "a.csv", "Question,ANSWER\nhow,so\n")
+    columns = "anchor=question,positive=Answer"
+    assert rows_of(load_triplets(path, columns=columns)) == PAIRS[1:]
+
+
+def test_a_mapping_of_columns_is_one_text_and_no_part_of_an_id() -> None:
+    prints = Fingerprints("data", "checkpoint")
+    method = {"method": {"name": "mnr"}}
+    plain = trial_id(parse_config(method, "test"), prints)
+    for columns in (
+        dict(reversed(TWO.items())),
+        "positive=answer, anchor=question",
+        "anchor=question,positive=answer",
+    ):
+        data = {"columns": columns, "blanks": "drop"}
+        config = parse_config({**method, "data": data}, "test")
+        assert config.data.columns == "anchor=question,positive=answer"
+        assert trial_id(config, prints) == plain
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"ancor": "a"}, "of roles, and ancor is not a role: the roles are anchor, positive, "),
+        ({"negative_0": "a"}, "negative_0 is not a role"),
+        ({"anchor": "a", "positive": "a"}, "and a has two roles"),
+        ({"anchor": 3}, "names of columns"),
+        ({"anchor": "a,b"}, "no comma in a name"),
+        ("anchor", "names of columns"),
+        (3, "must be text"),
+    ],
+)
+def test_what_is_no_mapping_is_refused(columns: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.columns = .*{message}"):
+        parse_config({"method": {"name": "mnr"}, "data": {"columns": columns}}, "test")
+
+
+def test_a_space_holds_a_mapping(tmp_path: Path) -> None:
+    text = (
+        '[fixed]\ndata.columns = { anchor = "question" }\n'
+        '[[block]]\nfixed.method.name = "mnr"\n[[block]]\n'
+        'fixed.method.name = "triplet"\ngrid.data.columns = [{ positive = "answer" }]\n'
+    )
+    path = write(tmp_path / "my.toml", text)
+    columns = [config.data.columns for config in load_space(path).configurations]
+    assert columns == ["anchor=question", "positive=answer"]
+    space = load_space(path, {"data.columns": TWO})
+    assert {c.data.columns for c in space.configurations} == {"anchor=question,positive=answer"}
+    assert space.base["data.columns"] == TWO

@@ -1,0 +1,130 @@
+"""The evaluation sets that a run reads, and the toy's in their place."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from disk_samples import write_sts_root
+from test_data_senteval import by_class, write_task
+
+from tune_sentcl.config import ProtocolName, SuiteName
+from tune_sentcl.data.task import sts_fingerprint
+from tune_sentcl.data.tasks.evaluation_sets import load_sets
+from tune_sentcl.data.tasks.sts_data import load_sts
+from tune_sentcl.data.tasks.transfer_data import TASKS
+from tune_sentcl.data.toy import toy_transfer
+from tune_sentcl.errors import DataError
+
+CLASSES = {"SST5": 5, "TREC": 6, "SICK-E": 3}
+RELATEDNESS: tuple[ProtocolName, ...] = ("relatedness",)
+COMPAT: tuple[ProtocolName, ...] = ("scl-paper-compat",)
+STS: tuple[SuiteName, ...] = ("sts",)
+TRANSFER: tuple[SuiteName, ...] = ("transfer",)
+BOTH: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
+
+
+def test_a_task_that_cannot_be_read_keeps_no_other_back(tmp_path: Path) -> None:
+    for name in ("MR", "CR", "TREC"):
+        write_task(tmp_path, name)
+    (tmp_path / "downstream/CR/custrev.neg").unlink()
+    sets = load_sets("root", tmp_path, TRANSFER, BOTH)
+    assert [task.name for task in sets.transfer] == ["MR", "TREC"]
+    assert (sets.data, sets.sts, sets.rated, sets.truncated) == ("root", (), (), ())
+    assert {unread.group for unread in sets.unread} == {"transfer"}
+    faults = {unread.task: unread.error.faults for unread in sets.unread}
+    (fault,) = faults["CR"]
+    assert "custrev.neg: the file does not exist" in str(fault)
+    assert {name: {f.where.split("/")[-2] for f in own} for name, own in faults.items()} == {
+        "CR": {"CR"},
+        "SUBJ": {"SUBJ"},
+        "MPQA": {"MPQA"},
+        "SST2": {"binary"},
+        "SST5": {"fine"},
+        "MRPC": {"MRPC"},
+        "SICK-E": {"SICK"},
+    }
+
+
+def test_only_what_is_scored_is_read(tmp_path: Path) -> None:
+    write_sts_root(tmp_path)
+    sets = load_sets("root", tmp_path, STS, (*BOTH, "scl-paper-compat"))
+    assert len(sets.sts) == 9
+    assert (sets.transfer, sets.truncated, sets.rated, sets.unread) == ((), (), (), ())
+    nothing = load_sets("root", tmp_path, TRANSFER, ("cosine", "relatedness"))
+    assert (nothing.sts, nothing.transfer, nothing.rated, nothing.unread) == ((), (), (), ())
+    rated = load_sets("root", tmp_path, STS, RELATEDNESS)
+    assert rated.rated == ()
+    for unread, name, file in zip(
+        rated.unread, ("STS-B", "SICK-R"), ("sts-train.csv", "SICK_train"), strict=True
+    ):
+        assert (unread.group, unread.task) == ("rated", name) and file in str(unread.error)
+    write_task(tmp_path, "MR")
+    sets = load_sets("root", tmp_path, TRANSFER, COMPAT)
+    assert [task.name for task in sets.truncated] == ["MR"] and sets.transfer == ()
+    (unread,) = sets.unread
+    assert (unread.group, unread.task) == ("truncated", "SUBJ") and "SUBJ" in str(unread.error)
+    (tmp_path / "downstream/STS/STSBenchmark/sts-dev.csv").unlink()
+    with pytest.raises(DataError, match=r"sts-dev\.csv: the file does not exist"):
+        load_sets("root", tmp_path, ("sts", "transfer"), BOTH)
+
+
+@pytest.mark.parametrize("root", [None, Path("no/such/folder")])
+@pytest.mark.parametrize("suites", [STS, TRANSFER])
+def test_sets_need_a_root(root: Path | None, suites: tuple[SuiteName, ...]) -> None:
+    with pytest.raises(DataError, match=r"--data DIR` or TUNE_SENTCL_DATA"):
+        load_sets("root", root, suites, BOTH)
+
+
+def test_toy_sets_stand_in_for_all_but_the_truncated() -> None:
+    protocols: tuple[ProtocolName, ...] = ("cosine", "relatedness", "senteval-5fold")
+    sets = load_sets("toy", None, ("sts", "transfer"), (*protocols, "scl-paper-compat"))
+    assert (len(sets.sts), len(sets.transfer), len(sets.truncated)) == (9, 9, 0)
+    assert [(r.train.name, r.train.split) for r in sets.rated] == [
+        ("STS-B", "train"),
+        ("SICK-R", "train"),
+    ]
+    known = set(sets.sentences())
+    for rated in sets.rated:
+        assert (rated.dev.split, rated.test.split) == ("dev", "test")
+        assert rated.dev in sets.sts and rated.test in sets.sts
+        assert known >= set(rated.train.subsets[0].sentences2)
+    for part in (part for task in sets.transfer for part in task.parts):
+        assert known >= {*part.first, *(part.second or ())}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_toy_task_has_the_splits_and_classes_of_the_real_one(name: str) -> None:
+    task = toy_transfer(name)
+    assert (task.dev is not None, task.test is not None) == (
+        "dev" in TASKS[name],
+        "test" in TASKS[name],
+    )
+    sizes = {"nested": [120], "folds_then_test": [120, 60], "dev_then_test": [120, 40, 60]}
+    designs = dict.fromkeys(("SST2", "SST5", "SICK-E"), "dev_then_test")
+    designs |= dict.fromkeys(("TREC", "MRPC"), "folds_then_test")
+    assert task.design == designs.get(name, "nested")
+    assert [len(part) for part in task.parts] == sizes[task.design]
+    # Every class has a row for each of ten folds.
+    assert task.design == "dev_then_test" or min(by_class(task.train)) >= 10
+    rows = [set(zip(p.first, p.second or p.first, strict=True)) for p in task.parts]
+    for part, own in zip(task.parts, rows, strict=True):
+        assert len(by_class(part)) == CLASSES.get(name, 2) and min(by_class(part)) >= 3
+        assert (part.second is None) == (name not in ("MRPC", "SICK-E"))
+        assert len(own) > 0.9 * len(part)
+    assert all(len(rows[0] & other) < 0.1 * len(other) for other in rows[1:])
+
+
+def test_the_fingerprint_of_sts_sees_content() -> None:
+    tasks = load_sts("toy", None)
+    first, *others = tasks
+    subset = first.subsets[0]
+    texts = subset.sentences1
+    seen = {sts_fingerprint(tasks), sts_fingerprint(tasks[:-1])}
+    for changed in (
+        ("other", *texts[1:]),
+        (texts[0] + texts[1][:1], texts[1][1:], *texts[2:]),
+        texts[::-1],
+    ):
+        other = replace(first, subsets=(replace(subset, sentences1=changed), *first.subsets[1:]))
+        seen.add(sts_fingerprint((other, *others)))
+    assert len(seen) == 5
