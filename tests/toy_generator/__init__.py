@@ -1,1 +1,1 @@
-"""Parts of the toy's example domain."""
+"""The toy world: words, scenes, sentences, and sets that are true by construction."""
