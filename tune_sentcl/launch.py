@@ -114,7 +114,7 @@ def search(
 def run_and_confirm(
     prepared: PreparedSearch, path: str, launch: Launch | None = None
 ) -> SearchOutcome:
-    """Run the search, and then its best configuration on fresh seeds if the options say so.
+    """Run the search, and then winner, baseline and runner-up on fresh seeds if options say so.
 
     `launch` is that of `run_prepared`.
     """

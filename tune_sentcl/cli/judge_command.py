@@ -42,12 +42,15 @@ def judge(
         ),
     ] = None,
     alpha: Annotated[
-        float, typer.Option(help="Probability of at least one false claim among all comparisons.")
+        float,
+        typer.Option(
+            help="Probability of a false claim by planned seeds, and by the first confirmation."
+        ),
     ] = 0.04,
     smallest: Annotated[
         float,
         typer.Option(
-            metavar="POINTS", help="Differences of at most this many points count as none."
+            metavar="POINTS", help="Largest difference in points that counts as NO DIFFERENCE."
         ),
     ] = 0.005,
     expect_equal: Annotated[
@@ -57,9 +60,9 @@ def judge(
 ) -> None:
     """Say whether A scores higher than B.
 
-    Without A and B the winner of the search is compared with the baseline and the runner-up, with
-    --baseline with that one alone. The exit code is that of the first verdict: 0 if A scores
-    higher, 1 if not, 3 if that is undecided.
+    Without A and B, the winner of the search is compared with the baseline and the runner-up. With
+    --baseline, it is compared only with that configuration. The exit code is that of the first
+    verdict: 0 if A scores higher, 1 if not, 3 if that is undecided.
     """
     from tune_sentcl.judging.judgement import judge as judge_study
     from tune_sentcl.objective import parse_objectives

@@ -113,11 +113,13 @@ def _layout(
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
     if _FRESH in row:
-        legend.append(f"fresh: {objectives[0]} on seeds that no choice saw; quote it")
+        legend.append(
+            f"fresh: {objectives[0]} on seeds that played no part in the choice; report it"
+        )
         titles[objectives[0]] = f"chosen {titles[objectives[0]]}"
     if _SEEN in row:
         legend.append("seen: the share of its training after which a trial was stopped")
-        legend.append("last score: what it was compared by there")
+        legend.append("last score: its early-stopping score there")
     numbers = {*names, _SEEN, _LAST, _FRESH, _AVERAGE, "seconds"}
     constant = [key for key in others if key not in numbers]
     drop_first = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]

@@ -48,7 +48,7 @@ class Measures:
     Attributes:
         suites: The sets of tasks.
         protocols: The protocols, each for the suite that it belongs to.
-        classifier_seeds: How many seeds to score protocols with a random classifier with.
+        classifier_seeds: The number of seeds for protocols with a random classifier.
         device: The device to train classifiers on.
         own: The user's own tasks, entries of `evaluation.own`.
         widths: Cut embeddings to these widths too, and score them by cosine and retrieval. The

@@ -16,8 +16,8 @@ RankKey = tuple[bool, bool, int, float, str]
 def constant_score(values: Sequence[float], knobs: Values) -> float | None:
     """The score of a configuration that does not depend on the seed; else None.
 
-    It does not if the configuration takes no training step and its scores of several seeds, if
-    there are any, are equal. The score then holds for lost seeds too.
+    The score does not depend on the seed if the configuration takes no training step and all
+    its scores are equal. It then holds for lost seeds too.
 
     Args:
         values: Its scores by seed, times 100.

@@ -36,7 +36,8 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
     least = smallest_shown(seeds, count, ALPHA)
     if math.isinf(least):
         seed = f"1 {kind.removesuffix('s')}"
-        return f"{seed} cannot tell a difference from luck: give --seeds 0,1,2 or --confirm {_FEW}"
+        more = f"give --seeds 0,1,2 or --confirm {_FEW}"
+        return f"{seed} cannot show whether a difference is luck: {more}"
     sd, older = noise
     if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others
         return ""

@@ -26,8 +26,9 @@ class SeedBlocks:
 
     Scores are configuration + seed + noise, by least squares. A configuration with a collapsed
     seed, or with a much greater spread than the others, does not take part in estimating the
-    noise. One with a greater spread takes part, because without the widest of equal ones the
-    estimate is too low. The noise describes no difference with either kind.
+    noise. A configuration with a moderately greater spread takes part, because without the widest
+    of equal configurations the estimate is too low. The noise describes no difference with either
+    kind.
 
     Attributes:
         names: The configurations.

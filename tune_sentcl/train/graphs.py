@@ -155,9 +155,9 @@ class GraphedTransformer:
 def graphed(method: AnyMethod) -> Iterator[None]:
     """Train from CUDA graphs inside this block, where method, encoder and device allow it.
 
-    Not in chunks (`method.chunk`), whose passes are computed twice and in another order; not with
-    deterministic algorithms, for the free memory decides what is captured, and so the noise of
-    dropout; and not with TUNE_SENTCL_GRAPHS=0.
+    Graphs are not used with `method.chunk`, because it computes the passes twice and in another
+    order, nor with deterministic algorithms, because the free memory decides what is captured and
+    this changes the noise of dropout, nor with TUNE_SENTCL_GRAPHS=0.
     """
     encoder = method.encoder
     if (

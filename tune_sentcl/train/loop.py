@@ -177,7 +177,7 @@ def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float 
     else:
         run.schedule.step()
         return
-    rule = "must fit the device's memory beside weights and gradients, the optimizer's moments too"
+    rule = "must fit the device's memory together with weights, gradients and optimizer state"
     move = "Take encoder.lora_rank, optimizer.name=sgd, or a larger share of a GPU."
     number = sum(weight.numel() for weight in parameters if weight.requires_grad)
     fault = Fault("a training step", "", f"an update of {number:,} weights", rule, move)

@@ -102,10 +102,10 @@ class Stages:
     ) -> list[list[str]]:
         """The configurations that certainly run each stage behind the first, the best first.
 
-        One is certain to go on if it stays among the best though every configuration without an
-        end at its stage beats it. Ties go by name. Behind a whole training the grid competes too:
-        of both the best third goes on, of the sampled ones no more than the stage's size, and
-        always the best one.
+        A configuration is certain to go on if it stays among the best even when all configurations
+        without an end at its stage beat it. Ties go by name. After a whole training the grid
+        competes too: the best third of both goes on, but at most the stage's size of sampled
+        configurations. The best sampled configuration always goes on.
 
         Args:
             ends: For each stage, how its configurations ended it. Ends at later stages of

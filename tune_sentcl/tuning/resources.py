@@ -146,9 +146,9 @@ def trials_at_a_time(options: SearchOptions, nodes: Iterable[Node]) -> int:
 def trials_to_request(fit: int, known: int) -> int:
     """How many trials to request from Ray, including those that wait for a node.
 
-    An autoscaler starts nodes for trials that wait, and Ray does not say whether there is one. A
-    sampled trial that waits was drawn without the results of the running ones, so one waits.
-    Queued trials need no draw: as many of them wait as fit now, and all where none fits.
+    An autoscaler starts nodes for trials that wait, and Ray does not say whether there is one.
+    Only one sampled trial waits, because it was drawn without the results of the running trials.
+    Queued trials need no draw, so as many of them wait as fit now, or all if no trial fits.
 
     Args:
         fit: Trials that fit the nodes that are up.

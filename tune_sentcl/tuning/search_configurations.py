@@ -170,7 +170,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
             self._configs[name] = duplicate
             self._found[name].values = duplicate.dotted()
         elif not second <= first:
-            rule = "two points of the grid train the same and are asked for different scores"
+            rule = "two grid points describe the same training but request different scores"
             move = "Ask both for the suites and protocols of either."
             suites = shown(duplicate.dotted()["evaluation.suites"])
             raise ConfigError(Fault(self.space.source, "evaluation", suites, rule, move))

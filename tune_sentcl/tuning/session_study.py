@@ -85,9 +85,10 @@ class SessionStudy:
     def keep_best_checkpoints(self) -> None:
         """Keep the best checkpoints and those that queued measurements need; delete the others.
 
-        One is of the configuration that ranks first, because a single trial of another one may be
-        better by luck. Further seeds change the order, so the first `CONTENDERS` keep one each
-        until the search is complete. Checkpoints of other commands rank by their scores alone.
+        The first is of the winning configuration, because a single trial of another configuration
+        may be better by luck. Further seeds change the order, so the first `CONTENDERS` keep one
+        each until the search is complete. Checkpoints of other commands rank by their scores
+        alone.
 
         Raises:
             StudyError: The disk refused.

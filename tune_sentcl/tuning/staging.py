@@ -118,8 +118,9 @@ class Staging:
     def take_stored(self, sampled: Iterable[Configuration]) -> None:
         """Add the configurations of a study that belong to the first stage.
 
-        One that was trained whole without a score there does not. Beyond the stage's size only
-        those take part that have ended it; without halving, all stages.
+        A configuration that was trained whole without a score there does not belong to it. Beyond
+        the size of the stage, only configurations that have ended it are added; without halving,
+        those that have ended all stages.
         """
         seeds = self._seeds if self.stages.keeps_all else self._seeds[:1]
         share, others = self.stages.shares[0], []

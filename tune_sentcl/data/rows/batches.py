@@ -104,7 +104,7 @@ def batches(
         batch_size: Maximum rows per batch.
         order: `file` cuts slices in file order. `shuffled` cuts slices from the rows in the
             generator's order. `distinct` assigns shuffled rows so that no two rows of a batch
-            share a text ; the last few batches may be short. For labeled
+            share a text; the last few batches may be short. For labeled
             pairs, `groups` keeps the rows of a premise together, at the position of the first,
             and closes a batch if the next group would overflow it; `shuffled_groups` does so
             with the groups in the generator's order.
