@@ -10,11 +10,11 @@ import pytest
 from architecture_samples import save_architecture
 from search_samples import lambda_space, rows
 
-from tune_sentcl.config import Values, trial_id
+from tune_sentcl.config import trial_id
 from tune_sentcl.data.toy import write_domain
 from tune_sentcl.launch import train_one
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import load_space
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -105,15 +105,3 @@ def test_the_demo_s_grid_has_the_ids_that_readme_prints(tmp_path: Path) -> None:
     found = {one.trial_id[:8] for one in prepared.proposals.assignments()}
     printed = re.findall(r"^([0-9a-f]{8}) .* grid ", (ROOT / "README.md").read_text(), re.M)
     assert found == set(printed)
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").rglob("*.toml")), ids=str)
-def test_shipped_spaces_leave_nothing_to_the_checkpoint(path: Path) -> None:
-    space = load_space(path)
-    configs = [*space.configurations]
-    configs += [space.sampled({**b, **_first(space, b)}) for b in space.branches() if space.ranges]
-    assert "auto" not in {v for c in configs for v in (c.encoder.pooling, c.encoder.max_length)}
-
-
-def _first(space: Space, branch: Values) -> dict[str, Any]:
-    return {item.key: item.ends()[0] for item in space.active_ranges(branch)} | dict(branch)

@@ -114,65 +114,11 @@ def test_a_search_gives_up_where_nothing_but_one_error_comes_and_can_go_on(
     assert statuses(study) == ["failed"] * 7 + ["finished"] * 2
 
 
-def test_what_failed_when_it_was_trained_again_runs_last(tmp_path: Path) -> None:
-    """It stays finished, so that its status does not tell."""
-    space, study = failing(tmp_path / "space", failures=3, good=2), tmp_path / "study"
-    run_planted(space, study, keep=0)
-    more = space.with_overrides({"evaluation.protocols": ["cosine", "relatedness"]})
-    asked: dict[str, Any] = {"retrain": True, "keep": 0, "max_failures": 3}
-    outcome, actions = run_planted(more, study, StandIn(study, fails, at_once=1), **asked)
-    assert (outcome.ran, outcome.to_run, actions) == (3, 5, ["retrain"] * 3)
-    outcome, _ = run_planted(more, study, StandIn(study, fails, at_once=1), **asked)
-    assert (outcome.ran, outcome.failures, outcome.to_run) == (5, 3, 3), "the others came first"
-    plain, _ = run_planted(space, study, keep=0)
-    assert (plain.ran, plain.to_run) == (0, 0), "of what was asked for, nothing is left"
-    outcome, _ = run_planted(more, study, **asked)
-    assert (outcome.ran, outcome.failures, outcome.to_run) == (3, 0, 0)
-    assert statuses(study) == ["finished"] * 5
-
-
 def test_a_search_that_is_done_is_not_out_of_time(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
     run_planted(space, study)
     outcome, _ = run_planted(space, study, max_time=0.0)
     assert (outcome.ran, outcome.to_run, outcome.ended_by) == (0, 0, "")
-
-
-def test_failures_of_trials_side_by_side_leave_the_others_without_a_row(tmp_path: Path) -> None:
-    space, study = failing(tmp_path / "space", failures=5, good=2), tmp_path / "study"
-    stand_in = StandIn(study, fails, at_once=3)
-    outcome, _ = run_planted(space, study, stand_in, max_failures=2)
-    assert (outcome.ran, outcome.to_run) == (2, 7)
-    assert len(rows(study)) == 2
-    assert run_planted(space, study, StandIn(study))[0].ran == 7
-
-
-def test_lost_workers_and_trials_out_of_time_end_no_search(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", *(n / 8 for n in range(8))), tmp_path / "study"
-    outcome, actions = run_planted(
-        space, study, StandIn(study, lambda config: "lose"), max_failures=1
-    )
-    assert (outcome.ran, outcome.failures, outcome.ended_by) == (8, 8, "")
-    assert actions == ["train"] * 24, "each is tried three times"
-    text = "each of 3 tries lost its worker; the last: gone"
-    assert {row["error_text"] for row in rows(study)} == {text}
-    late = run_here(space, study, trial_timeout=1e-9 + 1, max_failures=1, max_time=0.0)
-    assert (late.ran, late.to_run) == (0, 8)
-
-
-def test_a_lost_trial_that_comes_through_is_one_attempt(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-    stand_in = StandIn(study, lambda config: "lose_once", at_once=1)
-    outcome, actions = run_planted(space, study, stand_in)
-    assert (outcome.ran, outcome.failures, actions) == (2, 0, ["train"] * 4)
-    names = [name for name, _ in stand_in.handed]
-    assert names == [names[0], names[0], names[2], names[2]], "at once, before all others"
-    assert [row["attempt"] for row in rows(study)] == [1, 1]
-    assert (
-        capsys.readouterr().err.count("lost its worker and is tried once more (1 of 2): gone") == 2
-    )
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])

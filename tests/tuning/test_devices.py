@@ -75,15 +75,6 @@ def test_a_row_says_what_was_computed_in(asked: str, used: str, tmp_path: Path) 
     assert row["precision_used"] == used
 
 
-def test_a_failed_trial_says_it_too(tmp_path: Path) -> None:
-    changes = {"optimizer.lr": 1e38, "optimizer.precision": "bf16", "optimizer.epochs": 4}
-    space = lambda_space(tmp_path / "space", 0.3).with_overrides(changes)
-    run_here(space, tmp_path / "study", gpus_per_trial=0.0)
-    (row,) = rows(tmp_path / "study")
-    assert (row["status"], row["error_type"]) == ("failed", "NonFiniteError")
-    assert row["steps"] > 0 and row["precision_used"] == "bf16"
-
-
 @pytest.fixture
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt]:
     """Of a worker that has a GPU, which no call survives."""

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from optuna.trial import TrialState
 from planted_spaces import (
     OWNERS,
     Planted,
@@ -19,7 +18,6 @@ from planted_spaces import (
     frozen,
     small_ranges,
     space_of,
-    told,
 )
 
 from tune_sentcl.space import Range, load_space
@@ -28,19 +26,9 @@ from tune_sentcl.tuning.search_options import SamplerName
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy"}
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
-SIX = (choice("method.name", "sbert", "scl"), choice("method.lambda", *FIVE))
+
+
 SIX_EVERYWHERE = (choice("method.lambda", 0.1, 0.3), Range("optimizer.epochs", "int", 1, 3))
-# 4 x 9 of adamw, and three times as many of lars.
-GROSS = (
-    choice("optimizer.name", "adamw", "lars"),
-    Range("optimizer.epochs", "int", 1, 4),
-    choice("method.lambda", *range(9)),
-    choice("optimizer.momentum", 0.8, 0.9, 0.99),
-)
-FIVE_TO_THE_FOURTH = tuple(
-    choice(key, *FIVE)
-    for key in ("method.lambda", "method.temperature", "optimizer.lr", "optimizer.warmup")
-)
 
 
 def nearness(best: float) -> Quality:
@@ -48,34 +36,6 @@ def nearness(best: float) -> Quality:
         return -abs(float(params.get("method.lambda", 0.0)) - best)
 
     return quality
-
-
-@pytest.mark.parametrize(
-    ("ranges", "count", "sampler", "share_held"),
-    [
-        (SIX, 6, "tpe", 0),
-        (SIX, 6, "random", 3),
-        (SIX_EVERYWHERE, 6, "tpe", 3),
-        (GROSS, 144, "random", 0),
-        (GROSS[:3], 72, "tpe", 3),
-        (FIVE_TO_THE_FOURTH[:3], 125, "random", 3),
-        (FIVE_TO_THE_FOURTH[:2], 25, "tpe", 0),
-    ],
-)
-def test_a_finite_space_ends_at_its_last_point(
-    ranges: tuple[Range, ...], count: int, sampler: SamplerName, share_held: int
-) -> None:
-    search = Planted(space_of(*ranges), sampler, nearness(0.7))
-    truth = [frozen(params) for params in all_points(ranges)]
-    assert len(truth) == count
-    search.held = set(truth[::share_held]) if share_held else set()
-    held = len(search.held)
-    found = search.rest(most=count)
-    assert len(found) == count - held
-    assert search.held == set(truth)
-    assert search.next() is None
-    if sampler == "tpe":
-        assert [trial.params for trial in told(search.sampler)] == found
 
 
 @given(small_ranges(), st.integers(0, 3))
@@ -138,23 +98,6 @@ def test_points_of_endless_ranges_lie_in_them(kind: Any, log: bool) -> None:
     assert all(wide.holds(value) for value in values)
     middle = math.sqrt(10**7) if log else 10**7 / 2
     assert 140 < sum(value < middle for value in values) < 260
-
-
-def test_another_room_is_tried_before_the_space_counts_as_exhausted() -> None:
-    ranges = (choice("method.name", "sbert", "scl", "conisi"), choice("method.strategy", "s"))
-    search = Planted(space_of(*ranges), "random", lambda params: 0.0)
-    names = {params["method.name"] for params in search.rest(most=3)}
-    assert names == {"sbert", "scl", "conisi"}
-
-
-def test_a_repetition_is_told_as_failed_and_a_point_from_a_room_as_any_other() -> None:
-    search = Planted(space_of(*SIX), "tpe", nearness(0.7))
-    search.rest(most=6)
-    trials = told(search.sampler, *TrialState)
-    states = [trial.state for trial in trials]
-    assert states.count(TrialState.COMPLETE) == 6
-    assert set(states) == {TrialState.COMPLETE, TrialState.FAIL}
-    assert all(set(trial.distributions) == set(trial.params) for trial in trials)
 
 
 LAMBDA_SPACE = load_space("scl/lambda", TOY)

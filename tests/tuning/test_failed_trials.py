@@ -32,6 +32,8 @@ from tune_sentcl.tuning.search_run import SearchOutcome
 RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"
 EDGE = 1e-3
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
+
+
 Seen = list[tuple[Any, ...]]
 
 
@@ -72,14 +74,6 @@ def test_the_sampler_leaves_settings_that_fail(
     failed = {a.configuration for a in given if diverges(a.config)}
     assert 0 < len(failed) < 20
     assert len(learned(made)) == 40 + 3
-
-
-def test_failures_of_machines_teach_nothing(tmp_path: Path) -> None:
-    made = proposals(rate_space(tmp_path), sampled=6)
-    given = drive(made, lambda config: LOST if diverges(config) else scored(config))
-    kept = [a for a in given if not diverges(a.config)]
-    assert len(kept) < len(given)
-    assert len(learned(made)) == len(kept)
 
 
 @pytest.mark.parametrize(
@@ -161,40 +155,8 @@ def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
     assert len(told(made, TrialState.RUNNING)) == 3
 
 
-def fails_above(edge: float) -> Any:
-    return lambda config: "fail" if knob(config, "method.lambda") > edge else "finish"
-
-
-def lambdas_of(stand_in: StandIn, study: Path) -> list[float]:
-    values = {row["trial_id"]: row["method.lambda"] for row in rows(study)}
-    return [values[name] for name, _ in stand_in.handed]
-
-
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_failed_trials_run_behind_new_ones_and_sampled_ones(tmp_path: Path, at_once: int) -> None:
-    study = tmp_path / "study"
-    old = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.96, ranges=LAMBDA)
-    run_planted(old, study, StandIn(study, fails_above(0.9)))
-    grown = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.96, 0.2, ranges=LAMBDA)
-    stand_in = StandIn(study, old_fails, at_once=at_once)
-    outcome, _ = run_planted(grown, study, stand_in, trials=4, sampler="tpe", max_failures=2)
-    order = lambdas_of(stand_in, study)
-    assert (order[0], order[-3:]) == (0.2, [0.92, 0.94, 0.96])
-    assert (outcome.ran, outcome.failures, outcome.to_run) == (8, 3, 3)
-    assert (outcome.ended_by, outcome.untried) == ("", 0), "no new failure, and so no row of them"
-
-
 def old_fails(config: TrialConfig) -> Any:
     return "fail" if knob(config, "method.lambda") in (0.92, 0.94, 0.96) else "finish"
-
-
-def test_failures_of_another_kind_count(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.96), tmp_path / "study"
-    run_planted(space, study, StandIn(study, old_fails))
-    other = StandIn(study, old_fails, error="KeyError", at_once=1)
-    outcome, _ = run_planted(space, study, other, max_failures=2)
-    assert (outcome.ran, outcome.to_run, outcome.untried) == (2, 3, 0)
-    assert "KeyError" in outcome.ended_by
 
 
 def confirmed(

@@ -94,17 +94,6 @@ def test_trap_one_that_failed_is_run_again_and_the_search_stays_as_it_was(tmp_pa
     assert [row["status"] for row in fresh(study)] == ["finished"] * 4
 
 
-def test_a_trial_that_never_began_has_its_place_before_the_others(tmp_path: Path) -> None:
-    """Finds rows without a start that cannot be sorted among those with one."""
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-
-    def fate(config: TrialConfig) -> str:
-        return "lose" if config.dotted()["method.lambda"] == 0.7 else "finish"
-
-    run(space, study, fate, confirm=2)
-    assert [row["status"] for row in fresh(study)] == ["finished"] * 2
-
-
 def test_trap_they_put_no_weights_out_and_leave_the_search_as_it_was_asked(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
     plain, study = tmp_path / "plain", tmp_path / "study"
@@ -166,17 +155,6 @@ def test_show_checkpoint_and_confirmation_choose_alike_after_a_command_with_othe
     assert search.seed_plan.fresh[0] == shown["configuration"][0]
     (kept,) = checkpoints(study)
     assert kept in {row["trial_id"] for row in rows(study) if row["method.lambda"] == 0.3}
-
-
-def test_checkpoints_of_other_commands_rank_by_their_scores_alone(tmp_path: Path) -> None:
-    """A search knows the seeds of its own configurations only."""
-    study = tmp_path / "study"
-    for number in (0.35, 0.45):
-        run(lambda_space(tmp_path / f"space{number}", number), study, keep=1)
-    shown = summaries(Study.read(study))[1]
-    best = max(rows(study), key=lambda row: row["objective"])
-    assert shown["method.lambda"][0] == 0.35 != best["method.lambda"]
-    assert checkpoints(study) == {best["trial_id"]}
 
 
 def test_nothing_is_confirmed_where_no_configuration_is_whole(

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 from own_samples import write_lines, write_pairs
-from search_samples import lambda_space, rows
+from search_samples import lambda_space
 
-from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
-from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -49,25 +47,3 @@ def test_files_that_are_missing_are_named_once_before_the_first_trial(
         assert said.count(f"{name} is not measured: ") == 1
     assert said.count("msr_paraphrase_train.txt: the file does not exist") == 1
     assert "CR is not measured" not in said
-
-
-@pytest.mark.long
-def test_they_are_named_once_and_not_in_every_trial(
-    tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "root/downstream").mkdir(parents=True)
-    for name in ("STS", "SICK", "CR"):  # no MR, whose beginning is a task of its own
-        (tmp_path / f"root/downstream/{name}").symlink_to(real_data / "downstream" / name)
-    space = lambda_space(tmp_path, 0.3, 0.6, fixed=WHOLE)
-    study = tmp_path / "study"
-    search(space, study, data=tmp_path / "root", options=SearchOptions(launcher="local"))
-    said = capsys.readouterr().err
-    for name in ("MRPC", "MR", "SUBJ"):
-        assert said.count(f"{name} is not measured: ") == 1
-    assert said.count("msr_paraphrase_train.txt: the file does not exist") == 1
-    assert "CR is not measured" not in said
-    assert [row["status"] for row in rows(study)] == ["finished"] * 2
-    assert [row["notes"] for row in rows(study)] == [None] * 2
-    lacking = [row for row in Study.read(study).scores().to_pylist() if row["task"] == "MRPC"]
-    assert all("does not exist" in row["reason"] for row in lacking)
-    assert len({row["trial_id"] for row in lacking}) == 2

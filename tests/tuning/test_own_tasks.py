@@ -15,8 +15,6 @@ from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, SpaceErro
 from tune_sentcl.launch import search
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
-from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
@@ -78,10 +76,6 @@ def run(space: Path, study: Path, *objectives: str, **changes: Any) -> SearchOut
         launcher="local", gpus_per_trial=0.0, objectives=objectives, **changes.pop("options", {})
     )
     return search(space, study, overrides=changes, options=options)
-
-
-def ids_of(study: Path) -> set[str]:
-    return set(Study.read(study).trials(["trial_id"])["trial_id"].to_pylist())
 
 
 def asked(space: Path, *objectives: str, **changes: Any) -> PreparedSearch:
@@ -191,28 +185,6 @@ def test_other_cut_offs_are_measured_when_they_are_asked_for(
     assert metrics == {*usual, "recall@5", *more}
 
 
-def test_a_cut_off_of_ones_own_stops_and_chooses(tmp_path: Path) -> None:
-    space = space_of(tmp_path, [f"support={write_support(tmp_path / 'support')}"])
-    more = '[search.fixed]\nmethod.name = "scl"\n[search.ranges]\n'
-    space.write_text(f"{space.read_text()}{more}method.lambda = {{ choices = [0.2, 0.9] }}\n")
-    study, by = tmp_path / "study", "support:ndcg@20"
-    values = {"evaluation.select": "best", "evaluation.every": 40, "optimizer.epochs": 40}
-    run(space, study, by, **values, options={"trials": 2})
-    rows = Study.read(study).trials().to_pylist()
-    assert {row["status"] for row in rows if row["origin"] == "grid"} == {"finished"}
-    sampled = [row for row in rows if row["origin"] == "sampler"]
-    (pruned,), (end,) = (
-        [row for row in sampled if row["status"] == status] for status in ("pruned", "finished")
-    )
-    (least,), (most,) = pruned["stages"], end["stages"]
-    assert {least["objective"], most["objective"]} == {f"{by}:dev"}
-    assert least["share"] == most["share"] == 0.25 and least["value"] <= most["value"]
-    points = read_study(study).curves
-    points = points[points["metric"] == "support.dev.ndcg@20"]
-    own = points[points["trial_id"] == end["trial_id"]]["value"]
-    assert end["objective"] == own.max() and len(own) == 3
-
-
 def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
     own, study = f"support={write_support(tmp_path / 'support')}", tmp_path / "study"
     space = space_of(tmp_path, [own])
@@ -300,13 +272,6 @@ def test_the_first_dev_score_is_the_default_and_a_cheap_one_stands_in(
     frames = read_study(study)
     assert frames.searched == (("intent:accuracy:dev",),)
     assert {name for name in frames.curves["metric"] if ".dev." in name} == {"support.dev.ndcg@10"}
-
-
-def test_a_plan_counts_it(tmp_path: Path, own: list[str]) -> None:
-    space = space_of(tmp_path, own)
-    options = SearchOptions(launcher="local", gpus_per_trial=0.0)
-    plan = make_plan(load_space(space), None, None, None, options)
-    assert len(plan.rows) == 2 and plan.notes
 
 
 BAD: list[tuple[dict[str, Any], tuple[str, ...], type[Exception], str]] = [

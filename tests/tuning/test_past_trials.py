@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 import pytest
@@ -14,13 +14,8 @@ from search_samples import (
     NoInputs,
     Row,
     add_scores,
-    drive,
-    finished,
     knob,
     lambda_space,
-    mirrored,
-    objectives,
-    proposals,
     rows,
     run_planted,
     tiny_space,
@@ -29,7 +24,7 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, StudyError
-from tune_sentcl.history import Assignment, Result
+from tune_sentcl.history import Assignment
 from tune_sentcl.launch import search
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
@@ -45,40 +40,6 @@ SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random")
 
 def lambdas(given: list[Assignment]) -> list[float]:
     return [knob(a.config, "method.lambda") for a in given]
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("origin", ["grid", "sampler"])
-def test_what_was_told_before_is_learned_from(
-    tmp_path: Path, sampler: SamplerName, origin: str
-) -> None:
-    """The same study with other numbers in it: who learns draws nearer to what is best there."""
-    grid = tuple(i / 10 + 0.05 for i in range(10)) if origin == "grid" else (0.5,)
-    space = lambda_space(tmp_path, *grid, ranges=LAMBDA)
-    more = 0 if origin == "grid" else 12
-    held = drive(proposals(space, sampler="random", sampled=more), lambda config: finished(1.0))
-
-    def drawn(best: float, seed: int) -> list[float]:
-        def result(config: TrialConfig) -> Result:
-            return finished(-abs(knob(config, "method.lambda") - best))
-
-        made = proposals(
-            space,
-            sampler=sampler,
-            sampled=more + 4,
-            adopted={a.configuration: a.config for a in held if a.origin == "sampler"},
-            results={a.trial_id: result(a.config) for a in held},
-            sampler_seed=seed,
-        )
-        return lambdas(drive(made, result))
-
-    seeds = range(8)
-    low, high = ([w for seed in seeds for w in drawn(best, seed)] for best in (0.05, 0.95))
-    assert len(low) == len(high) == 4 * len(seeds)
-    if sampler == "random":
-        assert low == high
-    else:
-        assert fmean(low) + 0.2 < fmean(high)
 
 
 def searched(study: Path) -> Row:
@@ -115,35 +76,6 @@ def elsewhere(folder: Path, **options: Any) -> Path:
     space = lambda_space(folder / "old", *grid)
     run_planted(space, study, StandIn(study, fate), **options)
     return study
-
-
-@pytest.mark.parametrize("low", [0.0, 0.4])
-def test_another_study_starts_the_sampler_and_stays_as_it_is(
-    tmp_path: Path, low: float, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = elsewhere(tmp_path, seeds=(0, 1))
-    before = rows(other)
-    ranges = f"method.lambda = {{ low = {low}, high = 1.0 }}"
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
-    outcome, actions = run_planted(space, study, trials=3, learn_from=(str(other),))
-    assert (outcome.trials, outcome.ran, actions) == (4, 4, ["train"] * 4)
-    assert rows(other) == before
-    found = rows(study)
-    assert len(found) == 4
-    shown = {t.user_attrs["configuration"] for t in mirrored(study)}
-    assert shown == {r["configuration"] for r in found}, "what the ranges do not hold too"
-    assert searched(study)["learned_from"] == [str(other)]
-    inside = {r["configuration"] for r in before if r["method.lambda"] >= low} - {
-        r["configuration"] for r in before if r["status"] == "failed"
-    }
-    scores: dict[float, list[float]] = {}
-    for row in before:
-        if row["configuration"] in inside:
-            scores.setdefault(row["method.lambda"], []).append(row["objective"])
-    best = sorted(scores, key=lambda weight: -fmean(scores[weight]))[:3]
-    assert {r["method.lambda"] for r in found if r["origin"] == "sampler"} == {*best}
-    said = f"the first 3 sampled configurations are the best of {other} and priors\n"
-    assert capsys.readouterr().err.count(said) == 1
 
 
 def test_what_is_learned_is_each_finished_configuration_under_the_present_objective(
@@ -211,18 +143,6 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
     for spelling in spellings:
         with pytest.raises(ConfigError, match="learns from its own study"):
             search(space, spelling, options=options)
-
-
-def test_a_repetition_with_the_same_study_to_learn_from_runs_nothing(tmp_path: Path) -> None:
-    other = elsewhere(tmp_path)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    run_planted(space, study, trials=3, learn_from=(str(other),))
-    values = objectives(study)
-    outcome, actions = run_planted(space, study, trials=3, learn_from=(str(other),))
-    assert (outcome.ran, actions, objectives(study)) == (0, [], values)
-    assert len(mirrored(study)) == 4
-    run_planted(space, study, trials=3)
-    assert searched(study)["learned_from"] == []
 
 
 def past_lambdas(other: Path, space: Space, objectives: Any = (DEFAULT,)) -> dict[float, float]:

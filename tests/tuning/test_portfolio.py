@@ -42,16 +42,6 @@ def test_a_portfolio_is_the_greedy_choice_of_plain_loops(
     assert portfolio(studies, size) == chosen
 
 
-def test_a_portfolio_takes_the_best_of_each_study_before_the_second_of_one() -> None:
-    studies = [
-        standardized({"a": 90.0, "b": 89.0, "c": 1.0}),
-        standardized({"d": 9.0, "e": 2.0, "f": 1.0}),
-    ]
-    assert portfolio(studies, 2) == ["a", "d"]
-    # The medians come last, and a configuration below the median never.
-    assert portfolio(studies, 9) == ["a", "d", "b", "e"]
-
-
 @given(st.dictionaries(st.integers(), NUMBERS, min_size=3), st.integers(-6, 6), NUMBERS)
 def test_no_unit_and_no_diverged_trial_sets_the_scale(
     values: dict[int, float], power: int, shift: float

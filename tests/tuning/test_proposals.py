@@ -22,20 +22,16 @@ from search_samples import (
     knob,
     lambda_space,
     proposals,
-    rows,
-    run_planted,
     tiny_space,
 )
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import ConfigError
 from tune_sentcl.history import Assignment, Result
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import Space
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.search_options import SamplerName, SchedulerName, SearchOptions
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
-TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
 SHARES = (1 / 16, 1 / 4, 1.0)
 
@@ -174,17 +170,6 @@ def test_one_worker_and_five_run_the_same_stages(
     assert one.results == five.results
 
 
-def test_a_later_command_that_begins_with_another_seed_is_refused(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    run_planted(space, study, seeds=(3, 1), trials=1)
-    before = rows(study)
-    with pytest.raises(ConfigError, match=r"--seeds.*1,3.*must begin with 3"):
-        run_planted(space, study, seeds=(1, 3), trials=2)
-    assert rows(study) == before
-    assert run_planted(space, study, seeds=(1, 3))[0].ran == 0, "the grid alone has no stages"
-    assert run_planted(space, study, seeds=(3, 2), trials=1, scheduler="halving")[0].ran == 2
-
-
 def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> None:
     made = proposals(
         lambda_space(tmp_path, 0.3, ranges=LAMBDA),
@@ -212,23 +197,6 @@ def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> 
         (grid.trial_id, 1.0),
         (best.trial_id, 1.0),
     ]
-
-
-@pytest.mark.parametrize(("failure", "again"), [(DIVERGED, 0), (LOST, 1)])
-def test_a_repetition_runs_again_what_failed_through_no_setting(
-    tmp_path: Path, failure: Result, again: int
-) -> None:
-    """Behind all others, those that go on included."""
-    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
-    study.search(sampled=4)
-    failed = study.given[1][0]
-    study.results[failed] = failure
-    before = len(study.given)
-    made = study.search(sampled=12)
-    assert made.finished and made.total == made.done
-    rest = [name for name, share in study.given[before:] if share == SHARES[0]]
-    assert rest.count(failed) == again and len(set(rest)) == len(rest) == 8 + again
-    assert not again or rest[-1] == failed
 
 
 def test_trap_a_grid_sampler_asked_for_ever_ends_after_the_grid(tmp_path: Path) -> None:
@@ -308,21 +276,6 @@ def test_a_finite_space_ends_while_its_trials_still_run(tmp_path: Path) -> None:
     assert made.exhausted
 
 
-def test_knobs_exist_only_where_the_method_has_them() -> None:
-    made = proposals(load_space("scl/lambda", TOY), sampled=12)
-    given = drive(made, Judge())
-    methods = [t.params["method.name"] for t in told(made)]
-    assert methods.count("sbert") == 1, "SBERT has no knobs, so the grid has tried all of it"
-    assert methods.count("scl") == 5 + 12
-    for trial in told(made):
-        if trial.params["method.name"] == "sbert":
-            assert set(trial.params) == {"method.name"}
-        else:
-            assert set(trial.params) == {"method.name", "method.lambda", "method.temperature"}
-            assert set(trial.distributions) == set(trial.params)
-    assert [a.config.method.name for a in given].count("sbert") == 1
-
-
 def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, 0.9, ranges="method.lambda = { low = 0.0, high = 0.5 }")
     made = proposals(space, sampled=1)
@@ -373,31 +326,6 @@ def test_of_several_objectives_the_first_is_told(tmp_path: Path) -> None:
     made = proposals(space, sampled=3, objectives=2, seeds=(0, 1))
     drive(made, lambda config: finished(*(float(i + config.seed) for i in range(2))))
     assert [t.values for t in told(made)] == [[0.5]] * 5
-
-
-def test_trap_categorical_choices_may_change_between_runs(tmp_path: Path) -> None:
-    old, new = (
-        lambda_space(
-            tmp_path,
-            0.3,
-            ranges=f"method.num_positives = {{ choices = {choices} }}\n{LAMBDA}",
-            fixed="method.num_positives = 1",
-        )
-        for choices in ("[1, 2]", '[1, 3, "all"]')
-    )
-    before = drive(proposals(old, sampled=8), Judge())
-    made = proposals(
-        new,
-        sampled=20,
-        adopted={a.configuration: a.config for a in before[1:]},
-        results={a.trial_id: Judge()(a.config) for a in before},
-    )
-    drive(made, Judge())
-    kept = [a for a in before if knob(a.config, "method.num_positives") == 1]
-    assert 1 < len(kept) < len(before)
-    assert len(told(made)) == 1 + 20
-    assert {t.params["method.num_positives"] for t in told(made)} <= {1, 3, "all"}
-    assert {t.params["method.num_positives"] for t in told(made)[len(kept) :]} >= {3, "all"}
 
 
 def test_a_space_without_ranges_runs_its_grid(tmp_path: Path) -> None:

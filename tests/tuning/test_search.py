@@ -44,43 +44,6 @@ def test_a_loaded_space_takes_overrides_as_a_name_does(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_trap_a_journal_that_cannot_be_written_is_said_once_and_ends_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA), tmp_path / "study"
-    run_planted(space, study)
-    (study / "optuna.journal").unlink()
-    (study / "optuna.journal").mkdir()
-    capsys.readouterr()
-    outcome, actions = run_planted(space, study, trials=4, sampler="random")
-    assert (outcome.ran, outcome.failures, actions) == (4, 0, ["train"] * 4)
-    assert capsys.readouterr().err.count("optuna.journal gets no further trials") == 1
-    assert len(rows(study)) == 6
-    (study / "optuna.journal").rmdir()
-    run_planted(space, study, trials=4, sampler="random")
-    assert len(mirrored(study)) == 6
-
-
-def test_the_journal_shows_where_sampled_trials_were_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Written anew by each run, also of a study that has all its trials."""
-    let_toys_have_all_stages(monkeypatch)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    for trials in (8, 16, 16):
-        run_planted(space, study, trials=trials, scheduler="halving", sampler="random")
-        by_name = {row["configuration"]: row for row in rows(study)}
-        shown = {t.user_attrs["configuration"]: t for t in mirrored(study)}
-        assert shown.keys() == by_name.keys() and len(shown) == trials + 1
-        for name, trial in shown.items():
-            row = by_name[name]
-            ends = {round(100 * e["share"]): e["value"] for e in row["stages"] or ()}
-            assert trial.intermediate_values == ends
-            assert trial.state.name == ("COMPLETE" if row["status"] == "finished" else "PRUNED")
-            assert trial.values == (None if row["objective"] is None else [row["objective"]])
-        assert {t.state.name for t in shown.values()} == {"COMPLETE", "PRUNED"}
-
-
 def test_a_killed_search_leaves_a_journal_of_what_had_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,17 +129,6 @@ def test_what_the_encoder_has_not_is_refused_before_a_study_is_there(
     with pytest.raises(CheckpointError, match=rule):
         search(space, tmp_path / "study", options=LOCAL)
     assert not (tmp_path / "study").exists()
-
-
-def test_a_sampled_number_of_layers_that_leaves_none_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ranges = "encoder.freeze_layers = { low = 0, high = 3 }"
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
-    outcome, _ = run_planted(space, study, trials=4, sampler="random")
-    assert (outcome.ran, outcome.failures, outcome.exhausted) == (2, 0, True)
-    assert {row["encoder.freeze_layers"] for row in rows(study)} == {0, 1}
-    assert capsys.readouterr().err.count("must leave a layer to train") == 2, "of 2 and of 3"
 
 
 def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path: Path) -> None:

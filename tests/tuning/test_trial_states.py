@@ -1,6 +1,5 @@
 """States of running trials: gone when a trial ends, taken up by whoever repeats the search."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,8 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.trial import output as saving
 from tune_sentcl.tuning import session_study
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SamplerName, SearchOptions
+from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import confirmation_search
-from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.worker import Attempt, worker_settings
 
 LONG = "optimizer.epochs = 96\nevaluation.every = 40"
 SHORT = "optimizer.epochs = 4\nevaluation.every = 4"
@@ -104,99 +101,6 @@ def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path)
     assert not any((study / "states").iterdir())
 
 
-class CutOff:
-    """A launcher that trains here, and whose driver is gone when a sampled trial left a state."""
-
-    def __init__(self, study: Path, options: SearchOptions) -> None:
-        self.study, self.options = study, options
-        self.cut: dict[str, TrialConfig] = {}
-
-    def __call__(self, session: Session) -> None:
-        """Run what comes before, and begin that one."""
-        settings = worker_settings(str(self.study), self.options, 0.0)
-        while (assignment := session.next()) is not None:
-            session.started(assignment.trial_id)
-            with closing(Attempt(assignment, session.loader, settings).points()) as points:
-                for progress in points:
-                    there = assignment.trial_id in Study.read(self.study).states()
-                    if assignment.origin == "sampler" and there:
-                        self.cut[assignment.trial_id] = assignment.config
-                        raise Stopped
-                    session.progress(assignment.trial_id, progress)
-
-
-def test_a_sampled_trial_goes_on_when_the_command_is_repeated(tmp_path: Path) -> None:
-    """Real training."""
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
-    study = tmp_path / "study"
-    options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, trials=1)
-    launcher = CutOff(study, options)
-    with pytest.raises(Stopped):
-        run_prepared(prepare(space, None, (0,), options), str(study), launcher)
-    ((name, config),) = launcher.cut.items()
-    assert Study.read(study).states() == {name}
-    outcome = run_here(space, study, save_every=OFTEN, trials=1)
-    assert outcome.trials == len(rows(study)) == 2
-    assert {row["status"] for row in rows(study)} == {"finished"}
-    (row,) = [row for row in rows(study) if row["trial_id"] == name]
-    assert row["origin"] == "sampler"
-    assert TrialConfig.model_validate_json(row["config"]) == config
-    assert row["notes"].startswith("continued from step ")
-    assert not any((study / "states").iterdir())
-
-
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
-def test_what_was_under_way_is_proposed_again_before_the_sampler_draws(
-    tmp_path: Path, sampler: SamplerName
-) -> None:
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-    study, asked = tmp_path / "study", {"trials": 2, "sampler": sampler, "seeds": (0, 1)}
-    name = cut_off(space, study, 2 * len(CURVE) + 1, **asked)
-    again = planted(study)
-    run_planted(space, study, again, **asked)
-    assert resumed(again, name) == 1
-    assert len(rows(study)) == 6
-    assert len({row["configuration"] for row in rows(study)}) == 3
-    assert not any((study / "states").iterdir())
-
-
-def test_a_trial_that_spent_its_tries_goes_on_in_a_repetition(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    for attempt in (1, 2):
-        lost = planted(study, fate=lambda config: "lose", lost_as="WorkerLostError")
-        outcome, _ = run_planted(space, study, lost, retries=0)
-        (row,) = rows(study)
-        assert (outcome.failures, row["attempt"]) == (1, attempt)
-        assert (row["status"], row["error_type"]) == ("failed", "WorkerLostError")
-        assert Study.read(study).states() == {row["trial_id"]}
-    (name,) = Study.read(study).states()
-    run_planted(space, study, planted(study), seeds=(1,))
-    assert Study.read(study).states() == {name}, "another command lets it lie"
-    again = planted(study)
-    run_planted(space, study, again)
-    (row,) = [row for row in rows(study) if row["trial_id"] == name]
-    assert (row["status"], row["attempt"], resumed(again, name)) == ("finished", 3, 2)
-    assert not any((study / "states").iterdir())
-
-
-def test_a_state_that_no_trial_asks_for_goes_with_the_end_of_a_search(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    behind_grid = len(CURVE) + 1
-    name = cut_off(space, study, behind_grid, trials=1, sampler="random")
-    elsewhere = space.with_overrides({"optimizer.lr": 2e-3})
-    cut_off(elsewhere, tmp_path / "other", behind_grid, trials=1, sampler="random")
-    for moved in (tmp_path / "other" / "states").iterdir():
-        moved.rename(study / "states" / moved.name)
-    held = Study.read(study).states()
-    asked: dict[str, Any] = {"trials": 1, "sampler": "random"}
-    assert run_planted(space, study, planted(study), max_time=1e-9, **asked)[0].ended_by
-    assert Study.read(study).states() == held, "that search was not complete"
-    run_planted(space, study, planted(study), **asked)
-    assert name in {row["trial_id"] for row in rows(study)}
-    assert len(rows(study)) == 2
-    assert not any((study / "states").iterdir())
-
-
 def test_a_state_that_does_not_say_of_which_trial_it_is_stops_no_search(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
     cut_off(space, study, len(CURVE) + 1, trials=1)
@@ -256,24 +160,6 @@ def test_trap_whoever_goes_on_has_left_a_state_though_others_were_better_before(
         left for what, begun, (_, left) in launcher.events if (what, begun) == ("begins", name)
     ]
     assert behind == [0, 1, 4, 16]
-
-
-def test_trap_scores_of_stages_stay_when_another_objective_is_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    let_toys_have_all_stages(monkeypatch)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    found: list[set[Any]] = []
-    for objectives in ((), ("SICK-R:pearson:dev",)):
-        run_planted(space, study, planted(study), objectives=objectives, trials=4, **HALVING)
-        found.append(
-            {
-                (row["trial_id"], *end.values())
-                for row in rows(study)
-                for end in row["stages"] or ()
-            }
-        )
-    assert found[0] < found[1]
 
 
 @pytest.mark.parametrize(("gigabytes", "kept"), [(20.0, 4), (2.5, 1), (0.0, 0)])
