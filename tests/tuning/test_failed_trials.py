@@ -32,8 +32,6 @@ from tune_sentcl.tuning.search_run import SearchOutcome
 RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"
 EDGE = 1e-3
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
-
-
 Seen = list[tuple[Any, ...]]
 
 
@@ -95,8 +93,7 @@ def test_a_seed_that_fails_decides_what_is_told_and_ends_its_configuration(
     assert made.finished
 
 
-@pytest.mark.parametrize("scheduler", ["none", "halving"])
-@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+@pytest.mark.parametrize(("scheduler", "seeds"), [("none", (0, 1)), ("halving", (0,))])
 def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
     tmp_path: Path,
     scheduler: SchedulerName,
@@ -105,30 +102,25 @@ def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
 ) -> None:
     let_toys_have_all_stages(monkeypatch)
     space, study = rate_space(tmp_path / "space"), tmp_path / "study"
+    before: list[Seen] = []
+
+    class Looks(StandIn):
+        def __call__(self, session: Any) -> None:
+            before.append(learned(session.proposals))
+            super().__call__(session)
 
     def fate(config: TrialConfig) -> Any:
         return "fail" if diverges(config) else "finish"
 
-    def search(trials: int, stand_in: StandIn) -> Proposals:
-        options = SearchOptions(
-            trials=trials, scheduler=scheduler, launcher="local", max_failures=99
-        )
+    for trials in (5, 6):
+        options = SearchOptions(trials=trials, scheduler=scheduler, max_failures=99)
         prepared = prepare(space, None, seeds, options)
+        stand_in = Looks(study, fate, error="OutOfMemoryError", at_once=1)
         run_prepared(prepared, str(study), stand_in)
-        return prepared.proposals
-
-    lived = search(5, StandIn(study, fate, error="OutOfMemoryError", at_once=1))
-    rebuilt: list[Seen] = []
-
-    class Looks(StandIn):
-        def __call__(self, session: Any) -> None:
-            rebuilt.append(learned(session.proposals))
-            super().__call__(session)
-
-    search(6, Looks(study))
-    assert rebuilt == [learned(lived)]
-    assert len(rebuilt[0]) == (8 if scheduler == "none" else 5)
-    assert [-math.inf] in [values for _, values in rebuilt[0]]
+        before.append(learned(prepared.proposals))
+    assert before[1] == before[2]
+    assert len(before[1]) == (8 if scheduler == "none" else 5)
+    assert [-math.inf] in [values for _, values in before[1]]
 
 
 def test_a_failed_trial_that_finishes_now_has_its_own_value(tmp_path: Path) -> None:
@@ -155,42 +147,54 @@ def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
     assert len(told(made, TrialState.RUNNING)) == 3
 
 
-def old_fails(config: TrialConfig) -> Any:
-    return "fail" if knob(config, "method.lambda") in (0.92, 0.94, 0.96) else "finish"
-
-
-def confirmed(
-    space: Space, study: Path, stand_in: StandIn, confirm: int, max_failures: int
-) -> SearchOutcome:
+def confirm(
+    folder: Path, *lambdas: float, confirm: int, max_failures: int
+) -> tuple[SearchOutcome, list[tuple[float, int]]]:
+    """A search that is confirmed; its outcome, and lambda and seed of each fresh trial."""
     options = SearchOptions(
         launcher="local", gpus_per_trial=0.0, keep=0, confirm=confirm, max_failures=max_failures
     )
-    stand_in.keep = False
-    return run_and_confirm(prepare(space, None, (0,), options), str(study), stand_in)
+    study, space = folder / "study", lambda_space(folder / "space", *lambdas)
+    prepared = prepare(space, None, (0,), options)
+
+    def fate(config: TrialConfig) -> Any:
+        return "fail" if knob(config, "method.lambda") > 0.9 else "finish"
+
+    outcome = run_and_confirm(prepared, str(study), StandIn(study, fate, keep=False, at_once=1))
+    fresh = [row for row in rows(study) if row["origin"] == "confirm"]
+    return outcome, sorted((row["method.lambda"], row["seed"]) for row in fresh)
 
 
 def test_what_is_best_is_confirmed_though_other_trials_fail(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.96), tmp_path / "study"
-    first = confirmed(space, study, StandIn(study, old_fails, at_once=1), 1, max_failures=3)
+    lambdas = (0.1, 0.92, 0.94, 0.96)
+    first, _ = confirm(tmp_path, *lambdas, confirm=1, max_failures=3)
     assert (first.ran, first.failures, first.to_run) == (5, 3, 3)
     assert first.ended_by == "3 trials in a row failed with ValueError"
-    second = confirmed(space, study, StandIn(study, old_fails, at_once=1), 2, max_failures=3)
+    second, fresh = confirm(tmp_path, *lambdas, confirm=2, max_failures=3)
     assert (second.ran, second.failures, second.ended_by) == (4, 3, "")
-    fresh = [row for row in rows(study) if row["origin"] == "confirm"]
-    assert {row["method.lambda"] for row in fresh} == {0.1}
-    assert sorted(row["seed"] for row in fresh) == [1000, 1001]
+    assert fresh == [(0.1, 1000), (0.1, 1001)]
 
 
 def test_a_search_that_gives_up_before_its_end_confirms_nothing(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.2), tmp_path / "study"
-    outcome = confirmed(space, study, StandIn(study, old_fails, at_once=1), 1, max_failures=2)
+    outcome, _ = confirm(tmp_path, 0.1, 0.92, 0.94, 0.2, confirm=1, max_failures=2)
     assert (outcome.ran, outcome.to_run, outcome.untried) == (3, 3, 1)
 
 
-def test_a_worker_that_its_node_ended_for_memory_says_nothing_of_the_trial(
-    tmp_path: Path,
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_trial_whose_worker_is_lost_is_tried_as_often_as_asked(
+    tmp_path: Path, retries: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """It ends no search, and that its node ended it for memory says nothing of the trial."""
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
     stand_in = StandIn(study, lambda config: "lose", lost_as="OutOfMemoryError")
-    run_planted(space, study, stand_in)
-    assert [row["error_type"] for row in rows(study)] == ["WorkerLostError"]
+    outcome, actions = run_planted(space, study, stand_in, retries=retries, max_failures=1)
+    assert (outcome.failures, outcome.ended_by) == (1, "")
+    assert actions == ["train"] * (retries + 1)
+    (row,) = rows(study)
+    assert row["error_type"] == "WorkerLostError"
+    if retries == 3:
+        assert row["error_text"] == "each of 4 tries lost its worker; the last: gone"
+        said = "lost its worker and is tried once more (1 of 3): gone"
+        assert capsys.readouterr().err.count(said) == 1
+    once = StandIn(study, lambda config: "lose_once")
+    assert run_planted(space, study, once, retries=retries)[0].failures == (retries == 0)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_samples import write_lines, write_pairs
 from search_samples import LAMBDA, NoInputs, lambda_space
 
 from tune_sentcl.config import usual_ranges
@@ -21,8 +22,18 @@ from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.trial_ids import TrialNamer
 
+FILES = """
+evaluation.data = "root"
+evaluation.suites = ["transfer"]
+evaluation.protocols = ["cosine", "senteval-5fold", "scl-paper-compat"]
+"""
+BATCHES = "optimizer.batch_size = { choices = [16, 4096] }"
+RATES = "optimizer.lr = { low = 1e-6, high = 10.0, log = true }"
+LENGTHS = "encoder.max_length = { choices = [64, 100000] }"
+EVERY = {"evaluation.every": 2, "optimizer.epochs": 1}
 
-def said(
+
+def notes(
     folder: Path, values: dict[str, Any], ranges: str = "", *, sampled: bool = False
 ) -> list[str]:
     space = lambda_space(folder, 0.5, ranges=ranges).with_overrides(values)
@@ -32,34 +43,33 @@ def said(
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "ranges", "words"),
     [
-        ({"optimizer.lr": 50.0}, "optimizer.lr = 50 is unusual; people use 1e-06 to 0.001"),
-        ({"optimizer.lr": 1e-9}, "optimizer.lr = 1e-09 is unusual; people use 1e-06 to 0.001"),
-        (
-            {"method.temperature": 20.0},
-            "method.temperature = 20 is unusual; people use 0.005 to 5",
-        ),
-        ({"optimizer.batch_size": 4096}, "optimizer.batch_size = 4096 is more than the"),
-        ({"data.limit": 1}, "toy has 1 row: no batch compares it with another"),
+        ({"optimizer.lr": 50.0}, "", "optimizer.lr = 50 is unusual; people use 1e-06 to 0.001"),
+        ({"optimizer.lr": 1e-9}, "", "optimizer.lr = 1e-09 is unusual; people use 1e-06 to"),
+        ({"optimizer.lr": 5e-3}, "", "optimizer.lr = 0.005 is unusual"),
+        ({"optimizer.lr": 5e-3, "encoder.lora_rank": 4}, "", None),  # adapters take higher rates
+        ({"method.temperature": 20.0}, "", "method.temperature = 20 is unusual; people use"),
+        ({"optimizer.batch_size": 4096}, "", "optimizer.batch_size = 4096 is more than the"),
+        ({"data.limit": 1}, "", "toy has 1 row: no batch compares it with another"),
         (
             {"evaluation.every": 9, "optimizer.batch_size": 16, "optimizer.epochs": 2},
+            "",
             "evaluation.every = 9 is more than the 8 steps of a trial with batch_size = 16",
         ),
+        ({}, RATES, "optimizer.lr = 10 is unusual"),
+        ({}, BATCHES, "optimizer.batch_size = 4096 is more than the 64 rows"),
+        (EVERY, BATCHES.replace("4096", "64"), "evaluation.every = 2 is more than the 1 steps of"),
     ],
 )
 def test_a_value_far_outside_of_use_is_told_once(
-    tmp_path: Path, values: dict[str, Any], words: str
+    tmp_path: Path, values: dict[str, Any], ranges: str, words: str | None
 ) -> None:
-    told = said(tmp_path, values)
-    assert len(told) == 1 and told[0].startswith(words)
-
-
-def test_a_range_is_told_where_values_are_drawn_from_it(tmp_path: Path) -> None:
-    ranges = f"{LAMBDA}\noptimizer.lr = {{ low = 1e-6, high = 10.0, log = true }}"
-    assert said(tmp_path, {}, ranges) == []
-    told = said(tmp_path, {}, ranges, sampled=True)
-    assert len(told) == 1 and told[0].startswith("optimizer.lr = 10 is unusual")
+    """Values of a range count only where they are drawn."""
+    told = notes(tmp_path, values, f"{LAMBDA}\n{ranges}", sampled=bool(ranges))
+    assert [line[: len(words or "")] for line in told] == ([words] if words else [])
+    if ranges:
+        assert notes(tmp_path, values, f"{LAMBDA}\n{ranges}") == []
 
 
 @pytest.mark.parametrize("name", space_names())
@@ -71,39 +81,31 @@ def test_the_papers_and_the_shipped_ranges_are_usual(name: str) -> None:
             assert low <= values[key] <= high, (key, values[key])
 
 
-def test_adapters_and_small_networks_take_larger_rates(tmp_path: Path) -> None:
-    assert said(tmp_path, {"optimizer.lr": 5e-3, "encoder.lora_rank": 4}) == []
-    assert len(said(tmp_path, {"optimizer.lr": 5e-3})) == 1
-
-
 def test_a_length_beyond_the_positions_is_refused(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.5).with_overrides({"encoder.max_length": 100_000})
-    with pytest.raises(
-        ConfigError, match=r"max_length = 100000: toy has 64 positions.*64 at most"
-    ):
+    said = r"max_length = 100000: toy has 64 positions.*64 at most"
+    with pytest.raises(ConfigError, match=said):
         prepare(space, None, None, SearchOptions(launcher="local"))
     # Spaces state 512 for every encoder, and an encoder with fewer positions truncates sooner.
     check_lengths(space.with_overrides({"encoder.max_length": 512}), NoInputs(), sampled=False)
+    ranged = lambda_space(tmp_path, 0.5, ranges=f"{LAMBDA}\n{LENGTHS}")
+    check_lengths(ranged, NoInputs(), sampled=False)
+    with pytest.raises(ConfigError, match=said):
+        check_lengths(ranged, NoInputs(), sampled=True)
 
 
-def test_a_range_beyond_the_positions_is_refused_where_it_is_drawn_from(tmp_path: Path) -> None:
-    ranges = f"{LAMBDA}\nencoder.max_length = {{ choices = [64, 100000] }}"
-    space = lambda_space(tmp_path, 0.5, ranges=ranges)
-    check_lengths(space, NoInputs(), sampled=False)
-    with pytest.raises(ConfigError, match=r"max_length = 100000: toy has 64 positions"):
-        check_lengths(space, NoInputs(), sampled=True)
-
-
-def test_a_range_of_batches_beyond_the_rows_is_told(tmp_path: Path) -> None:
-    ranges = f"{LAMBDA}\noptimizer.batch_size = {{ choices = [16, 4096] }}"
-    assert said(tmp_path, {}, ranges) == []
-    (told,) = said(tmp_path, {}, ranges, sampled=True)
-    assert told.startswith("optimizer.batch_size = 4096 is more than the 64 rows")
-
-
-def test_a_range_of_batches_in_which_no_point_is_reached_is_told(tmp_path: Path) -> None:
-    ranges = f"{LAMBDA}\noptimizer.batch_size = {{ choices = [16, 64] }}"
-    every = {"evaluation.every": 2, "optimizer.epochs": 1}
-    assert said(tmp_path, every, ranges) == []
-    (told,) = said(tmp_path, every, ranges, sampled=True)
-    assert told.startswith("evaluation.every = 2 is more than the 1 steps of a trial with batch_")
+def test_files_that_are_missing_are_named_once_before_the_first_trial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, count in (("pos", 2407), ("neg", 1368)):
+        write_lines(tmp_path / f"root/downstream/CR/custrev.{name}", ["a phone"] * count)
+    pairs = [(f"a {n}", f"b {n}", float(n % 5)) for n in range(20)]
+    own = f'evaluation.own = ["mine={write_pairs(tmp_path / "dev.tsv", pairs)}"]\n'
+    space = lambda_space(tmp_path, 0.3, 0.6, fixed=own + FILES)
+    asked = SearchOptions(launcher="local")
+    prepare(space, tmp_path / "root", None, asked)
+    said = capsys.readouterr().err
+    for name in ("MRPC", "MR", "SUBJ"):
+        assert said.count(f"{name} is not measured: ") == 1
+    assert said.count("msr_paraphrase_train.txt: the file does not exist") == 1
+    assert "CR is not measured" not in said
