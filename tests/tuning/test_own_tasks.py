@@ -1,5 +1,6 @@
 """A search on a user's own yardsticks alone: steered, chosen, resumed and shown."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from tune_sentcl.cli import app
 from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, SpaceError, StudyError
 from tune_sentcl.launch import search
-from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -107,14 +107,11 @@ def mine(own: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 def test_every_task_of_ones_own_is_scored_and_no_other(mine: tuple[Path, Path]) -> None:
     space, study = mine
-    again = {"evaluation.select": "best", "options": {"keep": 2}}
-    assert run(space, study, "support:ndcg@10", **again).ran == 0
+    asked = {"evaluation.select": "best", "options": {"keep": 2}}
+    assert run(space, study, "support:ndcg@10", **asked).ran == 0
     frames = read_study(study)
-    names = {
-        f"{row.task}:{row.metric}:{row.split}:{row.protocol}:{row.suite}"
-        for row in frames.scores.itertuples()
-    }
-    assert names == {
+    columns = ["task", "metric", "split", "protocol", "suite"]
+    assert {":".join(row) for row in frames.scores[columns].to_numpy()} == {
         *(f"intent:{m}:dev:logreg-10fold:own" for m in ("accuracy", "macro_f1")),
         *(f"pairs:{m}:dev:cosine:own" for m in ("spearman", "pearson")),
         *(
@@ -125,16 +122,10 @@ def test_every_task_of_ones_own_is_scored_and_no_other(mine: tuple[Path, Path]) 
     }
     assert frames.scores["value"].notna().all() and frames.scores["version"].notna().all()
     assert set(frames.searched) == {("support:ndcg@10:dev",)}
-
-
-def test_it_is_steered_by_its_own_objective(mine: tuple[Path, Path]) -> None:
-    frames = read_study(mine[1])
-    curves = frames.curves[~frames.curves["metric"].isin(["loss", "lr"])]
-    assert "support.dev.ndcg@10" in set(curves["metric"])
-    assert not curves["metric"].str.startswith("STS-B").any()
-    for name, reached in zip(frames.trials["trial_id"], frames.trials["objective"], strict=True):
-        own = curves[(curves["trial_id"] == name) & (curves["metric"] == "support.dev.ndcg@10")]
-        assert reached == own["value"].max()
+    points = frames.curves[~frames.curves["metric"].isin(["loss", "lr"])]
+    assert not points["metric"].str.startswith("STS-B").any()
+    own = points[points["metric"] == "support.dev.ndcg@10"].groupby("trial_id")["value"].max()
+    assert frames.trials.set_index("trial_id")["objective"].to_dict() == own.to_dict()
     assert frames.trials["selection_fingerprint"].nunique() == 1
 
 
@@ -159,30 +150,24 @@ def test_other_cut_offs_are_measured_when_they_are_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = space_of(tmp_path, [f"support={write_support(tmp_path / 'support')}"])
-    study = tmp_path / "study"
-    keep: dict[str, Any] = {"options": {"keep": 2}}
+    study, keep = tmp_path / "study", {"options": {"keep": 2}}
     run(space, study, "support:ndcg@10", **keep)
     assert "recall@100" not in capsys.readouterr().err
     before = read_study(study).trials.set_index("trial_id")
-    asked = ("support:recall@5", "support:mrr@300")
-    assert run(space, study, *asked, **keep).ran == 2
-    found = read_study(study)
-    after = found.trials.set_index("trial_id")
-    assert set(after.index) == set(before.index)
+    for ran in (2, 0):
+        assert run(space, study, "support:recall@5", "support:mrr@300", **keep).ran == ran
+    after = read_study(study).trials.set_index("trial_id")
     for kept in ("attempt", "train_seconds", "steps"):
         assert after[kept].to_dict() == before[kept].to_dict()
     assert set(after["objective_name"]) == {"support:recall@5:dev"}
     assert after[["objective", "objective_2"]].notna().all(axis=None)
-    assert run(space, study, *asked, **keep).ran == 0
-    assert run(space, study, "support:ndcg@10", **keep).ran == 0
-    cutoffs = {"evaluation.cutoffs": [3, 300]}
-    assert run(space, study, "support:ndcg@10", **cutoffs, **keep).ran == 2
+    cutoffs: dict[str, Any] = {"evaluation.cutoffs": [3, 300], **keep}
+    for ran in (2, 0):
+        assert run(space, study, "support:ndcg@10", **cutoffs).ran == ran
     assert "support has 300 documents: recall@300 is the same" in capsys.readouterr().err
-    assert run(space, study, "support:ndcg@10", **cutoffs, **keep).ran == 0
-    metrics = set(read_study(study).scores["metric"])
-    usual = {"ndcg@10", "mrr@10", "recall@100"}
     more = {f"{name}@{k}" for name in ("ndcg", "mrr", "recall") for k in (3, 300)}
-    assert metrics == {*usual, "recall@5", *more}
+    usual = {"ndcg@10", "mrr@10", "recall@100", "recall@5"}
+    assert set(read_study(study).scores["metric"]) == usual | more
 
 
 def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
@@ -235,22 +220,14 @@ def test_trials_that_would_not_be_compared_are_refused(tmp_path: Path, own: list
 
 
 def test_an_id_rests_on_rows_that_choose_and_on_no_others(tmp_path: Path) -> None:
-    names = []
-    for enough, select in ((4.0, "last"), (3.0, "last"), (4.0, "best"), (3.0, "best")):
+    names = {}
+    for enough, select in itertools.product((4.0, 3.0), ("last", "best")):
         folder = tmp_path / f"{enough}{select}"
         folder.mkdir()
         space = space_of(folder, [f"support={write_support(folder / 'support', enough)}"])
-        names.append(asked_ids(space, **{"evaluation.select": select}))
-    assert names[0] == names[1]
-    assert names[2] != names[3] and names[2].isdisjoint(names[0])
-
-
-def test_with_sts_nothing_changes(tmp_path: Path, own: list[str]) -> None:
-    """A task of one's own beside STS is measured, and chooses nothing unless it is named."""
-    space = space_of(tmp_path, own)
-    changes = {"evaluation.suites": ["sts"], "evaluation.select": "best"}
-    assert asked_ids(space, **changes) == asked_ids(space, **changes, **{"evaluation.own": []})
-    assert asked(space, **changes).objectives == (DEFAULT,)
+        names[enough, select] = asked_ids(space, **{"evaluation.select": select})
+    assert names[4.0, "last"] == names[3.0, "last"]
+    assert names[4.0, "best"].isdisjoint(names[3.0, "best"] | names[4.0, "last"])
 
 
 def test_an_objective_of_senteval_chooses_weights_too(tmp_path: Path, own: list[str]) -> None:
@@ -274,33 +251,29 @@ def test_the_first_dev_score_is_the_default_and_a_cheap_one_stands_in(
     assert {name for name in frames.curves["metric"] if ".dev." in name} == {"support.dev.ndcg@10"}
 
 
+CUTOFFS = "ndcg@K, mrr@K, recall@K with a whole number K"
+BAD_OBJECTIVES = [
+    ("suport:ndcg@10", "Did you mean support"),
+    ("support:map@5", r"there are support:ndcg@10:dev.* as intent:acc.* at any other cut-off"),
+    ("pairs:recall@5", r"there are pairs:spearman:dev, pairs:pearson:dev"),
+    ("support:recall@0", CUTOFFS),
+    ("support:nDCG@x", CUTOFFS),
+    ("pairs:Spearman:test", r"\(pairs:spearman:dev\), or give --allow"),
+    ("STS-B:spearman", r"suite sts. Name a .* \(intent, support, pairs\)"),
+    ("other:mrr@1", "they measure intent, support, pairs. Name one"),
+]
+BAD_TASKS: list[tuple[Any, type[Exception], str]] = [
+    ([], ConfigError, "a list with sts"),
+    (["sts-b=x"], ConfigError, "SentEval's tasks"),
+    (["a=x", "A=y"], ConfigError, "occurs twice"),
+    (["a:b=x"], ConfigError, "a name of letters"),
+    (["folder"], ConfigError, "name=path"),
+    (["a=nowhere"], DataError, "no such file"),
+]
 BAD: list[tuple[dict[str, Any], tuple[str, ...], type[Exception], str]] = [
-    ({}, ("suport:ndcg@10",), ObjectiveError, "Did you mean support"),
-    ({}, ("support:map@5",), ObjectiveError, r"there are support:ndcg@10:dev.* as intent:acc"),
-    ({}, ("support:map@5",), ObjectiveError, "these metrics at any other cut-off"),
-    (
-        {},
-        ("pairs:recall@5",),
-        ObjectiveError,
-        r"there are pairs:spearman:dev, pairs:pearson:dev",
-    ),
-    ({}, ("support:recall@0",), ObjectiveError, "ndcg@K, mrr@K, recall@K with a whole number K"),
-    ({}, ("support:nDCG@x",), ObjectiveError, "ndcg@K, mrr@K, recall@K with a whole number K"),
+    *(({}, (objective,), ObjectiveError, said) for objective, said in BAD_OBJECTIVES),
+    *(({"evaluation.own": own}, (), kind, said) for own, kind, said in BAD_TASKS),
     ({"evaluation.cutoffs": [5, 0]}, (), ConfigError, "distinct whole numbers above 0"),
-    (
-        {},
-        ("pairs:Spearman:test",),
-        ObjectiveError,
-        r"\(pairs:spearman:dev\), or give --allow",
-    ),
-    ({}, ("STS-B:spearman",), ObjectiveError, r"suite sts. Name a .* \(intent, support, pairs\)"),
-    ({}, ("other:mrr@1",), ObjectiveError, "they measure intent, support, pairs. Name one"),
-    ({"evaluation.own": []}, (), ConfigError, "a list with sts"),
-    ({"evaluation.own": ["sts-b=x"]}, (), ConfigError, "SentEval's tasks"),
-    ({"evaluation.own": ["a=x", "A=y"]}, (), ConfigError, "occurs twice"),
-    ({"evaluation.own": ["a:b=x"]}, (), ConfigError, "a name of letters"),
-    ({"evaluation.own": ["folder"]}, (), ConfigError, "name=path"),
-    ({"evaluation.own": ["a=nowhere"]}, (), DataError, "no such file"),
 ]
 
 
@@ -317,19 +290,6 @@ def test_what_cannot_be_is_refused_at_once(
     with pytest.raises(kind, match=said):
         run(space, tmp_path / "study", *objectives, **changes)
     assert not (tmp_path / "study").exists()
-
-
-def test_without_a_cheap_score_there_are_no_points(tmp_path: Path, own: list[str]) -> None:
-    intent, *_ = own
-    space = space_of(tmp_path, [intent])
-    with pytest.raises(ObjectiveError, match=r"evaluation\.every"):
-        run(space, tmp_path / "study")
-    assert len(asked_ids(space, **{"evaluation.every": 0})) == 2
-
-
-def test_one_entry_needs_no_list(tmp_path: Path, own: list[str]) -> None:
-    space = space_of(tmp_path, ["a=b"])
-    assert len(asked_ids(space, **{"evaluation.own": own[1]})) == 2
 
 
 def test_an_encoder_as_it_is_and_a_check_of_files(tmp_path: Path, own: list[str]) -> None:

@@ -14,11 +14,8 @@ import pytest
 from planted_spaces import told
 from search_samples import (
     LAMBDA,
-    OBJECTIVES,
-    NoInputs,
     drive,
     finished,
-    history,
     knob,
     lambda_space,
     proposals,
@@ -29,8 +26,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Assignment, Result
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.search_options import SamplerName, SchedulerName, SearchOptions
-from tune_sentcl.tuning.trial_ids import TrialNamer
+from tune_sentcl.tuning.search_options import SamplerName, SchedulerName
 
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
 SHARES = (1 / 16, 1 / 4, 1.0)
@@ -55,24 +51,24 @@ class Trained:
     results: dict[str, Result] = field(default_factory=dict)
     sampled: dict[str, TrialConfig] = field(default_factory=dict)
 
-    def search(self, *, workers: int = 1, order: int = 0, **options: Any) -> Proposals:
+    def search(self, *, workers: int = 1, **options: Any) -> Proposals:
         """A search by so many workers, whose trials end in any order."""
         usual = {"sampler": "random", "scheduler": "halving", "shares": SHARES}
         study = {"adopted": self.sampled, "results": self.results}
         made = proposals(self.space, **{**usual, **study, **options})
         running: list[Assignment] = []
-        generator = random.Random(order)
+        generator = random.Random(0)
         while not made.finished:
-            one = made.next() if len(running) < workers else None
-            if one is None:
+            assignment = made.next() if len(running) < workers else None
+            if assignment is None:
                 assert running, "nothing runs, so nothing can be waited for"
                 self.end(made, running.pop(generator.randrange(len(running))))
                 continue
-            running.append(one)
-            self.given.append((one.trial_id, one.until))
-            if one.origin == "sampler":
-                config = one.config.model_copy(update={"seed": 0})
-                self.sampled.setdefault(one.configuration, config)
+            running.append(assignment)
+            self.given.append((assignment.trial_id, assignment.until))
+            if assignment.origin == "sampler":
+                config = assignment.config.model_copy(update={"seed": 0})
+                self.sampled.setdefault(assignment.configuration, config)
         return made
 
     def end(self, made: Proposals, one: Assignment) -> None:
@@ -129,16 +125,6 @@ def test_what_takes_no_step_takes_no_place_behind_the_first_stage(tmp_path: Path
     assert counts[1 / 4] == second
 
 
-def test_a_command_without_halving_runs_nothing_of_what_an_earlier_one_stopped(
-    tmp_path: Path,
-) -> None:
-    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
-    study.search(budget=9)
-    before = len(study.given)
-    made = study.search(sampled=1, scheduler="none", shares=(1.0,))
-    assert len(study.given) == before and made.finished
-
-
 @pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
 @pytest.mark.parametrize("grid", [(0.3,), (0.3, 0.7)])
 def test_a_grown_budget_ends_with_all_that_it_gives_from_the_beginning(
@@ -157,53 +143,27 @@ def test_a_grown_budget_ends_with_all_that_it_gives_from_the_beginning(
     assert len(grown.given) == len(set(grown.given))
 
 
-@pytest.mark.parametrize("order", range(4))
-@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
-def test_one_worker_and_five_run_the_same_stages(
-    tmp_path: Path, seeds: tuple[int, ...], order: int
-) -> None:
-    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-    one, five = Trained(space), Trained(space)
-    one.search(budget=20, seeds=seeds)
-    five.search(budget=20, seeds=seeds, workers=5, order=order)
-    assert sorted(one.given) == sorted(five.given)
-    assert one.results == five.results
-
-
 def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> None:
-    made = proposals(
-        lambda_space(tmp_path, 0.3, ranges=LAMBDA),
-        sampled=8,
-        scheduler="halving",
-        shares=(0.25, 1.0),
-    )
-    grid = made.next()
-    assert grid is not None and (grid.origin, grid.until) == ("grid", 1.0)
-    given = [a for a in (made.next() for _ in range(7)) if a is not None]
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
+    made = proposals(space, sampled=8, scheduler="halving", shares=(0.25, 1.0))
+
+    def handed(count: int) -> list[tuple[str, float]]:
+        given = (made.next() for _ in range(count))
+        return [(a.trial_id, a.until) for a in given if a is not None]
+
+    (grid,), first = handed(1), handed(7)
+    assert grid[1] == 1.0 and {until for _, until in first} == {0.25}
     assert made.pause_above(0.25) == float("-inf")
-    for score, one in enumerate(given, 1):
-        assert one.until == 0.25
-        made.end(one.trial_id, Result("pruned", (), {0.25: float(score)}))
+    for score, (name, _) in enumerate(first, 1):
+        made.end(name, Result("pruned", (), {0.25: float(score)}))
     assert made.pause_above(0.25) == 6.0, "two go on"
-    best, last = made.next(), made.next()
-    assert best is not None and last is not None
-    assert (best.trial_id, best.until) == (given[-1].trial_id, 1.0)
-    assert last.until == 0.25 and last.trial_id not in {a.trial_id for a in given}
-    assert made.next() is None, "the last one decides who else goes on"
-    made.requeue(best.trial_id, "train")
-    made.requeue(grid.trial_id, "train")
-    again = [made.next(), made.next(), made.next()]
-    assert [(a.trial_id, a.until) for a in again if a] == [
-        (grid.trial_id, 1.0),
-        (best.trial_id, 1.0),
-    ]
-
-
-def test_trap_a_grid_sampler_asked_for_ever_ends_after_the_grid(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampler="grid")
-    assert len(drive(made, Judge())) == 2
-    assert made.next() is None
-    assert not made.exhausted
+    best, (last, until) = handed(2)
+    assert best == (first[-1][0], 1.0)
+    assert until == 0.25 and last not in {name for name, _ in first}
+    assert handed(1) == [], "the last one decides who else goes on"
+    made.requeue(best[0], "train")
+    made.requeue(grid[0], "train")
+    assert handed(3) == [grid, best]
 
 
 @pytest.mark.parametrize(("scheduler", "values"), [("none", [25.0]), ("halving", [10.0])])
@@ -265,17 +225,6 @@ def test_a_finite_space_ends_and_says_so(
     assert made.next() is None
 
 
-def test_a_finite_space_ends_while_its_trials_still_run(tmp_path: Path) -> None:
-    made = proposals(two_by_two(tmp_path), sampled=100, sampler="random")
-    given = [a for a in (made.next() for _ in range(20)) if a is not None]
-    assert len({a.trial_id for a in given}) == len(given) == 4
-    assert len(made.waiting()) == 4
-    for assignment in given:
-        made.end(assignment.trial_id, finished(1.0))
-    assert made.finished
-    assert made.exhausted
-
-
 def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, 0.9, ranges="method.lambda = { low = 0.0, high = 0.5 }")
     made = proposals(space, sampled=1)
@@ -306,32 +255,11 @@ def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, 
     assert sampler == "random" or len(told(made)) == 10
 
 
-def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
-    before = drive(proposals(space, sampled=1, seeds=(0, 1)), Judge())
-    made = proposals(
-        space,
-        sampled=1,
-        seeds=(0, 1),
-        adopted={before[2].configuration: before[2].config},
-        results={before[1].trial_id: finished(4.0), before[2].trial_id: finished(6.0)},
-    )
-    missing = drive(made, lambda config: finished(8.0))
-    assert [a.trial_id for a in missing] == [before[0].trial_id, before[3].trial_id]
-    assert [t.values for t in told(made)] == [[6.0], [7.0]]
-
-
 def test_of_several_objectives_the_first_is_told(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
     made = proposals(space, sampled=3, objectives=2, seeds=(0, 1))
     drive(made, lambda config: finished(*(float(i + config.seed) for i in range(2))))
     assert [t.values for t in told(made)] == [[0.5]] * 5
-
-
-def test_a_space_without_ranges_runs_its_grid(tmp_path: Path) -> None:
-    made = proposals(tiny_space(tmp_path))
-    assert len(drive(made, Judge())) == 1
-    assert made.stages is None
 
 
 @contextmanager
@@ -381,25 +309,3 @@ def drive_some(made: Proposals, count: int) -> None:
         assignment = made.next()
         assert assignment is not None
         made.end(assignment.trial_id, finished(1.0))
-
-
-def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path) -> None:
-    """What many trials read is looked up once, and their configs stay text and dotted values."""
-    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-
-    def cost(held: int) -> Counter[str]:
-        before = drive(proposals(space, sampler="random", sampled=held), Judge())
-        results = {a.trial_id: Judge()(a.config) for a in before}
-        adopted = {a.configuration: a.config for a in before[2:]}
-        options = SearchOptions(trials=held, sampler="random", scheduler="none")
-        made = Proposals(space, TrialNamer(NoInputs()), options, (0,))
-        known = history(OBJECTIVES[:1], results, adopted)
-        with counted_lines() as lines:
-            made.resume_from(known, (1.0,))
-        assert made.finished and made.total == held + 2
-        return lines
-
-    few, many = cost(12), cost(120)
-    assert few["parsing.py"] == many["parsing.py"]
-    assert few["inputs.py"] == many["inputs.py"]
-    assert many["proposals.py"] < 12 * few["proposals.py"]

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_samples import lambda_space
 
 from tune_sentcl.tuning import resources
-from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.resources import (
     Bundle,
     Node,
@@ -99,16 +97,6 @@ def test_a_bundle_is_what_the_options_ask_for_of_the_nodes_that_are_meant() -> N
     asked = SearchOptions(accelerator="TPU", cpus_per_trial=2, memory_per_trial=1.5)
     assert bundle_of(asked, nodes) == Bundle(2, 0.0, 1_500_000_000, "TPU")
     assert trials_at_a_time(SearchOptions(accelerator="A100"), nodes) == 4
-
-
-def test_a_plan_counts_on_as_many_at_a_time_as_a_search_runs(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, *(n / 100 for n in range(64)))
-    options = SearchOptions(gpus_per_trial=0.0)
-    at_once = trials_at_a_time(options, [this_machine()])
-    assert at_once == this_machine().cpus
-    plan = make_plan(space, None, None, (0,), options)
-    (line,) = (note for note in plan.notes if " at a time on this machine" in note)
-    assert f"with {at_once} at a time" in line
 
 
 V1, V2 = "4:memory:/a/b\n3:cpu,cpuacct:/a/b\n1:name=systemd:/\n", "0::/a/b\n"

@@ -66,27 +66,6 @@ def test_failed_configurations_do_not_stop_a_sampler() -> None:
     assert len(told(sampler)) == 20 and told(sampler, TrialState.RUNNING) == []
 
 
-def test_a_proposal_is_told_as_the_trial_that_was_asked_for() -> None:
-    sampler = Sampler("tpe", SPACE, 0, 0)
-    for name in "ab":
-        sampler.take(places(1, 0, 1)[0]) if name == "a" else sampler.propose(lambda p: True)
-        sampler.begin(name)
-    assert len(told(sampler, TrialState.RUNNING)) == 2
-    sampler.tell("b", {}, 5.0)
-    (running,), (ended,) = told(sampler, TrialState.RUNNING), told(sampler)
-    assert (running.params, ended.values) == (places(1, 0, 1)[0], [5.0])
-
-
-def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
-    params = {"method.lambda": 0.25, "optimizer.lr": 1e-4, "encoder.pooling": "mean"}
-    sampler = taught(SPACE, [params])
-    (found,) = told(sampler)
-    assert found.params == {"method.lambda": 0.25, "optimizer.lr": 1e-4}
-    assert found.values == [quality(params)]
-    sampler.propose(lambda params: True)
-    assert sampler.asked is not None and found.distributions == sampler.asked.distributions
-
-
 @pytest.mark.parametrize(
     "params",
     [

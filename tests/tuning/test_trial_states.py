@@ -135,28 +135,6 @@ def test_trap_a_paused_trial_goes_on_from_its_state_in_its_command_and_in_the_ne
     assert not any((study / "states").iterdir())
 
 
-def test_trap_whoever_goes_on_has_left_a_state_though_others_were_better_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two that come later keep those from the second stage that had ended it with more."""
-    let_toys_have_all_stages(monkeypatch)
-    draw_in_order(monkeypatch)
-    ranges = "method.lambda = { choices = [0.1, 0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.85, 0.9] }"
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
-    launcher = planted(study)
-    for trials in (8, 10):
-        launcher = planted(study)
-        launcher.curve = lambda config: [
-            (point, score if point < 4 else 1 - score) for point, score in by_lambda(config)
-        ]
-        run_planted(space, study, launcher, trials=trials, **HALVING)
-    ((name, _, _),) = [pause for pause in launcher.pauses if pause[1] == 0.25]
-    behind = [
-        left for what, begun, (_, left) in launcher.events if (what, begun) == ("begins", name)
-    ]
-    assert behind == [0, 1, 4, 16]
-
-
 @pytest.mark.parametrize(("gigabytes", "kept"), [(20.0, 4), (2.5, 1), (0.0, 0)])
 def test_the_best_of_the_paused_trials_keep_their_states_as_far_as_these_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gigabytes: float, kept: int
