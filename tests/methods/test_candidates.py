@@ -1,17 +1,11 @@
 """Which rows are positives and negatives, against the definition row by row."""
 
 from collections import Counter
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tune_sentcl.config import DataConfig
-from tune_sentcl.data.rows.batches import batches
-from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.methods.candidates import Count, draw_candidates
 
 COUNTS = st.one_of(st.integers(1, 6), st.just("all"))
@@ -80,62 +74,3 @@ def test_draws_are_uniform() -> None:
         assert len(counts) == 4
         # Four standard deviations of a binomial with 1000 draws and probability one half.
         assert all(abs(count - expected) < 4 * 16 for count in counts.values())
-
-
-def test_positives_per_anchor_on_snli_are_those_that_were_counted(real_data: Path) -> None:
-    corpus = load_rows("labeled_pairs", DataConfig(source="snli-first2000", limit=960), real_data)
-    order: Literal["file"] = "file"
-    premises = np.unique(corpus.texts("premise"), return_inverse=True)[1]
-    labels = corpus.numbers("label").astype(np.int64)
-    counts: Counter[int] = Counter()
-    anchors = 0
-    for batch in batches(corpus, 64, order, None):
-        drawn = draw_candidates(
-            premises[batch],
-            labels[batch],
-            np.random.default_rng(0),
-            num_positives="all",
-            num_negatives="all",
-        )
-        counts.update(drawn.positives.sum(axis=1).tolist())
-        anchors += len(drawn.anchors)
-    # 73.75, 18.75 and 7.5 % of the anchors; elsewhere counted as 74, 19 and 7 %.
-    assert anchors == 320
-    assert (counts[1], counts[5], counts[2] + counts[3] + counts[4]) == (236, 60, 24)
-
-
-def slow(
-    premises: np.ndarray, labels: np.ndarray, generator: np.random.Generator, *counts: Count
-) -> tuple[np.ndarray, np.ndarray]:
-    """As it was first written, one array at a time; which numbers are drawn must never change."""
-    rows = np.flatnonzero(labels == 0)
-    positives = (labels == 0)[None, :] & (premises[None, :] == premises[rows, None])
-    negatives = ~positives
-    possible = positives.copy()
-    for anchor, row in enumerate(rows):
-        if counts[0] != "all":
-            others = np.flatnonzero(possible[anchor])
-            others = others[others != row]
-            dropped = max(0, len(others) - (counts[0] - 1))
-            positives[anchor, generator.choice(others, dropped, replace=False)] = False
-        if counts[1] != "all":
-            others = np.flatnonzero(negatives[anchor])
-            dropped = max(0, len(others) - counts[1])
-            negatives[anchor, generator.choice(others, dropped, replace=False)] = False
-    return positives, negatives
-
-
-@pytest.mark.parametrize("counts", [(1, 5), (2, "all"), ("all", 0), (99, 3), (3, 99)])
-def test_the_same_seed_draws_what_it_always_drew(counts: tuple[Count, Count]) -> None:
-    for seed in range(40):
-        batch = np.random.default_rng(seed)
-        size = int(batch.integers(1, 40))
-        premises, labels = batch.integers(0, 9, size), batch.integers(0, 3, size)
-        ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
-        drawn = draw_candidates(
-            premises, labels, ours, num_positives=counts[0], num_negatives=counts[1]
-        )
-        positives, negatives = slow(premises, labels, theirs, *counts)
-        assert np.array_equal(drawn.positives, positives)
-        assert np.array_equal(drawn.negatives, negatives)
-        assert ours.bit_generator.state == theirs.bit_generator.state

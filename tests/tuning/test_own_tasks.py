@@ -130,17 +130,13 @@ def test_every_task_of_ones_own_is_scored_and_no_other(mine: tuple[Path, Path]) 
 
 
 def test_tables_report_and_card_have_its_scores(mine: tuple[Path, Path], tmp_path: Path) -> None:
-    runner = CliRunner()
-    for command in ("show", "judge"):
-        result = runner.invoke(app, [command, str(mine[1])], env={"COLUMNS": "300"})
-        assert result.exit_code in (0, 3), result.output  # 3: judge wants more seeds
-        assert "support" in result.output
-    out = tmp_path / "report.md"
-    assert runner.invoke(app, ["report", str(mine[1]), "--out", str(out)]).exit_code == 0
-    text = out.read_text()
-    assert "Own tasks" in text and "support nDCG@10 (dev)" in text
-    model = tmp_path / "model"
-    assert runner.invoke(app, ["export", str(mine[1]), "--to", str(model)]).exit_code == 0
+    study, out, model = str(mine[1]), tmp_path / "report.md", tmp_path / "model"
+    for command, exits in (("show", (0,)), ("judge", (0, 3))):  # 3: judge wants more seeds
+        shown = CliRunner().invoke(app, [command, study], env={"COLUMNS": "300"})
+        assert shown.exit_code in exits and "support" in shown.output
+    assert CliRunner().invoke(app, ["report", study, "--out", str(out)]).exit_code == 0
+    assert "Own tasks" in out.read_text() and "support nDCG@10 (dev)" in out.read_text()
+    assert CliRunner().invoke(app, ["export", study, "--to", str(model)]).exit_code == 0
     card = (model / "README.md").read_text()
     assert "| support | test | ndcg@10 | retrieval |" in card
     assert "nothing about natural language" in card
@@ -254,7 +250,7 @@ def test_the_first_dev_score_is_the_default_and_a_cheap_one_stands_in(
 CUTOFFS = "ndcg@K, mrr@K, recall@K with a whole number K"
 BAD_OBJECTIVES = [
     ("suport:ndcg@10", "Did you mean support"),
-    ("support:map@5", r"there are support:ndcg@10:dev.* as intent:acc.* at any other cut-off"),
+    ("support:map@5", r"there are support:ndcg@10:dev.* at any other cut-off.* as intent:acc"),
     ("pairs:recall@5", r"there are pairs:spearman:dev, pairs:pearson:dev"),
     ("support:recall@0", CUTOFFS),
     ("support:nDCG@x", CUTOFFS),
@@ -295,9 +291,8 @@ def test_what_cannot_be_is_refused_at_once(
 def test_an_encoder_as_it_is_and_a_check_of_files(tmp_path: Path, own: list[str]) -> None:
     given = [text for entry in own for text in ("--own", entry)]
     runner = CliRunner()
-    found = runner.invoke(app, ["evaluate", "toy", "--suite", "none", *given, "--json"])
-    assert found.exit_code == 0, found.output
-    assert {row["task"] for row in json.loads(found.stdout)} == {"intent", "support", "pairs"}
+    scored = runner.invoke(app, ["evaluate", "toy", "--suite", "none", *given, "--json"])
+    assert {row["task"] for row in json.loads(scored.stdout)} == {"intent", "support", "pairs"}
     checked = runner.invoke(app, ["data", "check", *given], env={"COLUMNS": "200"})
     assert checked.exit_code == 0 and "150 queries, 300 documents" in checked.output
     bad = runner.invoke(app, ["data", "check", "--own", f"gone={tmp_path / 'gone'}"])

@@ -2,7 +2,6 @@
 
 import math
 import statistics
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,8 +49,12 @@ def draws_by_model(sampler: Sampler) -> set[str]:
 
 @pytest.mark.parametrize("count", [0, 9, 10, 30])
 def test_ten_told_scores_end_the_blind_draws(count: int) -> None:
+    sampler = taught(SPACE, places(count, 0, 1))
     knobs = {"method.lambda", "optimizer.lr"} if count >= 10 else set()
-    assert draws_by_model(taught(SPACE, places(count, 0, 1))) == knobs
+    assert draws_by_model(sampler) == knobs
+    assert sampler.asked is not None
+    assert [t.params for t in told(sampler)] == places(count, 0, 1)
+    assert all(t.distributions == sampler.asked.distributions for t in told(sampler))
 
 
 def test_failed_configurations_do_not_stop_a_sampler() -> None:
@@ -120,9 +123,7 @@ def test_random_points_are_one_sequence_however_often_it_is_resumed(finite: bool
     assert parts == expected
 
 
-def test_trap_samplers_are_built_without_a_warning() -> None:
-    names: tuple[SamplerName, ...] = ("tpe", "random", "grid")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for name in names:
-            Sampler(name, SPACE, 0, 3)
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["tpe", "random", "grid"])
+def test_trap_samplers_are_built_without_a_warning(name: SamplerName) -> None:
+    Sampler(name, SPACE, 0, 3)

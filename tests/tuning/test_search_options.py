@@ -4,54 +4,56 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from search_samples import LAMBDA, lambda_space, run_here, run_on_ray
+from search_samples import LAMBDA, lambda_space, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
-from tune_sentcl.space import load_space
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
 from tune_sentcl.tuning.resources import usable_cores
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.worker import worker_settings
+from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("option", "value", "says"),
     [
-        ("trials", -1),
-        ("budget", -1.0),
-        ("keep", -1),
-        ("sampler_seed", -1),
-        ("max_concurrent", 0),
-        ("cpus_per_trial", 0),
-        ("gpus_per_trial", -0.5),
-        ("gpus_per_trial", 1.5),
-        ("gpus_per_trial", float("nan")),
-        ("memory_per_trial", -1.0),
-        ("max_failures", 0),
-        ("retries", -1),
-        ("trial_timeout", 0.5),
-        ("max_time", -1.0),
-        ("max_gpu_hours", float("nan")),
+        ("trials", -1, ""),
+        ("budget", -1.0, ""),
+        ("keep", -1, ""),
+        ("sampler_seed", -1, ""),
+        ("max_concurrent", 0, ""),
+        ("cpus_per_trial", 0, ""),
+        ("gpus_per_trial", -0.5, ""),
+        ("gpus_per_trial", 1.5, ""),
+        ("gpus_per_trial", float("nan"), ""),
+        ("memory_per_trial", -1.0, ""),
+        ("max_failures", 0, ""),
+        ("retries", -1, ""),
+        ("trial_timeout", 0.5, ""),
+        ("max_time", -1.0, ""),
+        ("max_gpu_hours", float("nan"), ""),
+        ("confirm", -1, ""),
+        ("sampler", "bohb", "'bohb': must be 'tpe', 'random' or 'grid'"),
+        ("scheduler", "asha", "'asha': must be 'halving' or 'none'"),
+        ("trials", 2.5, "2.5: must be a valid integer"),
+        ("trials", "5", "'5': must be a valid integer"),
+        ("learn_from", "study", "'study': must be a valid tuple"),
     ],
 )
-def test_numbers_out_of_range_are_refused(tmp_path: Path, option: str, value: Any) -> None:
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-    with pytest.raises(ConfigError, match=f"{option.replace('_', '[-_]')}: "):
-        run_here(space, tmp_path / "study", **{option: value})
-    assert not (tmp_path / "study").exists()
+def test_a_value_that_makes_no_sense_is_refused_by_its_name(
+    tmp_path: Path, option: str, value: Any, says: str
+) -> None:
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
+    with pytest.raises(ConfigError, match=f"{option.replace('_', '[-_]')}: {says}"):
+        SearchOptions(**{option: value}).check(space)
 
 
 def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
     options = SearchOptions(trials=3, budget=2.0, keep=-1, max_concurrent=0)
     with pytest.raises(ConfigError) as caught:
         options.check(lambda_space(tmp_path, 0.3))
-    assert [f.where for f in caught.value.faults] == [
-        "--max-concurrent",
-        "--keep",
-        "--trials",
-        "--trials",
-    ]
+    places = [fault.where for fault in caught.value.faults]
+    assert places == ["--max-concurrent", "--keep", "--trials", "--trials"]
 
 
 @pytest.mark.parametrize("asked", [{"trials": 2}, {"budget": 2.0}])
@@ -79,44 +81,22 @@ def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -
     check_disk("s3://bucket/study", DiskNeed(10**18, 10**18, 0))
 
 
-def test_what_options_say_to_workers() -> None:
-    for keep in (0, 1, 2):
-        asked = SearchOptions(
-            keep=keep, cpus_per_trial=3, trial_timeout=9.0, deterministic=keep > 0
-        )
-        told = worker_settings("study", asked, 0.5)
-        assert (told.study, told.keep_checkpoint) == ("study", keep > 0)
-        assert told.deterministic == (keep > 0)
-        assert (told.cpus, told.gpus, told.seconds, told.early_stopping_objective) == (
-            3,
-            0.5,
-            9.0,
-            DEFAULT,
-        )
-    for objective, compared in (
+@pytest.mark.parametrize("keep", [0, 1, 2])
+def test_what_options_say_to_workers(keep: int) -> None:
+    asked = SearchOptions(keep=keep, cpus_per_trial=3, trial_timeout=9.0, save_every=2.0)
+    expected = WorkerSettings("study", keep > 0, 3, 0.5, DEFAULT, 9.0, 120.0, False)
+    assert worker_settings("study", asked, 0.5) == expected
+
+
+@pytest.mark.parametrize(
+    ("objective", "stops_by"),
+    [
         ("SICK-R:pearson:dev", "SICK-R:pearson:dev"),
         ("STS12:spearman:test", "STS-B:spearman:dev"),
         ("SST2:accuracy:dev", "STS-B:spearman:dev"),
         ("STS-B:pearson:dev:relatedness", "STS-B:spearman:dev"),
-    ):
-        (asked_for,) = parse_objectives([objective], allow_test=True)
-        told = worker_settings("study", SearchOptions(), 0.0, early_stopping_objective(asked_for))
-        assert str(told.early_stopping_objective) == compared
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "said"),
-    [
-        ("sampler", "bohb", "--sampler: 'bohb': must be 'tpe', 'random' or 'grid'"),
-        ("scheduler", "asha", "--scheduler: 'asha': must be 'halving' or 'none'"),
-        ("trials", 2.5, "--trials: 2.5: must be a valid integer"),
-        ("trials", "5", "--trials: '5': must be a valid integer"),
-        ("learn_from", "study", "--learn-from: 'study': must be a valid tuple"),
     ],
 )
-def test_a_value_of_another_type_is_refused_by_its_name(
-    option: str, value: object, said: str
-) -> None:
-    """Finds a misspelt sampler that draws random points."""
-    with pytest.raises(ConfigError, match=said):
-        SearchOptions(**{option: value}).check(load_space("smoke"))  # type: ignore[arg-type]
+def test_stages_are_decided_by_a_cheap_dev_score(objective: str, stops_by: str) -> None:
+    (asked,) = parse_objectives([objective], allow_test=True)
+    assert str(early_stopping_objective(asked)) == stops_by
