@@ -89,10 +89,8 @@ def test_the_pooling_and_the_rows(page: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("ranking", [[0, 1, 0, 2], [1, 1, 0, 0], [0, 0, 0, 0], [3, 0, 0, 1]])
 def test_the_metric_is_that_of_trec_eval(page: dict[str, Any], ranking: list[int]) -> None:
-    names = [f"d{place}" for place in range(4)]
-    judged = dict(zip(names, ranking, strict=True)) | {"unfound": 1}
-    run = {name: 1.0 - place / 10 for place, name in enumerate(names)}
-    told = pytrec_eval.RelevanceEvaluator({"q": judged}, {"map_cut.4"}).evaluate({"q": run})
-    relevant = sum(grade > 0 for grade in judged.values())
-    found = page["average_precision"](np.array(ranking), relevant)
-    assert found == pytest.approx(told["q"]["map_cut_4"], abs=1e-9)
+    judged = {f"d{place}": grade for place, grade in enumerate(ranking)} | {"unfound": 1}
+    run = {f"d{place}": 1.0 - place / 10 for place in range(4)}
+    theirs = pytrec_eval.RelevanceEvaluator({"q": judged}, {"map_cut.4"}).evaluate({"q": run})
+    ours = page["average_precision"](np.array(ranking), sum(g > 0 for g in judged.values()))
+    assert ours == pytest.approx(theirs["q"]["map_cut_4"], abs=1e-9)

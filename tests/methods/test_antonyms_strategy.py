@@ -9,17 +9,14 @@ from method_samples import (
     Seen,
     batch_of_sentences,
     built,
-    corpus_of_sentences,
     halves,
     toy_encoder,
 )
 from method_samples import trial_config as config
 from wordnet_samples import write_wordnet
 
-from tune_sentcl.config import Fingerprints, trial_id
 from tune_sentcl.data.wordnet import Antonyms, load_antonyms
 from tune_sentcl.errors import DataError
-from tune_sentcl.methods.conisi import Conisi
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import _joined
@@ -38,14 +35,6 @@ def composed(model: Encoder, texts: list[str], antonyms: Antonyms) -> tuple[list
     return [model.tokenizer.decode(ids) for ids in found], loss.rates["without_antonym"]
 
 
-def test_words_become_their_antonyms() -> None:
-    texts = ["a happy lawyer is jogging outdoors", "the lawyer is happy"]
-    found, rate = composed(toy_encoder("cls", train_length=32), texts, MADE_UP)
-    assert found[0] in {f"a {word} lawyer is jogging indoors" for word in ("sad", "unhappy")}
-    assert found[1] in {f"the lawyer is {word}" for word in ("sad", "unhappy")}
-    assert rate == 0.0
-
-
 def test_a_row_without_an_antonym_gets_another_sentence_and_is_counted() -> None:
     texts = ["a happy lawyer", "the lawyer is jogging", "a truck", "outdoors"]
     found, rate = composed(toy_encoder("cls", train_length=32), texts, MADE_UP)
@@ -59,19 +48,6 @@ def test_an_antonym_behind_the_cut_is_none() -> None:
     texts = ["a lawyer is jogging outdoors", "a happy lawyer"]
     found, rate = composed(toy_encoder("cls", train_length=6), texts, MADE_UP)
     assert found[0] == "a happy lawyer" and rate == 0.5
-
-
-def test_the_antonyms_count_into_the_trial_id() -> None:
-    corpus = corpus_of_sentences(["a", "b"])
-    others = Antonyms({}, "others")
-    prints = [_joined(corpus, resource) for resource in (None, MADE_UP, others)]
-    assert prints[0] == corpus.fingerprint and len(set(prints)) == 3
-    assert len({trial_id(O2, Fingerprints(data, "checkpoint")) for data in prints}) == 3
-
-
-def test_only_o2_reads_wordnet() -> None:
-    for name in ("s", "o1"):
-        assert Conisi.resource(config(name="conisi", strategy=name).method, None) is None
 
 
 def test_without_antonyms_o2_says_where_they_come_from() -> None:

@@ -14,13 +14,6 @@ from tune_sentcl.model.tokenizing import plain_vocabulary
 VOCABULARY = np.arange(100, 150)
 
 
-@given(st.integers(2, 40), st.integers(0, 99))
-def test_another_row_is_never_the_row_itself(count: int, seed: int) -> None:
-    drawn = other_rows(count, np.random.default_rng(seed))
-    assert len(drawn) == count
-    assert all(0 <= k < count and k != i for i, k in enumerate(drawn))
-
-
 def test_each_other_row_is_as_likely_as_any() -> None:
     generator = np.random.default_rng(0)
     counts = np.zeros((5, 5), dtype=int)
@@ -40,7 +33,7 @@ def test_rows_draw_independently() -> None:
 
 
 @given(
-    st.lists(st.integers(100, 149), min_size=1, max_size=60),
+    st.lists(st.integers(100, 149), max_size=60),
     st.floats(0.01, 1.0),
     st.integers(0, 99),
 )
@@ -49,12 +42,8 @@ def test_replacing_subwords_obeys_the_definition(ids: list[int], share: float, s
     found = replace_subwords(ids, share, VOCABULARY, np.random.default_rng(seed))
     assert ids == before and len(found) == len(ids)
     changed = [new for old, new in zip(ids, found, strict=True) if new != old]
-    assert 1 <= len(changed) <= max(1, round(share * len(ids)))
+    assert bool(ids) <= len(changed) <= max(bool(ids), round(share * len(ids)))
     assert set(changed) <= set(VOCABULARY.tolist())
-
-
-def test_an_empty_sentence_stays_empty() -> None:
-    assert replace_subwords([], 0.15, VOCABULARY, np.random.default_rng(0)) == []
 
 
 @pytest.mark.parametrize(("share", "chosen"), [(1.0, 2000), (0.15, 300)])

@@ -69,20 +69,13 @@ def test_a_batch_is_its_own_rows() -> None:
     torch.testing.assert_close(found, again)
 
 
-def test_widths_and_activations_are_those_of_the_config() -> None:
-    method = clsr(hidden=20, width=24, output_relu=False)
-    assert method.encoder.dim == 32 and method.encoder.width == 24
-    assert [type(layer.activation_function).__name__ for layer in method.encoder.tail] == [
-        "ReLU",
-        "Identity",
-    ]
-    projection = method.heads
-    assert isinstance(projection, torch.nn.Linear)
+@pytest.mark.parametrize(("output_relu", "last"), [(True, "ReLU"), (False, "Identity")])
+def test_widths_and_activations_are_those_of_the_config(output_relu: bool, last: str) -> None:
+    method = clsr(hidden=20, width=24, output_relu=output_relu)
+    projection: Any = method.heads
+    assert (method.encoder.dim, method.encoder.width) == (32, 24)
     assert projection.weight.shape == (24, 24)
-    assert [type(layer.activation_function).__name__ for layer in clsr().encoder.tail] == [
-        "ReLU",
-        "ReLU",
-    ]
+    assert activations(method) == ["ReLU", last]
 
 
 def test_the_tail_stays_at_test_and_the_projection_goes() -> None:
