@@ -67,14 +67,6 @@ def test_algorithms_are_deterministic_in_a_trial_and_not_behind_it(
     assert row["status"] == "finished"
 
 
-@pytest.mark.parametrize(("asked", "used"), [("auto", "fp32"), ("tf32", "fp32"), ("bf16", "bf16")])
-def test_a_row_says_what_was_computed_in(asked: str, used: str, tmp_path: Path) -> None:
-    space = lambda_space(tmp_path / "space", 0.3).with_overrides({"optimizer.precision": asked})
-    run_here(space, tmp_path / "study", gpus_per_trial=0.0)
-    (row,) = rows(tmp_path / "study")
-    assert row["precision_used"] == used
-
-
 @pytest.fixture
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt]:
     """Of a worker that has a GPU, which no call survives."""

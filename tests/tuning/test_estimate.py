@@ -149,26 +149,31 @@ def test_one_trial_makes_the_pass_of_a_frozen_encoder(
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "cache"))
     space = lambda_space(tmp_path, 0.3).with_overrides({"method.name": "clsr", "data.limit": 32})
     first = resumed(space, None, seeds=(0, 1))
-    found, each = estimate(first, None), first.timer.trial(space.configurations[0])
+    total, each = estimate(first, None), first.timer.trial(space.configurations[0])
     (encoding,) = first.timer.passes.values()
-    assert found and found.runs == 2 and encoding > 0
-    assert found.seconds == pytest.approx(2 * each.whole + encoding)
+    assert total and total.runs == 2 and encoding > 0
+    assert total.seconds == pytest.approx(2 * each.whole + encoding)
     run_here(space, tmp_path / "study", gpus_per_trial=0.0)
     again = resumed(space, None, seeds=(0, 1))
     estimate(again, None)
     assert list(again.timer.passes.values()) == [0], "it is cached by now"
 
 
-def test_a_plan_tells_of_the_classifiers_that_it_does_not_count(tmp_path: Path) -> None:
-    more = 'evaluation.suites = ["sts", "transfer"]\nevaluation.protocols = ["senteval-5fold"]'
-    unused = 'evaluation.protocols = ["cosine", "senteval-5fold"]'  # without the suite transfer
-    for number, (fixed, told) in enumerate(((more, True), ("", False), (unused, False))):
-        space = lambda_space(tmp_path / str(number), 0.3, fixed=fixed)
-        notes = " ".join(make_plan(space, None, None, None, HERE).notes)
-        assert re.search(
-            r"\d:\d\d in all with 1 at a time on this machine \(\d+ s a trial, timed", notes
-        )
-        assert ("does not include the classifiers" in notes) == told
+CLASSIFIERS = {"evaluation.protocols": ["cosine", "senteval-5fold"]}
+TRANSFER = {"evaluation.suites": ["sts", "transfer"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "is_told"), [({**TRANSFER, **CLASSIFIERS}, True), ({}, False), (CLASSIFIERS, False)]
+)
+def test_a_plan_tells_of_the_classifiers_that_it_does_not_count(
+    tmp_path: Path, values: dict[str, Any], is_told: bool
+) -> None:
+    space = lambda_space(tmp_path, 0.3).with_overrides(values)
+    notes = " ".join(make_plan(space, None, None, None, HERE).notes)
+    told = r"\d:\d\d in all with 1 at a time on this machine \(\d+ s a trial, timed"
+    assert re.search(told, notes)
+    assert ("does not include the classifiers" in notes) == is_told
 
 
 LINE = r"planned \d+:\d\d for (\d+) runs? \(.*(timed here|finished trials took)\), took \d+:\d\d"

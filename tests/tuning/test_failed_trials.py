@@ -123,16 +123,6 @@ def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
     assert [-math.inf] in [values for _, values in before[1]]
 
 
-def test_a_failed_trial_that_finishes_now_has_its_own_value(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.1, 0.3, ranges="method.lambda = { choices = [0.1, 0.3] }")
-    first = drive(proposals(space), lambda config: finished(1.0))
-    results = {first[0].trial_id: finished(1.0), first[1].trial_id: DIVERGED}
-    made = proposals(space, results=results, sampled=1)
-    assert [values for _, values in learned(made)] == [[1.0]], "it runs again"
-    drive(made, lambda config: finished(9.0))
-    assert [values for _, values in learned(made)] == [[1.0], [9.0]]
-
-
 def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
     """The sampler keeps away from what it has proposed and does not know yet."""
     made = proposals(lambda_space(tmp_path, 0.1, 0.5, 0.9, ranges=LAMBDA), sampled=20)

@@ -112,22 +112,6 @@ def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path
     assert both(study) == [1002, 1003]
 
 
-def test_show_checkpoint_and_confirmation_choose_alike_after_a_command_with_other_seeds(
-    tmp_path: Path,
-) -> None:
-    """Seed 1 alone would choose lambda 0.1, which both seeds together do not."""
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.3), tmp_path / "study"
-    for seed in (0, 1):
-        run(space, study, seeds=(seed,), keep=1)
-    run(space, study, seeds=(1,), keep=1, confirm=1)
-    search, shown = Study.read(study).manifest.search, summaries(Study.read(study))[1]
-    assert search is not None and search.seed_plan is not None
-    assert shown["method.lambda"][0] == 0.3
-    assert search.seed_plan.fresh[0] == shown["configuration"][0]
-    (kept,) = checkpoints(study)
-    assert kept in {row["trial_id"] for row in rows(study) if row["method.lambda"] == 0.3}
-
-
 def test_nothing_is_confirmed_where_no_configuration_is_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

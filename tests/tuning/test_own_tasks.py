@@ -183,19 +183,6 @@ def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
     assert again.ran == 2
 
 
-def test_every_split_of_a_task_is_of_one_version(tmp_path: Path) -> None:
-    """A labeled task is one of several splits, and so is what its scores are compared with."""
-    rows = [(f"a man plays {row}", str(row % 3)) for row in range(90)]
-    folder, study = tmp_path / "kind", tmp_path / "study"
-    write_labeled(folder / "dev.tsv", "text label", rows[:60])
-    space = space_of(tmp_path, [f"kind={folder}"])
-    run(space, study, "kind:accuracy", **{"evaluation.every": 0})
-    for name in ("train", "test"):
-        write_labeled(folder / f"{name}.tsv", "text label", rows[30:])
-    with pytest.raises(StudyError, match=r"kind = dev: is .* rows have changed"):
-        run(space, study, "kind:accuracy", **{"evaluation.every": 0})
-
-
 def test_one_name_is_one_task_in_all_blocks(tmp_path: Path) -> None:
     path = space_of(tmp_path, ["pairs=one.tsv"])
     more = '[[block]]\nfixed.method.name = "mnr"\nfixed.evaluation.own = ["Pairs=two.tsv"]\n'
