@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows, run_here
+from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows
 from stand_in import StandIn
 
 from tune_sentcl import launch as launch_search
@@ -121,16 +121,6 @@ def test_nothing_is_confirmed_where_no_configuration_is_whole(
     assert "nothing is confirmed" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="--confirm"):
         run(space, study, confirm=-1)
-
-
-def test_a_search_confirms_by_itself_and_not_before_it_is_complete(tmp_path: Path) -> None:
-    study = tmp_path / "study"
-    options: dict[str, Any] = {"confirm": 2, "gpus_per_trial": 0.0}
-    assert run_here("smoke", study, max_time=0.0, **options).ended_by
-    assert fresh(study) == []
-    outcome = run_here("smoke", study, **options)
-    assert (outcome.trials, outcome.ran) == (6, 6)
-    assert both(study) == [1000, 1001]
 
 
 def test_trap_a_search_and_its_fresh_seeds_share_one_budget(

@@ -125,24 +125,6 @@ def test_what_takes_no_step_takes_no_place_behind_the_first_stage(tmp_path: Path
     assert counts[1 / 4] == second
 
 
-@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
-@pytest.mark.parametrize("grid", [(0.3,), (0.3, 0.7)])
-def test_a_grown_budget_ends_with_all_that_it_gives_from_the_beginning(
-    tmp_path: Path, seeds: tuple[int, ...], grid: tuple[float, ...]
-) -> None:
-    space = lambda_space(tmp_path, *grid, ranges=LAMBDA)
-    grown, whole = Trained(space), Trained(space)
-    small = grown.search(budget=5, seeds=seeds)
-    before = len(grown.given)
-    large = grown.search(budget=20, seeds=seeds, workers=3)
-    again = whole.search(budget=20, seeds=seeds)
-    assert set(whole.given) <= set(grown.given)
-    assert len(set(grown.given)) == len(grown.given), "no stage is handed out twice"
-    assert small.total == before < large.total == large.done == again.total == len(whole.given)
-    assert grown.search(budget=20, seeds=seeds).total == large.total
-    assert len(grown.given) == len(set(grown.given))
-
-
 def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
     made = proposals(space, sampled=8, scheduler="halving", shares=(0.25, 1.0))
@@ -230,29 +212,6 @@ def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> 
     made = proposals(space, sampled=1)
     assert len(drive(made, Judge())) == 3
     assert [t.params["method.lambda"] <= 0.5 for t in told(made)] == [True, True]
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-@pytest.mark.parametrize("kept", [3, 5])
-def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, kept: int) -> None:
-    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-    before = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), Judge())
-    names = list(dict.fromkeys(a.configuration for a in before))[:kept]
-    held = [a for a in before if a.configuration in names]
-    made = proposals(
-        space,
-        sampled=8,
-        sampler=sampler,
-        seeds=(0, 1),
-        adopted={a.configuration: a.config for a in held if a.origin == "sampler"},
-        results={a.trial_id: Judge()(a.config) for a in held},
-    )
-    assert made.total == 20
-    after = drive(made, Judge())
-    assert len(after) == 20 - len(held)
-    assert len({a.trial_id for a in [*held, *after]}) == 20
-    assert len({knob(a.config, "method.lambda") for a in [*held, *after]}) == 10
-    assert sampler == "random" or len(told(made)) == 10
 
 
 def test_of_several_objectives_the_first_is_told(tmp_path: Path) -> None:

@@ -1,30 +1,42 @@
-"""A search as a caller asks for it, and what goes wrong beside its trials without ending it."""
+"""A search by the local launcher as a caller asks for it, and what its trials leave in a study."""
 
 import inspect
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from architecture_samples import save_architecture
+from optuna.trial import TrialState
 from planted_spaces import let_toys_have_all_stages
 from search_samples import (
     LAMBDA,
+    assigned,
+    checkpoints,
     lambda_space,
     mirrored,
+    numbers,
     objectives,
     rows,
+    run_here,
     run_planted,
+    temporary_files,
+    tiny_space,
 )
 from stand_in import StandIn, Stopped
 
+from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import CheckpointError, ConfigError, first_names
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
 
@@ -144,3 +156,73 @@ def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path
 def test_of_many_names_the_first_three_are_told() -> None:
     assert first_names(list("abc")) == "a, b, c"
     assert first_names(list("abcd")) == "a, b, c and 1 more"
+
+
+def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:
+    """Real training, of a shipped space."""
+    planned = make_plan(load_space("smoke"), None, None, (0,), SearchOptions(launcher="local"))
+    outcome = run_here("smoke", tmp_path, trials=1, seeds=(0, 1))
+    assert (outcome.trials, outcome.ran, outcome.failures) == (6, 6, 0)
+    trials = rows(tmp_path)
+    assert {row["status"] for row in planned.rows} == {"to run"}
+    assert {row["trial_id"] for row in planned.rows} == {
+        row["trial_id"] for row in trials if row["origin"] == "grid" and row["seed"] == 0
+    }
+    assert sorted((row["origin"], row["seed"]) for row in trials) == [
+        *[("grid", 0)] * 2,
+        *[("grid", 1)] * 2,
+        *[("sampler", 0), ("sampler", 1)],
+    ]
+    same = {(r["status"], r["attempt"], r["error_type"], r["steps"]) for r in trials}
+    assert same == {("finished", 1, None, 12)}
+    scored, values = numbers(tmp_path), objectives(tmp_path)
+    for trial_id, objective in values.items():
+        assert scored[trial_id, "STS-B", "dev", None, "spearman", None] == objective
+    assert {key[0] for key in scored} == values.keys()
+    assert checkpoints(tmp_path) == {max(values, key=lambda name: values[name])}
+    assert temporary_files(tmp_path) == []
+    for row in trials:  # the config in a row gives the same trial again
+        config = TrialConfig.model_validate_json(row["config"])
+        assert InputLoader(None).load(config).trial_id(config) == row["trial_id"]
+
+
+def test_trap_nan_is_a_failure_with_its_text_and_never_0(tmp_path: Path) -> None:
+    """Real training: a rate blows every weight up."""
+    space = tiny_space(
+        tmp_path / "space",
+        "grid.optimizer.lr = [1e-3, 1e30]\n",
+        ranges="optimizer.lr = { low = 1e-4, high = 1e30, log = true }",
+    )
+    study = tmp_path / "study"
+    outcome = run_here(space.with_overrides({"optimizer.precision": "bf16"}), study)
+    assert (outcome.ran, outcome.failures) == (2, 1)
+    (failed,) = [row for row in rows(study) if row["status"] == "failed"]
+    assert (failed["optimizer.lr"], failed["error_type"]) == (1e30, "NonFiniteError")
+    assert failed["error_text"] and failed["objective"] is None
+    assert failed["steps"] > 0 and failed["precision_used"] == "bf16"
+    assert failed["trial_id"] not in {key[0] for key in numbers(study)}
+    states = {t.params["optimizer.lr"]: (t.state, t.values is None) for t in mirrored(study)}
+    assert states == {1e30: (TrialState.FAIL, True), 1e-3: (TrialState.COMPLETE, False)}
+    assert failed["trial_id"] not in checkpoints(study)
+
+
+def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) -> None:
+    """Real training. Weights without a row, as of a killed driver, count as nothing."""
+    space = lambda_space(tmp_path / "space", 0.3, fixed="evaluation.every = 1")
+    study, loader = tmp_path / "study", InputLoader(None)
+    (config,) = space.configurations
+    StudyDriver.open(study, space=space, command=["test"]).close()
+    points = []
+    settings = WorkerSettings(str(study), True, 1, 0.0)
+    with closing(Attempt(assigned(config, loader), loader, settings).points()) as trial:
+        for progress in trial:
+            points.append(progress)
+            if progress.final:
+                break
+            assert not (study / "checkpoints").exists()
+    assert [(p.step, p.final) for p in points] == [(1, False), (2, True)]
+    assert len(points[-1].scores) > 0
+    (left,) = (study / "checkpoints").iterdir()
+    assert (left / "model.safetensors").is_file()
+    assert (rows(study), Study.read(study).checkpoints()) == ([], set())
+    assert run_planted(space, study)[0].ran == 1

@@ -1,15 +1,28 @@
-"""Options that make no sense are refused together, before anything runs or is written."""
+"""Options, and how many trials they allow at a time."""
 
+import os
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from search_samples import LAMBDA, lambda_space, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
+from tune_sentcl.tuning import resources
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
-from tune_sentcl.tuning.resources import usable_cores
+from tune_sentcl.tuning.resources import (
+    Bundle,
+    Node,
+    bundle_of,
+    gpus_a_trial,
+    this_machine,
+    trials_at_a_time,
+    usable_cores,
+)
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
 
@@ -100,3 +113,120 @@ def test_what_options_say_to_workers(keep: int) -> None:
 def test_stages_are_decided_by_a_cheap_dev_score(objective: str, stops_by: str) -> None:
     (asked,) = parse_objectives([objective], allow_test=True)
     assert str(early_stopping_objective(asked)) == stops_by
+
+
+SHARES = [Fraction(1, n) for n in range(1, 11)] + [
+    Fraction(n, 10) for n in (2, 3, 4, 5, 6, 7, 8, 9)
+]
+
+
+def packed(cores: int, gpus: int, cpus: int, share: Fraction) -> int:
+    """Trials that find room one after another: each share on one GPU, more only as whole GPUs."""
+    free = [Fraction(1)] * gpus
+    left, trials = cores, 0
+    while left >= cpus:
+        if share < 1:
+            place = next((n for n, room in enumerate(free) if room >= share), None)
+            if share > 0 and place is None:
+                break
+            if place is not None:
+                free[place] -= share
+        else:
+            whole = [n for n, room in enumerate(free) if room == 1][: int(share)]
+            if len(whole) < share:
+                break
+            for n in whole:
+                free[n] = Fraction(0)
+        left -= cpus
+        trials += 1
+    return trials
+
+
+@settings(max_examples=400)
+@given(
+    cores=st.integers(0, 128),
+    gpus=st.integers(0, 9),
+    cpus=st.integers(1, 4),
+    share=st.sampled_from([Fraction(0), *SHARES, Fraction(2), Fraction(3)]),
+)
+def test_the_slots_of_a_node_are_the_trials_that_can_be_packed_into_it(
+    cores: int, gpus: int, cpus: int, share: Fraction
+) -> None:
+    # Most shares are no binary numbers: three times a third must still fill a GPU.
+    slots = Node(float(cores), float(gpus)).slots(Bundle(cpus, float(share)))
+    assert slots == packed(cores, gpus, cpus, share)
+
+
+def test_cores_and_gpus_are_counted_a_node() -> None:
+    nodes = [Node(1, 1), Node(3, 0), Node(4, 2)]
+    assert trials_at_a_time(SearchOptions(cpus_per_trial=2, gpus_per_trial=0.0), nodes) == 3
+    assert trials_at_a_time(SearchOptions(), nodes) == 3  # a GPU each, where there is any
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.5), nodes) == 1 * 1 + 4
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.5, max_concurrent=2), nodes) == 2
+    assert trials_at_a_time(SearchOptions(cpus_per_trial=99), nodes) == 1
+    assert trials_at_a_time(SearchOptions(launcher="local"), nodes) == 1
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.0), []) == 1
+
+
+def test_a_trial_takes_a_gpu_where_there_is_any() -> None:
+    assert gpus_a_trial(None, [Node(4, 0), Node(4, 1)]) == 1.0
+    assert gpus_a_trial(None, [Node(4, 0)]) == 0.0
+    assert gpus_a_trial(0.25, [Node(4, 0)]) == 0.25
+
+
+def test_memory_and_the_kind_of_gpu_count_too() -> None:
+    node = Node(8, 2, 16e9, "H200")
+    for trial, slots in (
+        (Bundle(1, 0.0, int(5e9)), 3),
+        (Bundle(1, 0.0, int(17e9)), 0),
+        (Bundle(1, 1.0, int(5e9), "H200"), 2),
+        (Bundle(1, 0.0, 0, "H200"), 8),
+        (Bundle(1, 1.0, 0, "A100"), 0),
+    ):
+        assert node.slots(trial) == slots
+    assert Node(2, 0).slots(Bundle(1, 0.0, int(1e12))) == 2, "nobody has counted it"
+
+
+def test_a_bundle_is_what_the_options_ask_for_of_the_nodes_that_are_meant() -> None:
+    nodes = [Node(8, 0), Node(8, 4, accelerator="A100"), Node(4, 0, accelerator="TPU")]
+    assert bundle_of(SearchOptions(), nodes) == Bundle(1, 1.0)
+    asked = SearchOptions(accelerator="TPU", cpus_per_trial=2, memory_per_trial=1.5)
+    assert bundle_of(asked, nodes) == Bundle(2, 0.0, 1_500_000_000, "TPU")
+    assert trials_at_a_time(SearchOptions(accelerator="A100"), nodes) == 4
+
+
+V1, V2 = "4:memory:/a/b\n3:cpu,cpuacct:/a/b\n1:name=systemd:/\n", "0::/a/b\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cores", "memory"),
+    [
+        ("", {}, 8, None),
+        (V2, {"cpu.max": "max 100000", "memory.max": "max"}, 8, None),
+        (V2, {"a/b/cpu.max": "250000 100000", "a/b/memory.max": "1000"}, 2, 1000),
+        (V2, {"a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000"}, 3, None),
+        ("0::/of/the/host\n", {"cpu.max": "50000 100000", "memory.max": "7"}, 1, 7),
+        (V2, {"a/b/cpu.max": "6400000 100000"}, 8, None),
+        (V1, {"cpu/a/b/cpu.cfs_quota_us": "-1", "cpu/a/b/cpu.cfs_period_us": "100000"}, 8, None),
+        (V1, {"cpu/a/cpu.cfs_quota_us": "400000", "cpu/a/cpu.cfs_period_us": "100000"}, 4, None),
+        (V1, {"memory/memory.limit_in_bytes": "1000\n"}, 8, 1000),
+        (V1, {"memory/a/b/memory.limit_in_bytes": "9223372036854771712"}, 8, None),
+    ],
+)
+def test_cores_and_memory_are_those_of_the_affinity_and_of_the_control_groups(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    groups: str,
+    files: dict[str, str],
+    cores: int,
+    memory: int | None,
+) -> None:
+    texts = {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(resources, "_ROOT", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    node = this_machine()
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert (node.cpus, node.memory) == (cores, 0.7 * (memory or physical))
