@@ -205,11 +205,6 @@ def test_a_head_that_is_kept_is_the_encoders_and_one_that_is_dropped_is_not() ->
     assert losses[0] != pytest.approx(losses[2], abs=1e-3)
 
 
-def test_a_width_that_the_encoder_has_not_is_refused() -> None:
-    with pytest.raises(CheckpointError, match=r"an embedding of this encoder has 32 numbers"):
-        method_of({"name": "mnr", "dims": [64, 16]})
-
-
 @pytest.mark.parametrize("dims", [[64, 64], [0], [-1], ["x"]])
 def test_widths_are_distinct_numbers_above_0_in_any_order(dims: Sequence[Any]) -> None:
     with pytest.raises(ConfigError):

@@ -1,6 +1,5 @@
 """A search by the local launcher as a caller asks for it, and what its trials leave in a study."""
 
-import inspect
 import json
 from contextlib import closing
 from pathlib import Path
@@ -9,9 +8,7 @@ from typing import Any
 import pytest
 from architecture_samples import save_architecture
 from optuna.trial import TrialState
-from planted_spaces import let_toys_have_all_stages
 from search_samples import (
-    LAMBDA,
     assigned,
     checkpoints,
     lambda_space,
@@ -24,7 +21,6 @@ from search_samples import (
     temporary_files,
     tiny_space,
 )
-from stand_in import StandIn, Stopped
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import CheckpointError, ConfigError, first_names
@@ -50,31 +46,6 @@ def test_a_loaded_space_takes_overrides_as_a_name_does(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no_such"):
         search(loaded, tmp_path / "none", overrides={"method.no_such": 1}, options=LOCAL)
     assert not (tmp_path / "none").exists()
-
-
-def test_a_killed_search_leaves_a_journal_of_what_had_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is paused may go on, and what is shown as ended must not change in this search."""
-    let_toys_have_all_stages(monkeypatch)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    counts = []
-    for _ in range(2):
-        launcher = StandIn(
-            study,
-            lambda c: "diverge" if int(100 * c.dotted()["method.lambda"]) % 3 == 1 else "finish",
-            points=9,
-        )
-        with pytest.raises(Stopped):
-            run_planted(space, study, launcher, trials=16, scheduler="halving", sampler="random")
-        ended = [row for row in rows(study) if row["status"] != "pruned"]
-        shown = {t.user_attrs["configuration"]: t.values for t in mirrored(study)}
-        assert shown == {
-            row["configuration"]: None if row["objective"] is None else [row["objective"]]
-            for row in ended
-        }
-        counts.append((len(shown), len(rows(study))))
-    assert 0 < counts[0][0] < counts[1][0] < counts[1][1]
 
 
 def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
@@ -131,26 +102,6 @@ def test_what_the_encoder_has_not_is_refused_before_a_study_is_there(
     with pytest.raises(CheckpointError, match=rule):
         search(space, tmp_path / "study", options=LOCAL)
     assert not (tmp_path / "study").exists()
-
-
-def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    run_planted(space, study)
-
-    def files() -> dict[Path, tuple[bytes, int]]:
-        paths = (path for path in study.rglob("*") if path.is_file())
-        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
-
-    before, read = files(), Study.read(study)
-    public = {name for name, _ in inspect.getmembers(Study, callable) if name[0] != "_"}
-    calls = {"trials", "scores", "curves", "checkpoints", "ended", "states"}
-    assert public == calls | {"read", "state_file", "checkpoint"}
-    for name in calls:
-        assert (len(getattr(read, name)()) > 0) == (name != "states"), "every trial has ended"
-    assert read.state_file(next(iter(read.ended())), "state.json") is None
-    assert files() == before
-    with StudyDriver.open(study, space=space, command=["test"]):
-        assert len(Study.read(study).trials()) == 1, "no driver keeps a reader out"
 
 
 def test_of_many_names_the_first_three_are_told() -> None:

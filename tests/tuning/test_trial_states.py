@@ -20,7 +20,7 @@ from stops import Stopped
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.launch import run_and_confirm, run_prepared
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import output as saving
 from tune_sentcl.tuning import session_study
@@ -49,14 +49,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def planted(study: Path, points: int | None = None, curve: Any = CURVE, **how: Any) -> StandIn:
     """A launcher that trains nothing; its trials write a state behind each point but the last."""
     return StandIn(study, at_once=1, saves=True, points=points, curve=lambda config: curve, **how)
-
-
-def cut_off(space: Space, study: Path, points: int, **asked: Any) -> str:
-    """Cut a search off behind so many points, within a trial; the trial's id."""
-    with pytest.raises(Stopped):
-        run_planted(space, study, planted(study, points), **asked)
-    (name,) = Study.read(study).states()
-    return name
 
 
 def resumed(launcher: StandIn, name: str) -> int:
@@ -93,15 +85,6 @@ def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path)
     assert numbers(study) == numbers(whole)
     curves = [sorted(map(repr, Study.read(path).curves().to_pylist())) for path in (study, whole)]
     assert curves[0] == curves[1]
-    assert not any((study / "states").iterdir())
-
-
-def test_a_state_that_does_not_say_of_which_trial_it_is_stops_no_search(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    cut_off(space, study, len(CURVE) + 1, trials=1)
-    (file,) = (study / "states").glob("*/state.json")
-    file.write_text('{"made_for": "[3]"}')
-    assert run_planted(space, study, StandIn(study), trials=1)[0].trials == len(rows(study)) == 2
     assert not any((study / "states").iterdir())
 
 
