@@ -1,6 +1,5 @@
 """Methods simcse, clsr and none against restatements sentence by sentence."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from method_samples import trial_config as config
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
+from tune_sentcl.config import Pooling
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.toy import toy_nli
 from tune_sentcl.errors import ConfigError, DataError
@@ -78,23 +77,6 @@ def test_long_sentences_are_cut_to_the_training_length() -> None:
     assert seen == 2 * model.tokenize(SENTENCES)
 
 
-def test_the_head_starts_from_simcses_draws_and_is_dropped_at_test() -> None:
-    model = toy_encoder("cls")
-    before = model.encode(SENTENCES)
-    method = built(config(name="simcse"), model)
-    layer = method.heads.layer
-    assert isinstance(layer, torch.nn.Linear)
-    assert layer.weight.shape == (32, 32) and not layer.bias.any()
-    # Of 1024 draws: the mean within four standard errors, the deviation too.
-    assert abs(float(layer.weight.detach().mean())) < 4 * 0.02 / 32
-    assert float(layer.weight.detach().std()) == pytest.approx(0.02, rel=4 / 45)
-    with torch.no_grad():
-        layer.weight.mul_(100)
-    np.testing.assert_array_equal(model.encode(SENTENCES), before)
-    heads = set(method.heads.parameters())
-    assert not heads & set(model.parameters())
-
-
 PAIRS = toy_pairs(6)
 
 
@@ -141,47 +123,6 @@ def test_equals_the_equations_and_keeps_the_tail_alone(output_relu: bool) -> Non
     np.testing.assert_allclose(encoded, torch.cat(tails), rtol=1e-4, atol=1e-5)
 
 
-def training(**values: Any) -> TrialConfig:
-    return parse_dotted(
-        {
-            **{"method.name": "clsr", "encoder.checkpoint": "toy", "encoder.pooling": "mean"},
-            **{"data.source": "toy", "data.order": "shuffled", "optimizer.name": "lars"},
-            **{"optimizer.lr": 0.5, "optimizer.batch_size": 32, "optimizer.epochs": 30},
-            **{"optimizer.schedule": "cosine", **values},
-        },
-        "test",
-    )
-
-
-def test_lars_learns_while_the_transformer_never_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
-    pairs = toy_pairs(96)
-    encoder = frozen_encoder(pairs.sentences())
-    assert encoder.cache.encoded == len(pairs.sentences())
-    method = built(training(), encoder)
-    assert {name.split(".")[0] for name, _ in encoder.named_parameters()} == {"tail"}
-    base = encoder.base(pairs.sentences())
-    draws = np.random.default_rng(0)
-    before = method.loss(whole(pairs), draws).total.item()
-    steps = list(train(method, pairs, training()))
-    assert len(steps) == 90 and steps[-1].losses["loss.contrastive"] > 0
-    # A loss of ln 191 = 5.25 knows nothing.
-    assert before > 5.0 and method.loss(whole(pairs), draws).total.item() < 4.2
-    assert encoder.cache.encoded == len(pairs.sentences())
-    np.testing.assert_array_equal(encoder.base(pairs.sentences()), base)
-    np.testing.assert_allclose(base, base_of(pairs.sentences()), rtol=1e-5, atol=1e-6)
-    assert frozen_encoder(pairs.sentences()).cache.encoded == 0
-
-
-def test_a_lone_pair_has_nothing_to_contrast_with() -> None:
-    pairs = toy_pairs(33)
-    assert count_steps(pairs, training(**{"data.drop_last": True})) == 30
-    with pytest.raises(Exception, match=r"method clsr needs 2 rows or more in every batch"):
-        count_steps(pairs, training())
-
-
 CORPUS = corpus_of_sentences(sorted({row["premise"] for row in toy_nli().to_pylist()}))
 DIRECTIONS = 31  # of 32: a fresh LayerNorm makes the numbers of an embedding sum to 0
 
@@ -192,17 +133,6 @@ def whitened(dim: int | None = None, corpus: Corpus = CORPUS) -> AnyMethod:
     assert list(train(method, corpus, trial)) == []  # it has no steps
     assert count_steps(corpus, trial) == 0
     return method
-
-
-def test_without_whitening_the_encoder_stays_as_it_is() -> None:
-    trial = config(name="none")
-    texts = CORPUS.texts("text")
-    encoder = frozen_encoder(texts)
-    method = built(trial, encoder)
-    method.fit(CORPUS)
-    assert len(encoder.tail) == 0 and list(encoder.parameters()) == []
-    plain = load_encoder(resolve_checkpoint("toy"), "mean", 64).encode(texts)
-    np.testing.assert_allclose(encoder.encode(texts), plain, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dim", [None, 1, 8])

@@ -22,7 +22,6 @@ from method_samples import (
 from model_samples import sentence_transformer
 from torch import Tensor
 
-from tune_sentcl.config import parse_dotted
 from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora
 from tune_sentcl.errors import CheckpointError, ConfigError, DataError
 from tune_sentcl.methods import AnyMethod, StepLoss
@@ -30,9 +29,7 @@ from tune_sentcl.methods.gist import Guide
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import export
-from tune_sentcl.train import train
 from tune_sentcl.train.loop import check_batches
-from tune_sentcl.trial import InputLoader, assemble
 
 DRAWS = np.random.default_rng(0)
 
@@ -252,24 +249,3 @@ def test_a_guide_keeps_a_candidate_exactly_as_near_as_the_positive() -> None:
     same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # so that no cosine is rounded
     left_out, _ = method._left_out(same, same, same.new_empty(0, 2))
     assert not left_out[:, :2].any()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"name": "mnr", "head": "kept", "dims": [32, 16], "chunk": 32},
-        {"name": "gist", "guide": "toy", "temperature": 0.05},
-        {"name": "triplet"},
-    ],
-)
-def test_a_trial_learns_from_the_toy(values: dict[str, Any]) -> None:
-    knobs = {f"method.{key}": value for key, value in values.items()}
-    toy = {"encoder.checkpoint": "toy", "encoder.pooling": "mean", "data.source": "toy"}
-    rows = {"data.order": "shuffled", "data.limit": 120, "optimizer.batch_size": 30}
-    config = parse_dotted(
-        {**toy, **rows, "optimizer.lr": 1e-3, "optimizer.epochs": 8, **knobs}, "test"
-    )
-    inputs = InputLoader(None).load(config)
-    steps = train(assemble(config, inputs, "cpu"), inputs.corpus, config)
-    losses = [step.losses["loss"] for step in steps]
-    assert np.mean(losses[-8:]) < 0.9 * np.mean(losses[:8])

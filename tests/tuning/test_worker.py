@@ -1,10 +1,10 @@
 """What a worker reads, sets on its device, and makes of errors there; and one trial by itself."""
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -20,7 +20,6 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.device import free_memory, limit_memory
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.saving import export
-from tune_sentcl.space import Space
 from tune_sentcl.train import loop
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -78,55 +77,34 @@ def test_algorithms_are_deterministic_in_a_trial_and_not_behind_it(
     assert row["status"] == "finished"
 
 
-@pytest.fixture
-def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt]:
+def test_full_memory_loses_no_worker_whatever_library_says_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a worker that has a GPU, which no call survives."""
-    (config,) = lambda_space(tmp_path, 0.3).configurations
-    loader = InputLoader(None)
-    given = assigned(config, loader)
-
-    def lost() -> None:
-        raise RuntimeError("CUDA error: device-side assert triggered")
-
-    monkeypatch.setattr(torch.cuda, "synchronize", lost)
-    yield Attempt(given, loader, WorkerSettings(None, False, 1, 1.0))
-
-
-def test_full_memory_loses_no_worker_whatever_library_says_it(attempt: Attempt) -> None:
-    full = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`")
-    assert attempt.find_device_error(full) is None
-    assert attempt.failure(full).error_type == "OutOfMemoryError"
     other = RuntimeError("CUDA error: device-side assert triggered")
-    assert attempt.find_device_error(other) is not None
-    assert attempt.failure(other).error_type == "RuntimeError"
-
-
-SAID = (
-    "a training step: a batch of 32 rows: must fit the device's memory. Set method.chunk to "
-    "encode its sentences in chunks. Or lower optimizer.batch_size, encoder.train_length or "
-    "encoder.max_length."
-)
-
-
-def space_of(folder: Path, value: float) -> Space:
-    """SCL, whose loss compares a batch's rows; two batches of 32."""
-    return lambda_space(folder, value, fixed='method.divisor = "tokens"')
+    monkeypatch.setattr(torch.cuda, "synchronize", Mock(side_effect=other))
+    (config,) = lambda_space(tmp_path, 0.3).configurations
+    given = assigned(config, loader := InputLoader(None))
+    attempt = Attempt(given, loader, WorkerSettings(None, False, 1, 1.0))
+    full = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`")
+    for error, lost, name in ((full, False, "OutOfMemoryError"), (other, True, "RuntimeError")):
+        assert (attempt.find_device_error(error) is not None) == lost
+        assert attempt.failure(error).error_type == name
 
 
 def test_a_trial_that_does_not_fit_fails_and_names_the_knob(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    space, study = space_of(tmp_path / "space", 0.3), tmp_path / "study"
+    space = lambda_space(tmp_path / "space", 0.3, fixed='method.divisor = "tokens"')
+    study = tmp_path / "study"
     with small_device(8):
         outcome = run_here(space, study, gpus_per_trial=0.0)
     (row,) = rows(study)
-    assert (outcome.failures, row["status"], row["error_type"]) == (
-        1,
-        "failed",
-        "OutOfMemoryError",
-    )
-    assert row["error_text"] == f"{SAID}\n{TOLD}"
-    assert f"failed: OutOfMemoryError: {SAID.removesuffix('.')}\n" in capsys.readouterr().err
+    assert (outcome.failures, row["error_type"]) == (1, "OutOfMemoryError")
+    said, told = row["error_text"].split("\n", 1)
+    assert "Set method.chunk to encode its sentences in chunks. Or lower" in said
+    assert told == TOLD
+    assert f"failed: OutOfMemoryError: {said.removesuffix('.')}\n" in capsys.readouterr().err
 
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
@@ -169,9 +147,8 @@ def machine(folder: Path, scale: float = 1.0) -> Path:
     encoder = load_encoder(resolve_checkpoint("toy"), "mean", 64)
     for weight in encoder.parameters():
         weight.data.mul_(scale)
-    place = folder / "models/own"
-    place.mkdir(parents=True)
-    export(encoder, place, {})
+    (folder / "models/own").mkdir(parents=True)
+    export(encoder, folder / "models/own", {})
     return folder
 
 
