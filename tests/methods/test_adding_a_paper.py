@@ -1,6 +1,8 @@
-"""Every snippet of docs/adding-a-paper.md runs, and does what the page says of it."""
+"""Every method is whole, and docs/adding-a-paper.md does what it says."""
 
+import inspect
 import re
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,48 @@ import pytrec_eval
 import torch
 from method_samples import graded, toy_encoder, trial_config, whole
 
-from tune_sentcl.config import parse_dotted
+from tune_sentcl import methods
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.errors import ConfigError
 from tune_sentcl.losses.cosent import cosent
-from tune_sentcl.methods import MethodInputs, build_method
+from tune_sentcl.methods import Method, MethodInputs, build_method, method_class
 from tune_sentcl.train import loop, train
+
+UNION = typing.get_args(TrialConfig.model_fields["method"].annotation)
+NAMES = {typing.get_args(member.model_fields["name"].annotation)[0]: member for member in UNION}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_is_found_by_its_name_and_made_for_its_config(name: str) -> None:
+    found: typing.Any = method_class(NAMES[name](name=name))
+    assert issubclass(found, Method) and not inspect.isabstract(found)
+    assert found.__module__ == f"tune_sentcl.methods.{name}"
+    assert f"Method `{name}`" in found.__doc__ and found.loss.__doc__
+    assert typing.get_args(found.__orig_bases__[0])[0] is NAMES[name]
+
+
+def test_no_module_holds_a_method_outside_the_union() -> None:
+    folder = Path(methods.__file__).parent
+    held = {file.stem for file in folder.glob("*.py") if "\nMETHOD = " in file.read_text()}
+    assert held == set(NAMES)
+
+
+@pytest.mark.parametrize("order", ["file", "shuffled", "distinct", "groups", "shuffled_groups"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_must_fit_the_rows(name: str, order: str) -> None:
+    legal, rows = "file, shuffled or distinct", "other rows than labeled pairs"
+    if name in ("sbert", "scl", "augment"):
+        legal, rows = "file, groups or shuffled_groups", "labeled pairs"
+    values = {"method.name": name, "data.order": order}
+    if order in legal.replace(" or ", ", ").split(", "):
+        assert parse_dotted(values, "test").data.order == order
+        return
+    with pytest.raises(ConfigError) as caught:
+        parse_dotted(values, "test")
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.key, fault.value) == ("test", "data.order", f"'{order}'")
+    assert fault.rule == f"must be {legal} for a method that reads {rows}"
+
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-paper.md"
 
@@ -89,10 +129,8 @@ def test_the_pooling_and_the_rows(page: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("ranking", [[0, 1, 0, 2], [1, 1, 0, 0], [0, 0, 0, 0], [3, 0, 0, 1]])
 def test_the_metric_is_that_of_trec_eval(page: dict[str, Any], ranking: list[int]) -> None:
-    names = [f"d{place}" for place in range(4)]
-    judged = dict(zip(names, ranking, strict=True)) | {"unfound": 1}
-    run = {name: 1.0 - place / 10 for place, name in enumerate(names)}
-    told = pytrec_eval.RelevanceEvaluator({"q": judged}, {"map_cut.4"}).evaluate({"q": run})
-    relevant = sum(grade > 0 for grade in judged.values())
-    found = page["average_precision"](np.array(ranking), relevant)
-    assert found == pytest.approx(told["q"]["map_cut_4"], abs=1e-9)
+    judged = {f"d{place}": grade for place, grade in enumerate(ranking)} | {"unfound": 1}
+    run = {f"d{place}": 1.0 - place / 10 for place in range(4)}
+    theirs = pytrec_eval.RelevanceEvaluator({"q": judged}, {"map_cut.4"}).evaluate({"q": run})
+    ours = page["average_precision"](np.array(ranking), sum(g > 0 for g in judged.values()))
+    assert ours == pytest.approx(theirs["q"]["map_cut_4"], abs=1e-9)

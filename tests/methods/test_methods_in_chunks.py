@@ -3,21 +3,22 @@
 import gc
 from contextlib import nullcontext
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from gpu_stand_in import attend_as_on_a_gpu
-from method_samples import toy_pairs
+from method_samples import corpus_of_sentences, graded, toy_pairs, toy_triplets
 from model_samples import toy_rows
 from small_device import CPU_TOLD, CUBLAS_TOLD, TOLD, small_device
 from torch import Tensor, nn
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import OutOfMemoryError
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
+from tune_sentcl.methods.gist import Guide
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -38,6 +39,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "conisi": {"method.name": "conisi"},
     "conisi, o1": {"method.name": "conisi", "method.strategy": "o1"},
     "cosent": {"method.name": "cosent"},
+    "angle": {"method.name": "angle"},
+    "mnr": {"method.name": "mnr", "method.head": "kept", "method.dims": [32, 8]},
+    "gist": {"method.name": "gist", "method.guide": "toy"},
 }
 ADVICE = "Set method.chunk to encode its sentences in chunks. Or lower optimizer.batch_size, "
 
@@ -64,12 +68,11 @@ def rows_of(config: TrialConfig, count: int) -> Corpus:
         case "positive_pairs":
             return toy_pairs(count)
         case "graded_pairs":
-            table = toy_pairs(count).table
-            scores = pa.array([float(row % 5) for row in range(count)], pa.float64())
-            return make_corpus("graded_pairs", table.append_column("score", scores), "made up")
+            return graded(count)
+        case "triplets":
+            return toy_triplets(count)
         case _:
-            texts = toy_pairs(count).texts("sentence1")
-            return make_corpus("sentences", pa.table({"text": pa.array(texts)}), "made up")
+            return corpus_of_sentences(toy_pairs(count).texts("sentence1"))
 
 
 def built(config: TrialConfig, corpus: Corpus, dropout: float = 0.0) -> AnyMethod:
@@ -83,10 +86,11 @@ def built(config: TrialConfig, corpus: Corpus, dropout: float = 0.0) -> AnyMetho
         for module in encoder.modules():
             if isinstance(module, nn.Dropout):
                 module.p = dropout
-        encoder.double()
-    setting = MethodInputs(config.encoder, torch.Generator().manual_seed(3))
+    resource = Guide("toy", checkpoint.fingerprint) if config.method.name == "gist" else None
+    setting = MethodInputs(config.encoder, torch.Generator().manual_seed(3), resource)
     method = build_method(config, encoder, setting)
     if not config.method.freezes_encoder:
+        method.encoder.double()
         method.heads.double()
     method.encoder.train()
     method.heads.train()
@@ -117,11 +121,43 @@ def test_chunks_have_the_gradient_of_the_whole_batch(
     """A recomputed pass makes its layout anew, which must not change what autograd has saved."""
     if packs:
         attend_as_on_a_gpu(monkeypatch)
-    found = {}
-    for chunk in (None, 3):
+    slopes = []
+    for chunk in (None, 3, 1000):
         config = trial({**KINDS[kind], "method.chunk": chunk})
-        found[chunk] = gradients(built(config, rows_of(config, 9)), rows_of(config, 9))
-    assert float((found[3] - found[None]).norm() / found[None].norm()) < 1e-9
+        slopes.append(gradients(built(config, rows_of(config, 9)), rows_of(config, 9)))
+    for chunked in slopes[1:]:
+        assert float((chunked - slopes[0]).norm() / slopes[0].norm()) < 1e-9
+
+
+def keep_activations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the passes of the same chunks keep what the backward pass needs."""
+    monkeypatch.setattr(
+        "tune_sentcl.methods.base.checkpoint", lambda run, *given, **_: run(*given)
+    )
+
+
+@pytest.mark.parametrize("kind", ["mnr", "gist", "angle"])
+def test_chunks_are_recomputed_under_equal_masks_and_keep_no_activations(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slopes, kept = [], []
+    for keeps in (False, True):
+        if keeps:
+            keep_activations(monkeypatch)
+        sizes: list[int] = []
+
+        def pack(tensor: Tensor, sizes: list[int] = sizes) -> Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        config = trial({**KINDS[kind], "method.chunk": 4})
+        torch.manual_seed(7)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            corpus = rows_of(config, 12)
+            slopes.append(gradients(built(config, corpus, dropout=0.2), corpus))
+        kept.append(sum(sizes))
+    torch.testing.assert_close(*slopes, rtol=0, atol=1e-7)
+    assert kept[0] < kept[1]
 
 
 @pytest.mark.parametrize(
@@ -198,44 +234,31 @@ def test_graphs_are_given_up_before_a_batch_fails(monkeypatch: pytest.MonkeyPatc
     """They hold memory of their own; without them the batch may fit whole."""
     config, corpus = trial(KINDS["sbert"]), toy_rows(8)
     method = built(config, corpus)
-    released = []
-
-    class Graphs:
-        """Has no room for any batch."""
-
-        def __call__(self, *_: Any) -> Any:
-            raise torch.OutOfMemoryError(TOLD)
-
-        def release(self) -> None:
-            """Note it."""
-            released.append(self)
-
+    graphs = Mock(side_effect=torch.OutOfMemoryError(TOLD))  # no room for any batch
     assert isinstance(method.encoder, Encoder)
-    method.encoder.runner = Graphs()
+    method.encoder.runner = graphs
     monkeypatch.setattr(loop, "graphed", lambda method: nullcontext())
     next(train(method, corpus, config))
-    assert len(released) == 1
+    graphs.release.assert_called_once()
     assert method.encoder.runner is None
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_gpu_recomputes_chunks_under_equal_masks(dropout: float) -> None:
+def test_a_gpu_recomputes_chunks_under_equal_masks(
+    dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = trial({"method.name": "cosent", "method.chunk": 3})
-    corpus = rows_of(config, 9)
-    found = []
+    corpus, slopes = rows_of(config, 9), []
     for keeps in (False, True):
         method = built(config, corpus, dropout)
         method.encoder.float().cuda()
-        with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng(devices=["cuda"]):
+        with torch.random.fork_rng(devices=["cuda"]):
             torch.cuda.manual_seed(4)
             if keeps:
-                patch.setattr(
-                    "tune_sentcl.methods.base.checkpoint",
-                    lambda run, *args, use_reentrant: run(*args),
-                )
-            found.append(gradients(method, corpus))
-    assert float((found[0] - found[1]).norm() / found[1].norm()) < 1e-5
+                keep_activations(monkeypatch)
+            slopes.append(gradients(method, corpus))
+    assert float((slopes[0] - slopes[1]).norm() / slopes[1].norm()) < 1e-5
 
 
 @pytest.mark.gpu

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from search_samples import LAMBDA, NoInputs, lambda_space, rows, run_here, statuses, tiny_space
 
 from tune_sentcl.config import Fingerprints, TrialConfig, parse_dotted
-from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch import run_locally, run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
@@ -151,39 +149,31 @@ def test_one_trial_makes_the_pass_of_a_frozen_encoder(
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "cache"))
     space = lambda_space(tmp_path, 0.3).with_overrides({"method.name": "clsr", "data.limit": 32})
     first = resumed(space, None, seeds=(0, 1))
-    found, each = estimate(first, None), first.timer.trial(space.configurations[0])
+    total, each = estimate(first, None), first.timer.trial(space.configurations[0])
     (encoding,) = first.timer.passes.values()
-    assert found and found.runs == 2 and encoding > 0
-    assert found.seconds == pytest.approx(2 * each.whole + encoding)
+    assert total and total.runs == 2 and encoding > 0
+    assert total.seconds == pytest.approx(2 * each.whole + encoding)
     run_here(space, tmp_path / "study", gpus_per_trial=0.0)
     again = resumed(space, None, seeds=(0, 1))
     estimate(again, None)
     assert list(again.timer.passes.values()) == [0], "it is cached by now"
 
 
-def test_a_machine_without_a_gpu_times_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    for options in (HERE, SearchOptions(max_concurrent=1), SearchOptions(cpus_per_trial=10**6)):
-        timer = TrialTimer(InputLoader(None), options)
-        assert (timer.device, timer.slots) == ("cpu", 1)
+CLASSIFIERS = {"evaluation.protocols": ["cosine", "senteval-5fold"]}
+TRANSFER = {"evaluation.suites": ["sts", "transfer"]}
 
 
-def test_a_kind_without_finished_trials_is_not_timed_on_a_gpu(tmp_path: Path) -> None:
-    with pytest.raises(ResourceError, match="from finished trials, and a kind has none"):
-        estimate(resumed(lambda_space(tmp_path, 0.3), None), None, may_time=False)
-
-
-def test_a_plan_tells_of_the_classifiers_that_it_does_not_count(tmp_path: Path) -> None:
-    more = 'evaluation.suites = ["sts", "transfer"]\nevaluation.protocols = ["senteval-5fold"]'
-    unused = 'evaluation.protocols = ["cosine", "senteval-5fold"]'  # without the suite transfer
-    for number, (fixed, told) in enumerate(((more, True), ("", False), (unused, False))):
-        space = lambda_space(tmp_path / str(number), 0.3, fixed=fixed)
-        notes = " ".join(make_plan(space, None, None, None, HERE).notes)
-        assert re.search(
-            r"\d:\d\d in all with 1 at a time on this machine \(\d+ s a trial, timed", notes
-        )
-        assert ("does not include the classifiers" in notes) == told
+@pytest.mark.parametrize(
+    ("values", "is_told"), [({**TRANSFER, **CLASSIFIERS}, True), ({}, False), (CLASSIFIERS, False)]
+)
+def test_a_plan_tells_of_the_classifiers_that_it_does_not_count(
+    tmp_path: Path, values: dict[str, Any], is_told: bool
+) -> None:
+    space = lambda_space(tmp_path, 0.3).with_overrides(values)
+    notes = " ".join(make_plan(space, None, None, None, HERE).notes)
+    told = r"\d:\d\d in all with 1 at a time on this machine \(\d+ s a trial, timed"
+    assert re.search(told, notes)
+    assert ("does not include the classifiers" in notes) == is_told
 
 
 LINE = r"planned \d+:\d\d for (\d+) runs? \(.*(timed here|finished trials took)\), took \d+:\d\d"
@@ -231,19 +221,6 @@ def test_some_searches_are_not_estimated(
         space = space.with_overrides({"evaluation.protocols": ["cosine", "relatedness"]})
     run_compared(space, study, **asked)
     assert statuses(study) == ["finished"] and Study.read(study).manifest.plan is None
-
-
-def test_a_trial_that_cannot_be_timed_ends_no_search(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path, 0.3), tmp_path / "study"
-    # A doubled sentence of this length does not fit the encoder, which shows when it is assembled.
-    changes = {"method.name": "conisi", "encoder.max_length": 512, "encoder.train_length": 512}
-    run_compared(space.with_overrides(changes), study)
-    told = capsys.readouterr().err
-    assert "the time cannot be estimated" in told and "train_length" in told
-    assert statuses(study) == ["failed"]
-    assert Study.read(study).manifest.plan is None
 
 
 def test_a_grid_without_trainings_leaves_the_stages_of_what_is_sampled(tmp_path: Path) -> None:

@@ -1,21 +1,25 @@
-"""Trials that fail: what the sampler learns of them, when they run again, what they hold up."""
+"""Trials that fail, and limits that end a search before its trials do."""
 
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from optuna.trial import TrialState
 from planted_spaces import let_toys_have_all_stages, told
+from processes import Clock
 from search_samples import (
     LAMBDA,
-    drive,
     finished,
     knob,
     lambda_space,
     proposals,
     rows,
+    run_here,
     run_planted,
+    statuses,
     tiny_space,
 )
 from stand_in import StandIn
@@ -24,10 +28,104 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
 from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space
+from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.search_options import SchedulerName, SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
+
+
+def test_time_is_over_when_the_clock_says_so() -> None:
+    clock = Clock()
+    budget = Budget(max_seconds=10.0, clock=clock)
+    assert (budget.seconds_left(), budget.stop_reason()) == (10.0, None)
+    clock.now = 9.5
+    assert (budget.seconds_left(), budget.stop_reason()) == (0.5, None)
+    clock.now = 10.0
+    assert budget.stop_reason() == "the time of --max-time is over"
+    clock.now = 0.0
+    assert budget.stop_reason(), "what is spent stays so"
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 50), st.integers(1, 50), st.sampled_from([0.0, 0.25, 1.0])),
+        max_size=8,
+    ),
+    st.integers(1, 100),
+)
+def test_gpu_seconds_are_those_of_ended_and_of_running_trials(
+    trials: list[tuple[int, int, float]], most: int
+) -> None:
+    """Against the sum over seconds, one by one."""
+    clock = Clock()
+    budget = Budget(max_gpu_seconds=float(most), clock=clock)
+    used = 0.0
+    for second in range(101):
+        clock.now = float(second)
+        for number, (start, length, gpus) in enumerate(trials):
+            if second == start + length:
+                budget.ended(str(number))
+            if second == start:
+                budget.started(str(number), gpus)
+        assert bool(budget.stop_reason()) == (used >= most - 1e-9)
+        if budget.stop_reason():
+            return
+        using = sum(g for s, n, g in trials if s <= second < s + n)
+        expected = (most - used) / using if using else math.inf
+        assert budget.seconds_left() == pytest.approx(expected)
+        used += using
+
+
+def test_a_search_that_gives_up_says_what_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, study = lambda_space(tmp_path / "space", *(n / 9 for n in range(9))), tmp_path / "study"
+
+    def fate(config: TrialConfig) -> Any:
+        return "fail" if config.dotted()["method.lambda"] < 0.75 else "finish"
+
+    for most, ran, failures, to_run in ((5, 5, 5, 9), (4, 9, 7, 7), (1, 7, 7, 7)):
+        outcome, _ = run_planted(space, study, StandIn(study, fate, at_once=1), max_failures=most)
+        assert (outcome.ran, outcome.failures, outcome.to_run) == (ran, failures, to_run)
+        if most == 5:
+            ended = "5 trials in a row failed with ValueError"
+            left = "9 of 9 runs are left, 5 of which have failed; repeat the command to go on"
+            assert outcome.ended_by == ended
+            assert f"{ended}: {left}" in capsys.readouterr().err.splitlines()
+        else:
+            assert outcome.ended_by == ""
+
+
+def test_a_search_that_is_done_is_not_out_of_time(tmp_path: Path) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
+    run_planted(space, study)
+    outcome, _ = run_planted(space, study, max_time=0.0)
+    assert (outcome.ran, outcome.to_run, outcome.ended_by) == (0, 0, "")
+
+
+def test_a_trial_beyond_its_time_fails_and_the_search_ends_well(tmp_path: Path) -> None:
+    """Real training, of more steps than the time given holds."""
+    grid = "grid.optimizer.epochs = [20000]"
+    space, study = tiny_space(tmp_path / "space", grid), tmp_path / "study"
+    outcome = run_here(space, study, trial_timeout=1.0, max_failures=1)
+    found = {row["optimizer.epochs"]: row for row in rows(study)}
+    assert (outcome.ran, outcome.failures, outcome.timed_out) == (1, 0, 1)
+    assert found[20000]["error_type"] == "TrialTimeoutError"
+    assert "the trial was given 1 s" in found[20000]["error_text"]
+    assert found[20000]["wall_seconds"] >= 1
+    assert outcome.to_run == 1
+
+
+def test_the_time_of_a_search_ends_within_a_trial(tmp_path: Path) -> None:
+    grid = "grid.optimizer.epochs = [1, 20000, 2]"
+    space, study = tiny_space(tmp_path / "space", grid), tmp_path / "study"
+    outcome = run_here(space, study, max_time=1.0)
+    assert outcome.ended_by == "the time of --max-time is over"
+    assert outcome.ran <= 1, "how far it comes depends on the machine"
+    assert (outcome.failures, outcome.to_run) == (0, 3 - outcome.ran)
+    assert statuses(study) == ["finished"] * outcome.ran
+
 
 RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"
 EDGE = 1e-3
@@ -44,11 +142,6 @@ def diverges(config: TrialConfig) -> bool:
     return config.optimizer.lr > EDGE
 
 
-def scored(config: TrialConfig) -> Result:
-    """Scores rise towards a rate beyond which every trial fails."""
-    return finished(80 + 5 * math.log10(config.optimizer.lr))
-
-
 def learned(made: Proposals) -> Seen:
     """What the sampler was told, in no order."""
     return sorted((sorted(t.params.items()), t.values) for t in told(made))
@@ -59,27 +152,6 @@ def end_next(made: Proposals, *ends: Result) -> None:
         assignment = made.next()
         assert assignment is not None
         made.end(assignment.trial_id, end)
-
-
-@pytest.mark.parametrize("scheduler", ["none", "halving"])
-@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
-def test_the_sampler_leaves_settings_that_fail(
-    tmp_path: Path, scheduler: SchedulerName, seeds: tuple[int, ...]
-) -> None:
-    """A quarter of the range fails. Without values of failures TPE draws 38 to 40 of 40 there."""
-    made = proposals(rate_space(tmp_path), seeds=seeds, sampled=40, scheduler=scheduler)
-    given = drive(made, lambda config: DIVERGED if diverges(config) else scored(config))
-    failed = {a.configuration for a in given if diverges(a.config)}
-    assert 0 < len(failed) < 20
-    assert len(learned(made)) == 40 + 3
-
-
-def test_failures_of_machines_teach_nothing(tmp_path: Path) -> None:
-    made = proposals(rate_space(tmp_path), sampled=6)
-    given = drive(made, lambda config: LOST if diverges(config) else scored(config))
-    kept = [a for a in given if not diverges(a.config)]
-    assert len(kept) < len(given)
-    assert len(learned(made)) == len(kept)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +173,7 @@ def test_a_seed_that_fails_decides_what_is_told_and_ends_its_configuration(
     assert made.finished
 
 
-@pytest.mark.parametrize("scheduler", ["none", "halving"])
-@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+@pytest.mark.parametrize(("scheduler", "seeds"), [("none", (0, 1)), ("halving", (0,))])
 def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
     tmp_path: Path,
     scheduler: SchedulerName,
@@ -111,40 +182,25 @@ def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
 ) -> None:
     let_toys_have_all_stages(monkeypatch)
     space, study = rate_space(tmp_path / "space"), tmp_path / "study"
+    before: list[Seen] = []
+
+    class Looks(StandIn):
+        def __call__(self, session: Any) -> None:
+            before.append(learned(session.proposals))
+            super().__call__(session)
 
     def fate(config: TrialConfig) -> Any:
         return "fail" if diverges(config) else "finish"
 
-    def search(trials: int, stand_in: StandIn) -> Proposals:
-        options = SearchOptions(
-            trials=trials, scheduler=scheduler, launcher="local", max_failures=99
-        )
+    for trials in (5, 6):
+        options = SearchOptions(trials=trials, scheduler=scheduler, max_failures=99)
         prepared = prepare(space, None, seeds, options)
+        stand_in = Looks(study, fate, error="OutOfMemoryError", at_once=1)
         run_prepared(prepared, str(study), stand_in)
-        return prepared.proposals
-
-    lived = search(5, StandIn(study, fate, error="OutOfMemoryError", at_once=1))
-    rebuilt: list[Seen] = []
-
-    class Looks(StandIn):
-        def __call__(self, session: Any) -> None:
-            rebuilt.append(learned(session.proposals))
-            super().__call__(session)
-
-    search(6, Looks(study))
-    assert rebuilt == [learned(lived)]
-    assert len(rebuilt[0]) == (8 if scheduler == "none" else 5)
-    assert [-math.inf] in [values for _, values in rebuilt[0]]
-
-
-def test_a_failed_trial_that_finishes_now_has_its_own_value(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.1, 0.3, ranges="method.lambda = { choices = [0.1, 0.3] }")
-    first = drive(proposals(space), lambda config: finished(1.0))
-    results = {first[0].trial_id: finished(1.0), first[1].trial_id: DIVERGED}
-    made = proposals(space, results=results, sampled=1)
-    assert [values for _, values in learned(made)] == [[1.0]], "it runs again"
-    drive(made, lambda config: finished(9.0))
-    assert [values for _, values in learned(made)] == [[1.0], [9.0]]
+        before.append(learned(prepared.proposals))
+    assert before[1] == before[2]
+    assert len(before[1]) == (8 if scheduler == "none" else 5)
+    assert [-math.inf] in [values for _, values in before[1]]
 
 
 def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
@@ -161,74 +217,54 @@ def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
     assert len(told(made, TrialState.RUNNING)) == 3
 
 
-def fails_above(edge: float) -> Any:
-    return lambda config: "fail" if knob(config, "method.lambda") > edge else "finish"
-
-
-def lambdas_of(stand_in: StandIn, study: Path) -> list[float]:
-    values = {row["trial_id"]: row["method.lambda"] for row in rows(study)}
-    return [values[name] for name, _ in stand_in.handed]
-
-
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_failed_trials_run_behind_new_ones_and_sampled_ones(tmp_path: Path, at_once: int) -> None:
-    study = tmp_path / "study"
-    old = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.96, ranges=LAMBDA)
-    run_planted(old, study, StandIn(study, fails_above(0.9)))
-    grown = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.96, 0.2, ranges=LAMBDA)
-    stand_in = StandIn(study, old_fails, at_once=at_once)
-    outcome, _ = run_planted(grown, study, stand_in, trials=4, sampler="tpe", max_failures=2)
-    order = lambdas_of(stand_in, study)
-    assert (order[0], order[-3:]) == (0.2, [0.92, 0.94, 0.96])
-    assert (outcome.ran, outcome.failures, outcome.to_run) == (8, 3, 3)
-    assert (outcome.ended_by, outcome.untried) == ("", 0), "no new failure, and so no row of them"
-
-
-def old_fails(config: TrialConfig) -> Any:
-    return "fail" if knob(config, "method.lambda") in (0.92, 0.94, 0.96) else "finish"
-
-
-def test_failures_of_another_kind_count(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.96), tmp_path / "study"
-    run_planted(space, study, StandIn(study, old_fails))
-    other = StandIn(study, old_fails, error="KeyError", at_once=1)
-    outcome, _ = run_planted(space, study, other, max_failures=2)
-    assert (outcome.ran, outcome.to_run, outcome.untried) == (2, 3, 0)
-    assert "KeyError" in outcome.ended_by
-
-
-def confirmed(
-    space: Space, study: Path, stand_in: StandIn, confirm: int, max_failures: int
-) -> SearchOutcome:
+def confirm(
+    folder: Path, *lambdas: float, confirm: int, max_failures: int
+) -> tuple[SearchOutcome, list[tuple[float, int]]]:
+    """A search that is confirmed; its outcome, and lambda and seed of each fresh trial."""
     options = SearchOptions(
         launcher="local", gpus_per_trial=0.0, keep=0, confirm=confirm, max_failures=max_failures
     )
-    stand_in.keep = False
-    return run_and_confirm(prepare(space, None, (0,), options), str(study), stand_in)
+    study, space = folder / "study", lambda_space(folder / "space", *lambdas)
+    prepared = prepare(space, None, (0,), options)
+
+    def fate(config: TrialConfig) -> Any:
+        return "fail" if knob(config, "method.lambda") > 0.9 else "finish"
+
+    outcome = run_and_confirm(prepared, str(study), StandIn(study, fate, keep=False, at_once=1))
+    fresh = [row for row in rows(study) if row["origin"] == "confirm"]
+    return outcome, sorted((row["method.lambda"], row["seed"]) for row in fresh)
 
 
 def test_what_is_best_is_confirmed_though_other_trials_fail(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.96), tmp_path / "study"
-    first = confirmed(space, study, StandIn(study, old_fails, at_once=1), 1, max_failures=3)
+    lambdas = (0.1, 0.92, 0.94, 0.96)
+    first, _ = confirm(tmp_path, *lambdas, confirm=1, max_failures=3)
     assert (first.ran, first.failures, first.to_run) == (5, 3, 3)
     assert first.ended_by == "3 trials in a row failed with ValueError"
-    second = confirmed(space, study, StandIn(study, old_fails, at_once=1), 2, max_failures=3)
+    second, fresh = confirm(tmp_path, *lambdas, confirm=2, max_failures=3)
     assert (second.ran, second.failures, second.ended_by) == (5, 3, "")
-    fresh = [row for row in rows(study) if row["origin"] == "confirm"]
-    assert {row["method.lambda"] for row in fresh} == {0.1}
-    assert sorted(row["seed"] for row in fresh) == [1000, 1001, 1002]
+    assert fresh == [(0.1, 1000), (0.1, 1001), (0.1, 1002)]
 
 
 def test_a_search_that_gives_up_before_its_end_confirms_nothing(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.92, 0.94, 0.2), tmp_path / "study"
-    outcome = confirmed(space, study, StandIn(study, old_fails, at_once=1), 1, max_failures=2)
+    outcome, _ = confirm(tmp_path, 0.1, 0.92, 0.94, 0.2, confirm=1, max_failures=2)
     assert (outcome.ran, outcome.to_run, outcome.untried) == (3, 3, 1)
 
 
-def test_a_worker_that_its_node_ended_for_memory_says_nothing_of_the_trial(
-    tmp_path: Path,
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_trial_whose_worker_is_lost_is_tried_as_often_as_asked(
+    tmp_path: Path, retries: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """It ends no search, and that its node ended it for memory says nothing of the trial."""
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
     stand_in = StandIn(study, lambda config: "lose", lost_as="OutOfMemoryError")
-    run_planted(space, study, stand_in)
-    assert [row["error_type"] for row in rows(study)] == ["WorkerLostError"]
+    outcome, actions = run_planted(space, study, stand_in, retries=retries, max_failures=1)
+    assert (outcome.failures, outcome.ended_by) == (1, "")
+    assert actions == ["train"] * (retries + 1)
+    (row,) = rows(study)
+    assert row["error_type"] == "WorkerLostError"
+    if retries == 3:
+        assert row["error_text"] == "each of 4 tries lost its worker; the last: gone"
+        said = "lost its worker and is tried once more (1 of 3): gone"
+        assert capsys.readouterr().err.count(said) == 1
+    once = StandIn(study, lambda config: "lose_once")
+    assert run_planted(space, study, once, retries=retries)[0].failures == (retries == 0)

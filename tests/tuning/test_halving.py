@@ -137,13 +137,6 @@ def test_who_does_not_go_on_yet_could_still_be_beaten(
         members = certain
 
 
-def test_results_beyond_a_smaller_stage_have_no_effect() -> None:
-    """An earlier command took `b` further than this one's sizes do."""
-    stages = Stages.of(4, (0.25, 1.0))
-    ends = [{"a": 4.0, "b": 1.0, "c": 2.0, "d": 3.0}, {"b": 99.0}]
-    assert stages.going_on(ends, []) == [["a"]]
-
-
 def test_fewer_proposals_than_planned_end_the_stage() -> None:
     stages = Stages.of(8, (0.25, 1.0))
     ends = [{"a": 4.0, "b": 1.0}, {}]

@@ -94,21 +94,6 @@ def test_optuna_reads_each_ended_configuration_also_after_a_kill_at_any_byte(
     assert notes == []
 
 
-def test_several_objectives_have_their_names_directions_and_no_points(
-    space: Space, path: Path
-) -> None:
-    mirror = JournalMirror(path, space, ["sts", "transfer"], pytest.fail)
-    both = [Result("finished", (1.0, 2.0), {0.25: 0.1}), Result("finished", (3.0, 6.0))]
-    mirror.add([configured(space, 0, both)])
-    mirror.add([configured(space, 1, [Result("finished", (1.0, None))])])
-    study = load(path)
-    assert study.metric_names == ["sts", "transfer"]
-    assert study.directions == [optuna.study.StudyDirection.MAXIMIZE] * 2
-    first, second = study.get_trials()
-    assert (first.values, first.intermediate_values) == ([2.0, 4.0], {})
-    assert (second.values, second.state) == (None, TrialState.FAIL)
-
-
 def hold_lock(path: Path) -> None:
     path.touch()
     JournalFileSymlinkLock(str(path)).acquire()  # as a killed dashboard does

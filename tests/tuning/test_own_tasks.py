@@ -1,5 +1,6 @@
 """A search on a user's own yardsticks alone: steered, chosen, resumed and shown."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,7 @@ from tune_sentcl.cli import app
 from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, SpaceError, StudyError
 from tune_sentcl.launch import search
-from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
-from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
@@ -80,10 +78,6 @@ def run(space: Path, study: Path, *objectives: str, **changes: Any) -> SearchOut
     return search(space, study, overrides=changes, options=options)
 
 
-def ids_of(study: Path) -> set[str]:
-    return set(Study.read(study).trials(["trial_id"])["trial_id"].to_pylist())
-
-
 def asked(space: Path, *objectives: str, **changes: Any) -> PreparedSearch:
     """A search before it runs."""
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, objectives=objectives)
@@ -113,14 +107,11 @@ def mine(own: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 def test_every_task_of_ones_own_is_scored_and_no_other(mine: tuple[Path, Path]) -> None:
     space, study = mine
-    again = {"evaluation.select": "best", "options": {"keep": 2}}
-    assert run(space, study, "support:ndcg@10", **again).ran == 0
+    asked = {"evaluation.select": "best", "options": {"keep": 2}}
+    assert run(space, study, "support:ndcg@10", **asked).ran == 0
     frames = read_study(study)
-    names = {
-        f"{row.task}:{row.metric}:{row.split}:{row.protocol}:{row.suite}"
-        for row in frames.scores.itertuples()
-    }
-    assert names == {
+    columns = ["task", "metric", "split", "protocol", "suite"]
+    assert {":".join(row) for row in frames.scores[columns].to_numpy()} == {
         *(f"intent:{m}:dev:logreg-10fold:own" for m in ("accuracy", "macro_f1")),
         *(f"pairs:{m}:dev:cosine:own" for m in ("spearman", "pearson")),
         *(
@@ -131,31 +122,21 @@ def test_every_task_of_ones_own_is_scored_and_no_other(mine: tuple[Path, Path]) 
     }
     assert frames.scores["value"].notna().all() and frames.scores["version"].notna().all()
     assert set(frames.searched) == {("support:ndcg@10:dev",)}
-
-
-def test_it_is_steered_by_its_own_objective(mine: tuple[Path, Path]) -> None:
-    frames = read_study(mine[1])
-    curves = frames.curves[~frames.curves["metric"].isin(["loss", "lr"])]
-    assert "support.dev.ndcg@10" in set(curves["metric"])
-    assert not curves["metric"].str.startswith("STS-B").any()
-    for name, reached in zip(frames.trials["trial_id"], frames.trials["objective"], strict=True):
-        own = curves[(curves["trial_id"] == name) & (curves["metric"] == "support.dev.ndcg@10")]
-        assert reached == own["value"].max()
+    points = frames.curves[~frames.curves["metric"].isin(["loss", "lr"])]
+    assert not points["metric"].str.startswith("STS-B").any()
+    own = points[points["metric"] == "support.dev.ndcg@10"].groupby("trial_id")["value"].max()
+    assert frames.trials.set_index("trial_id")["objective"].to_dict() == own.to_dict()
     assert frames.trials["selection_fingerprint"].nunique() == 1
 
 
 def test_tables_report_and_card_have_its_scores(mine: tuple[Path, Path], tmp_path: Path) -> None:
-    runner = CliRunner()
-    for command in ("show", "judge"):
-        result = runner.invoke(app, [command, str(mine[1])], env={"COLUMNS": "300"})
-        assert result.exit_code in (0, 3), result.output  # 3: judge wants more seeds
-        assert "support" in result.output
-    out = tmp_path / "report.md"
-    assert runner.invoke(app, ["report", str(mine[1]), "--out", str(out)]).exit_code == 0
-    text = out.read_text()
-    assert "Own tasks" in text and "support nDCG@10 (dev)" in text
-    model = tmp_path / "model"
-    assert runner.invoke(app, ["export", str(mine[1]), "--to", str(model)]).exit_code == 0
+    study, out, model = str(mine[1]), tmp_path / "report.md", tmp_path / "model"
+    for command, exits in (("show", (0,)), ("judge", (0, 3))):  # 3: judge wants more seeds
+        shown = CliRunner().invoke(app, [command, study], env={"COLUMNS": "300"})
+        assert shown.exit_code in exits and "support" in shown.output
+    assert CliRunner().invoke(app, ["report", study, "--out", str(out)]).exit_code == 0
+    assert "Own tasks" in out.read_text() and "support nDCG@10 (dev)" in out.read_text()
+    assert CliRunner().invoke(app, ["export", study, "--to", str(model)]).exit_code == 0
     card = (model / "README.md").read_text()
     assert "| support | test | ndcg@10 | retrieval |" in card
     assert "nothing about natural language" in card
@@ -165,52 +146,24 @@ def test_other_cut_offs_are_measured_when_they_are_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = space_of(tmp_path, [f"support={write_support(tmp_path / 'support')}"])
-    study = tmp_path / "study"
-    keep: dict[str, Any] = {"options": {"keep": 2}}
+    study, keep = tmp_path / "study", {"options": {"keep": 2}}
     run(space, study, "support:ndcg@10", **keep)
     assert "recall@100" not in capsys.readouterr().err
     before = read_study(study).trials.set_index("trial_id")
-    asked = ("support:recall@5", "support:mrr@300")
-    assert run(space, study, *asked, **keep).ran == 2
-    found = read_study(study)
-    after = found.trials.set_index("trial_id")
-    assert set(after.index) == set(before.index)
+    for ran in (2, 0):
+        assert run(space, study, "support:recall@5", "support:mrr@300", **keep).ran == ran
+    after = read_study(study).trials.set_index("trial_id")
     for kept in ("attempt", "train_seconds", "steps"):
         assert after[kept].to_dict() == before[kept].to_dict()
     assert set(after["objective_name"]) == {"support:recall@5:dev"}
     assert after[["objective", "objective_2"]].notna().all(axis=None)
-    assert run(space, study, *asked, **keep).ran == 0
-    assert run(space, study, "support:ndcg@10", **keep).ran == 0
-    cutoffs = {"evaluation.cutoffs": [3, 300]}
-    assert run(space, study, "support:ndcg@10", **cutoffs, **keep).ran == 2
+    cutoffs: dict[str, Any] = {"evaluation.cutoffs": [3, 300], **keep}
+    for ran in (2, 0):
+        assert run(space, study, "support:ndcg@10", **cutoffs).ran == ran
     assert "support has 300 documents: recall@300 is the same" in capsys.readouterr().err
-    assert run(space, study, "support:ndcg@10", **cutoffs, **keep).ran == 0
-    metrics = set(read_study(study).scores["metric"])
-    usual = {"ndcg@10", "mrr@10", "recall@100"}
     more = {f"{name}@{k}" for name in ("ndcg", "mrr", "recall") for k in (3, 300)}
-    assert metrics == {*usual, "recall@5", *more}
-
-
-def test_a_cut_off_of_ones_own_stops_and_chooses(tmp_path: Path) -> None:
-    space = space_of(tmp_path, [f"support={write_support(tmp_path / 'support')}"])
-    more = '[search.fixed]\nmethod.name = "scl"\n[search.ranges]\n'
-    space.write_text(f"{space.read_text()}{more}method.lambda = {{ choices = [0.2, 0.9] }}\n")
-    study, by = tmp_path / "study", "support:ndcg@20"
-    values = {"evaluation.select": "best", "evaluation.every": 40, "optimizer.epochs": 40}
-    run(space, study, by, **values, options={"trials": 2})
-    rows = Study.read(study).trials().to_pylist()
-    assert {row["status"] for row in rows if row["origin"] == "grid"} == {"finished"}
-    sampled = [row for row in rows if row["origin"] == "sampler"]
-    (pruned,), (end,) = (
-        [row for row in sampled if row["status"] == status] for status in ("pruned", "finished")
-    )
-    (least,), (most,) = pruned["stages"], end["stages"]
-    assert {least["objective"], most["objective"]} == {f"{by}:dev"}
-    assert least["share"] == most["share"] == 0.25 and least["value"] <= most["value"]
-    points = read_study(study).curves
-    points = points[points["metric"] == "support.dev.ndcg@20"]
-    own = points[points["trial_id"] == end["trial_id"]]["value"]
-    assert end["objective"] == own.max() and len(own) == 3
+    usual = {"ndcg@10", "mrr@10", "recall@100", "recall@5"}
+    assert set(read_study(study).scores["metric"]) == usual | more
 
 
 def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
@@ -228,19 +181,6 @@ def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
         options={"keep": 0, "retrain": True},
     )
     assert again.ran == 2
-
-
-def test_every_split_of_a_task_is_of_one_version(tmp_path: Path) -> None:
-    """A labeled task is one of several splits, and so is what its scores are compared with."""
-    rows = [(f"a man plays {row}", str(row % 3)) for row in range(90)]
-    folder, study = tmp_path / "kind", tmp_path / "study"
-    write_labeled(folder / "dev.tsv", "text label", rows[:60])
-    space = space_of(tmp_path, [f"kind={folder}"])
-    run(space, study, "kind:accuracy", **{"evaluation.every": 0})
-    for name in ("train", "test"):
-        write_labeled(folder / f"{name}.tsv", "text label", rows[30:])
-    with pytest.raises(StudyError, match=r"kind = dev: is .* rows have changed"):
-        run(space, study, "kind:accuracy", **{"evaluation.every": 0})
 
 
 def test_one_name_is_one_task_in_all_blocks(tmp_path: Path) -> None:
@@ -263,22 +203,14 @@ def test_trials_that_would_not_be_compared_are_refused(tmp_path: Path, own: list
 
 
 def test_an_id_rests_on_rows_that_choose_and_on_no_others(tmp_path: Path) -> None:
-    names = []
-    for enough, select in ((4.0, "last"), (3.0, "last"), (4.0, "best"), (3.0, "best")):
+    names = {}
+    for enough, select in itertools.product((4.0, 3.0), ("last", "best")):
         folder = tmp_path / f"{enough}{select}"
         folder.mkdir()
         space = space_of(folder, [f"support={write_support(folder / 'support', enough)}"])
-        names.append(asked_ids(space, **{"evaluation.select": select}))
-    assert names[0] == names[1]
-    assert names[2] != names[3] and names[2].isdisjoint(names[0])
-
-
-def test_with_sts_nothing_changes(tmp_path: Path, own: list[str]) -> None:
-    """A task of one's own beside STS is measured, and chooses nothing unless it is named."""
-    space = space_of(tmp_path, own)
-    changes = {"evaluation.suites": ["sts"], "evaluation.select": "best"}
-    assert asked_ids(space, **changes) == asked_ids(space, **changes, **{"evaluation.own": []})
-    assert asked(space, **changes).objectives == (DEFAULT,)
+        names[enough, select] = asked_ids(space, **{"evaluation.select": select})
+    assert names[4.0, "last"] == names[3.0, "last"]
+    assert names[4.0, "best"].isdisjoint(names[3.0, "best"] | names[4.0, "last"])
 
 
 def test_an_objective_of_senteval_chooses_weights_too(tmp_path: Path, own: list[str]) -> None:
@@ -302,40 +234,29 @@ def test_the_first_dev_score_is_the_default_and_a_cheap_one_stands_in(
     assert {name for name in frames.curves["metric"] if ".dev." in name} == {"support.dev.ndcg@10"}
 
 
-def test_a_plan_counts_it(tmp_path: Path, own: list[str]) -> None:
-    space = space_of(tmp_path, own)
-    options = SearchOptions(launcher="local", gpus_per_trial=0.0)
-    plan = make_plan(load_space(space), None, None, None, options)
-    assert len(plan.rows) == 2 and plan.notes
-
-
+CUTOFFS = "ndcg@K, mrr@K, recall@K with a whole number K"
+BAD_OBJECTIVES = [
+    ("suport:ndcg@10", "Did you mean support"),
+    ("support:map@5", r"there are support:ndcg@10:dev.* at any other cut-off.* as intent:acc"),
+    ("pairs:recall@5", r"there are pairs:spearman:dev, pairs:pearson:dev"),
+    ("support:recall@0", CUTOFFS),
+    ("support:nDCG@x", CUTOFFS),
+    ("pairs:Spearman:test", r"\(pairs:spearman:dev\), or give --allow"),
+    ("STS-B:spearman", r"suite sts. Name a .* \(intent, support, pairs\)"),
+    ("other:mrr@1", "they measure intent, support, pairs. Name one"),
+]
+BAD_TASKS: list[tuple[Any, type[Exception], str]] = [
+    ([], ConfigError, "a list with sts"),
+    (["sts-b=x"], ConfigError, "SentEval's tasks"),
+    (["a=x", "A=y"], ConfigError, "occurs twice"),
+    (["a:b=x"], ConfigError, "a name of letters"),
+    (["folder"], ConfigError, "name=path"),
+    (["a=nowhere"], DataError, "no such file"),
+]
 BAD: list[tuple[dict[str, Any], tuple[str, ...], type[Exception], str]] = [
-    ({}, ("suport:ndcg@10",), ObjectiveError, "Did you mean support"),
-    ({}, ("support:map@5",), ObjectiveError, r"there are support:ndcg@10:dev.* as intent:acc"),
-    ({}, ("support:map@5",), ObjectiveError, "these metrics at any other cut-off"),
-    (
-        {},
-        ("pairs:recall@5",),
-        ObjectiveError,
-        r"there are pairs:spearman:dev, pairs:pearson:dev",
-    ),
-    ({}, ("support:recall@0",), ObjectiveError, "ndcg@K, mrr@K, recall@K with a whole number K"),
-    ({}, ("support:nDCG@x",), ObjectiveError, "ndcg@K, mrr@K, recall@K with a whole number K"),
+    *(({}, (objective,), ObjectiveError, said) for objective, said in BAD_OBJECTIVES),
+    *(({"evaluation.own": own}, (), kind, said) for own, kind, said in BAD_TASKS),
     ({"evaluation.cutoffs": [5, 0]}, (), ConfigError, "distinct whole numbers above 0"),
-    (
-        {},
-        ("pairs:Spearman:test",),
-        ObjectiveError,
-        r"\(pairs:spearman:dev\), or give --allow",
-    ),
-    ({}, ("STS-B:spearman",), ObjectiveError, r"suite sts. Name a .* \(intent, support, pairs\)"),
-    ({}, ("other:mrr@1",), ObjectiveError, "they measure intent, support, pairs. Name one"),
-    ({"evaluation.own": []}, (), ConfigError, "a list with sts"),
-    ({"evaluation.own": ["sts-b=x"]}, (), ConfigError, "SentEval's tasks"),
-    ({"evaluation.own": ["a=x", "A=y"]}, (), ConfigError, "occurs twice"),
-    ({"evaluation.own": ["a:b=x"]}, (), ConfigError, "a name of letters"),
-    ({"evaluation.own": ["folder"]}, (), ConfigError, "name=path"),
-    ({"evaluation.own": ["a=nowhere"]}, (), DataError, "no such file"),
 ]
 
 
@@ -354,25 +275,11 @@ def test_what_cannot_be_is_refused_at_once(
     assert not (tmp_path / "study").exists()
 
 
-def test_without_a_cheap_score_there_are_no_points(tmp_path: Path, own: list[str]) -> None:
-    intent, *_ = own
-    space = space_of(tmp_path, [intent])
-    with pytest.raises(ObjectiveError, match=r"evaluation\.every"):
-        run(space, tmp_path / "study")
-    assert len(asked_ids(space, **{"evaluation.every": 0})) == 2
-
-
-def test_one_entry_needs_no_list(tmp_path: Path, own: list[str]) -> None:
-    space = space_of(tmp_path, ["a=b"])
-    assert len(asked_ids(space, **{"evaluation.own": own[1]})) == 2
-
-
 def test_an_encoder_as_it_is_and_a_check_of_files(tmp_path: Path, own: list[str]) -> None:
     given = [text for entry in own for text in ("--own", entry)]
     runner = CliRunner()
-    found = runner.invoke(app, ["evaluate", "toy", "--suite", "none", *given, "--json"])
-    assert found.exit_code == 0, found.output
-    assert {row["task"] for row in json.loads(found.stdout)} == {"intent", "support", "pairs"}
+    scored = runner.invoke(app, ["evaluate", "toy", "--suite", "none", *given, "--json"])
+    assert {row["task"] for row in json.loads(scored.stdout)} == {"intent", "support", "pairs"}
     checked = runner.invoke(app, ["data", "check", *given], env={"COLUMNS": "200"})
     assert checked.exit_code == 0 and "150 queries, 300 documents" in checked.output
     bad = runner.invoke(app, ["data", "check", "--own", f"gone={tmp_path / 'gone'}"])

@@ -1,26 +1,23 @@
-"""What the sampler is told before it proposes: of this study, and of others."""
+"""What the sampler learns from other studies, and the configurations with which it starts."""
 
-import json
+import math
 import os
+import statistics
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from own_samples import write_pairs
 from planted_spaces import let_toys_have_all_stages
 from search_samples import (
     LAMBDA,
     NoInputs,
-    Row,
     add_scores,
-    drive,
-    finished,
     knob,
     lambda_space,
-    mirrored,
-    objectives,
-    proposals,
     rows,
     run_planted,
     tiny_space,
@@ -28,80 +25,16 @@ from search_samples import (
 from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import ConfigError, StudyError
-from tune_sentcl.history import Assignment, Result
+from tune_sentcl.errors import BadInputError, ConfigError, StudyError
 from tune_sentcl.launch import search
 from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
-from tune_sentcl.space import Space
+from tune_sentcl.space import Space, load_space, space_names
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.past_trials import past_studies
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.sampler.portfolio import best_params
-from tune_sentcl.tuning.search_options import SamplerName, SearchOptions
-
-SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random")
-
-
-def lambdas(given: list[Assignment]) -> list[float]:
-    return [knob(a.config, "method.lambda") for a in given]
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("origin", ["grid", "sampler"])
-def test_what_was_told_before_is_learned_from(
-    tmp_path: Path, sampler: SamplerName, origin: str
-) -> None:
-    """The same study with other numbers in it: who learns draws nearer to what is best there."""
-    grid = tuple(i / 10 + 0.05 for i in range(10)) if origin == "grid" else (0.5,)
-    space = lambda_space(tmp_path, *grid, ranges=LAMBDA)
-    more = 0 if origin == "grid" else 12
-    held = drive(proposals(space, sampler="random", sampled=more), lambda config: finished(1.0))
-
-    def drawn(best: float, seed: int) -> list[float]:
-        def result(config: TrialConfig) -> Result:
-            return finished(-abs(knob(config, "method.lambda") - best))
-
-        made = proposals(
-            space,
-            sampler=sampler,
-            sampled=more + 4,
-            adopted={a.configuration: a.config for a in held if a.origin == "sampler"},
-            results={a.trial_id: result(a.config) for a in held},
-            sampler_seed=seed,
-        )
-        return lambdas(drive(made, result))
-
-    seeds = range(8)
-    low, high = ([w for seed in seeds for w in drawn(best, seed)] for best in (0.05, 0.95))
-    assert len(low) == len(high) == 4 * len(seeds)
-    if sampler == "random":
-        assert low == high
-    else:
-        assert fmean(low) + 0.2 < fmean(high)
-
-
-def searched(study: Path) -> Row:
-    found: Row = json.loads((study / "study.json").read_text())["search"]
-    return found
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_the_sampler_seed_changes_the_draws_and_repeats_them(
-    tmp_path: Path, sampler: SamplerName
-) -> None:
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-
-    def drawn(name: str, seed: int) -> set[float]:
-        study = tmp_path / name
-        run_planted(space, study, trials=4, sampler=sampler, sampler_seed=seed)
-        assert (searched(study)["sampler"], searched(study)["sampler_seed"]) == (sampler, seed)
-        return {r["method.lambda"] for r in rows(study) if r["origin"] == "sampler"}
-
-    first, again, other = drawn("first", 7), drawn("again", 7), drawn("other", 8)
-    assert first == again
-    assert len(first) == len(other) == 4
-    assert first != other
+from tune_sentcl.tuning.sampler.portfolio import best_params, portfolio, prior_params, standardized
+from tune_sentcl.tuning.search_options import SearchOptions
 
 
 def elsewhere(folder: Path, **options: Any) -> Path:
@@ -117,56 +50,23 @@ def elsewhere(folder: Path, **options: Any) -> Path:
     return study
 
 
-@pytest.mark.parametrize("low", [0.0, 0.4])
-def test_another_study_starts_the_sampler_and_stays_as_it_is(
-    tmp_path: Path, low: float, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = elsewhere(tmp_path, seeds=(0, 1))
-    before = rows(other)
-    ranges = f"method.lambda = {{ low = {low}, high = 1.0 }}"
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
-    outcome, actions = run_planted(space, study, trials=3, learn_from=(str(other),))
-    assert (outcome.trials, outcome.ran, actions) == (4, 4, ["train"] * 4)
-    assert rows(other) == before
-    found = rows(study)
-    assert len(found) == 4
-    shown = {t.user_attrs["configuration"] for t in mirrored(study)}
-    assert shown == {r["configuration"] for r in found}, "what the ranges do not hold too"
-    assert searched(study)["learned_from"] == [str(other)]
-    inside = {r["configuration"] for r in before if r["method.lambda"] >= low} - {
-        r["configuration"] for r in before if r["status"] == "failed"
-    }
-    scores: dict[float, list[float]] = {}
-    for row in before:
-        if row["configuration"] in inside:
-            scores.setdefault(row["method.lambda"], []).append(row["objective"])
-    best = sorted(scores, key=lambda weight: -fmean(scores[weight]))[:3]
-    assert {r["method.lambda"] for r in found if r["origin"] == "sampler"} == {*best}
-    said = f"the first 3 sampled configurations are the best of {other} and priors\n"
-    assert capsys.readouterr().err.count(said) == 1
-
-
 def test_what_is_learned_is_each_finished_configuration_under_the_present_objective(
     tmp_path: Path,
 ) -> None:
     other = elsewhere(tmp_path, seeds=(0, 1))
     space = lambda_space(tmp_path / "space", 0.3, ranges="method.lambda = {low = 0.4, high = 1}")
-    scores = Study.read(other).scores().to_pylist()
+    weights = {r["trial_id"]: r["method.lambda"] for r in rows(other)}
     for text in ("STS-B:spearman:dev", "SICK-R:pearson:dev"):
-        objectives_ = parse_objectives([text], allow_test=False)
-        learned = past_lambdas(other, space, objectives_)
-        task, metric, split = text.split(":")
-        truth: dict[float, list[float]] = {}
-        weights = {r["trial_id"]: r["method.lambda"] for r in rows(other)}
-        for score in scores:
-            named = (score["task"], score["metric"], score["split"], score["protocol"])
-            if named == (task, metric, split, "cosine") and weights[score["trial_id"]] >= 0.4:
-                truth.setdefault(weights[score["trial_id"]], []).append(score["value"])
-        assert {len(values) for values in truth.values()} == {2}
-        means = {w: sum(v) / 2 for w, v in truth.items()}
+        scores: dict[float, list[float]] = {}
+        for score in Study.read(other).scores().to_pylist():
+            named = f"{score['task']}:{score['metric']}:{score['split']}"
+            if named == text and weights[score["trial_id"]] >= 0.4:
+                scores.setdefault(weights[score["trial_id"]], []).append(score["value"])
+        means = {weight: fmean(values) for weight, values in scores.items()}
         middle, best = median(means.values()), max(means.values())
         standard = {w: max(-1, (v - middle) / (best - middle)) for w, v in means.items()}
-        assert learned == {w: pytest.approx(v) for w, v in standard.items()}
+        learned = past_lambdas(other, space, parse_objectives([text], allow_test=False))
+        assert learned == pytest.approx(standard)
     # The transfer suite was not measured there, so that there is nothing to learn of it.
     unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
     with pytest.raises(StudyError, match="has finished with SST2:accuracy:dev"):
@@ -213,18 +113,6 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
             search(space, spelling, options=options)
 
 
-def test_a_repetition_with_the_same_study_to_learn_from_runs_nothing(tmp_path: Path) -> None:
-    other = elsewhere(tmp_path)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    run_planted(space, study, trials=3, learn_from=(str(other),))
-    values = objectives(study)
-    outcome, actions = run_planted(space, study, trials=3, learn_from=(str(other),))
-    assert (outcome.ran, actions, objectives(study)) == (0, [], values)
-    assert len(mirrored(study)) == 4
-    run_planted(space, study, trials=3)
-    assert searched(study)["learned_from"] == []
-
-
 def past_lambdas(other: Path, space: Space, objectives: Any = (DEFAULT,)) -> dict[float, float]:
     """The standardized score of each configuration of another study, by its lambda."""
     (found,) = past_studies([str(other)], space, objectives, NoInputs())
@@ -261,32 +149,25 @@ def test_configurations_that_were_stopped_in_another_study_are_its_worst(
     assert {weight for weight, score in found.items() if score == -1} == stopped
 
 
-@pytest.mark.parametrize("outside", [True, False])
-def test_studies_that_teach_nothing_are_refused_together(tmp_path: Path, outside: bool) -> None:
+@pytest.mark.parametrize(
+    ("low", "says"), [(0.5, ""), (0.0, " that has finished with STS-B:spearman:dev")]
+)
+def test_studies_that_teach_nothing_are_refused_together(
+    tmp_path: Path, low: float, says: str
+) -> None:
     """One sentence for each of them, before the study is made."""
-    names = ("first", "second")
-    for name in names:
-        old = lambda_space(tmp_path / "old", 0.1, 0.2)
-        stand_in = StandIn(tmp_path / name, lambda config: "fail")
-        run_planted(old, tmp_path / name, stand_in)
-    low = 0.5 if outside else 0.0
+    others = [tmp_path / "first", tmp_path / "second"]
+    for other in others:
+        stand_in = StandIn(other, lambda config: "fail")
+        run_planted(lambda_space(tmp_path / "old", 0.1, 0.2), other, stand_in)
     ranges = f"method.lambda = {{ low = {low}, high = 1.0 }}"
     space, study = lambda_space(tmp_path / "space", 0.7, ranges=ranges), tmp_path / "study"
     with pytest.raises(StudyError) as caught:
-        run_planted(space, study, trials=1, learn_from=[str(tmp_path / name) for name in names])
-    assert [fault.value for fault in caught.value.faults] == [str(tmp_path / n) for n in names]
-    rule = "has no configuration in the ranges of tiny"
-    finished = "" if outside else " that has finished with STS-B:spearman:dev"
-    assert {fault.rule for fault in caught.value.faults} == {rule + finished}
-    assert not study.exists()
-
-
-def test_a_study_to_learn_from_that_is_none_is_refused(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    stand_in = StandIn(study)
+        run_planted(space, study, trials=1, learn_from=tuple(map(str, others)))
+    rule = f"has no configuration in the ranges of tiny{says}"
+    assert [(f.value, f.rule) for f in caught.value.faults] == [(str(o), rule) for o in others]
     with pytest.raises(StudyError, match="must be a study"):
-        run_planted(space, study, stand_in, trials=1, learn_from=(str(tmp_path / "nothing"),))
-    assert stand_in.handed == []
+        run_planted(space, study, trials=1, learn_from=(str(tmp_path / "nothing"),))
     assert not study.exists()
 
 
@@ -295,16 +176,165 @@ def test_what_another_study_trained_with_other_fixed_knobs_teaches_nothing(
     tmp_path: Path, held: tuple[float, ...]
 ) -> None:
     """All its configurations lie at one point of the ranges; other data is no hindrance."""
-    other, study = tmp_path / "other", tmp_path / "study"
-    lambdas = (0.01, *held, 0.98)
-    old = lambda_space(tmp_path / "old", *lambdas).with_overrides({"data.limit": 32})
-    run_planted(old, other)
+    old = lambda_space(tmp_path / "old", 0.01, *held, 0.98).with_overrides({"data.limit": 32})
+    run_planted(old, tmp_path / "other")
     rates = "optimizer.lr = { low = 1e-4, high = 1e-2, log = true }"
     space = tiny_space(tmp_path / "space", ranges=rates, fixed="method.lambda = 0.3")
     if held:
-        (found,) = past_studies([str(other)], space, (DEFAULT,), NoInputs())
-        assert list(found) == [(("optimizer.lr", 1e-3),)]
+        (learned,) = past_studies([str(tmp_path / "other")], space, (DEFAULT,), NoInputs())
+        assert list(learned) == [(("optimizer.lr", 1e-3),)]
+    else:
+        with pytest.raises(StudyError, match="has no configuration in the ranges of tiny"):
+            past_studies([str(tmp_path / "other")], space, (DEFAULT,), NoInputs())
+
+
+NUMBERS = st.floats(-1e3, 1e3, width=16)
+STUDIES = st.lists(st.dictionaries(st.sampled_from("abcdefg"), NUMBERS, min_size=1), max_size=4)
+
+
+@given(STUDIES, st.integers(0, 8))
+def test_a_portfolio_is_the_greedy_choice_of_plain_loops(
+    values: list[dict[str, float]], size: int
+) -> None:
+    studies = [standardized(study) for study in values]
+    left = [key for study in studies for key in study if study[key] >= 0]
+    chosen: list[str] = []
+    while left and len(chosen) < size:
+        best, best_score = left[0], (-math.inf, -math.inf)
+        for key in left:
+            reached, own = [], []
+            for study in studies:
+                reached.append(max([study.get(one, -1.0) for one in [*chosen, key]]))
+                own.append(study.get(key, -1.0))
+            score = (statistics.fmean(reached), statistics.fmean(own))
+            if score > best_score:
+                best, best_score = key, score
+        chosen.append(best)
+        left = [key for key in left if key != best]
+    assert portfolio(studies, size) == chosen
+
+
+@given(st.dictionaries(st.integers(), NUMBERS, min_size=3), st.integers(-6, 6), NUMBERS)
+def test_no_unit_and_no_diverged_trial_sets_the_scale(
+    values: dict[int, float], power: int, shift: float
+) -> None:
+    scores = sorted(values.values())
+    if scores[-1] - statistics.median(scores) < 1.0:
         return
-    with pytest.raises(StudyError, match="has no configuration in the ranges of tiny"):
-        run_planted(space, study, trials=1, learn_from=(str(other),))
-    assert not study.exists()
+    found = standardized(values)
+    assert max(found.values()) == 1 and statistics.median(found.values()) == 0
+    other = standardized({key: value * 2.0**power + shift for key, value in values.items()})
+    assert other == pytest.approx(found, abs=1e-6)
+    worst = min(values, key=values.__getitem__)
+    diverged = standardized({**values, worst: -1e30})
+    assert diverged == {**found, worst: -1.0}
+
+
+def test_a_configuration_without_a_score_counts_as_the_worst() -> None:
+    """Of a search that stops most, those with a score are the best."""
+    lost = dict.fromkeys("pqrst", -math.inf)
+    assert standardized({"a": 3.0, "b": 2.0, "c": 1.0, **lost}) == {
+        **{"a": 1.0, "b": 0.5, "c": 0.0},
+        **dict.fromkeys(lost, -1.0),
+    }
+    assert standardized({"a": 3.0, "b": 2.0, "c": 1.0, "p": -math.inf})["b"] == 1 / 3
+    assert standardized(lost) == dict.fromkeys(lost, -1.0)
+
+
+def sampled(study: Path) -> list[float]:
+    return [row["method.lambda"] for row in rows(study) if row["origin"] == "sampler"]
+
+
+def test_a_resumed_search_starts_with_the_same_configurations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, study, whole = (tmp_path / name for name in ("other", "study", "whole"))
+    run_planted(lambda_space(tmp_path / "old", *(i / 10 for i in range(1, 10))), other)
+    space = lambda_space(tmp_path / "space", 0.35, ranges=LAMBDA)
+    learns: dict[str, Any] = {"learn_from": (str(other),), "sampler": "random"}
+    before = rows(other)
+    best = [r["method.lambda"] for r in sorted(before, key=lambda r: -r["objective"])[:5]]
+    for trials, left in ((2, 2), (4, 2), (7, 1)):
+        run_planted(space, study, trials=trials, **learns)
+        said = f"the first {left} sampled configurations are the best of {other} and priors"
+        assert capsys.readouterr().err.splitlines().count(said) == 1
+        assert set(best[:trials]) <= set(sampled(study))
+    run_planted(space, whole, trials=5, **learns)
+    assert set(sampled(whole)) == set(best)
+    assert len(sampled(study)) == 7, "the last two were drawn"
+    assert rows(other) == before
+
+
+PRIORS = """
+method.name = { choices = ["scl", "sbert", "augment"] }
+method.lambda = { low = 0.0, high = 1.0, prior = 0.4 }
+optimizer.batch_size = { choices = [32, 16], prior = 16 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        (PRIORS, {("scl", 0.4), ("sbert", None), ("augment", 0.4)}),
+        (PRIORS.replace(" }", ', prior = "augment" }', 1), {("augment", 0.4)}),
+        (PRIORS.replace(", prior = 0.4", ""), {("sbert", None)}),
+    ],
+)
+def test_priors_are_sampled_first_for_each_method_that_has_all(
+    tmp_path: Path, ranges: str, expected: set[Any]
+) -> None:
+    space = tiny_space(tmp_path / "space", "fixed.method.lambda = 0.3", ranges=ranges)
+    assert len(prior_params(space)) == len(expected)
+    study = tmp_path / "study"
+    run_planted(space, study, trials=len(expected), sampler="random")
+    first = [row for row in rows(study) if row["origin"] == "sampler"]
+    assert {(row["method.name"], row["method.lambda"]) for row in first} == expected
+    assert {row["optimizer.batch_size"] for row in first} <= {16}
+
+
+def test_a_prior_without_those_of_the_other_ranges_is_refused(tmp_path: Path) -> None:
+    """A search would ignore it."""
+    ranges = PRIORS.replace(", prior = 16", "")
+    space = tiny_space(tmp_path / "space", "fixed.method.lambda = 0.3", ranges=ranges)
+    with pytest.raises(BadInputError) as caught:
+        prepare(space, None, (0,), SearchOptions(trials=1))
+    (fault,) = caught.value.faults
+    assert (fault.key, fault.next_move) == (
+        "method.lambda.prior",
+        "Give optimizer.batch_size.prior.",
+    )
+
+
+def test_a_prior_in_the_grid_is_not_proposed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranges = "method.lambda = { low = 0.0, high = 1.0, prior = 0.3 }"
+    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
+    run_planted(space, study, trials=1)
+    assert len(rows(study)) == 2 and sampled(study) != [0.3]
+    assert "sampled configurations are" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "method.lambda = { low = 0.0, high = 0.5, prior = 0.6 }",
+        "method.lambda = { low = 0.0, high = 0.5, prior = nan }",
+        "optimizer.epochs = { low = 1, high = 3, prior = 1.5 }",
+        "optimizer.batch_size = { choices = [1, 2], prior = true }",
+        "optimizer.batch_size = { choices = [1, 2], prior = [1] }",
+    ],
+)
+def test_a_prior_outside_its_range_is_refused(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(BadInputError, match="its prior must be a value of the range") as caught:
+        lambda_space(tmp_path, 0.3, ranges=wrong)
+    assert [fault.key for fault in caught.value.faults] == [f"{wrong.partition(' ')[0]}.prior"]
+
+
+@pytest.mark.parametrize("name", space_names())
+def test_the_priors_of_a_shipped_space_are_values_of_its_grid(name: str) -> None:
+    space = load_space(name)
+    grid = [space.exact_params(config) for config in space.configurations]
+    assert all(params in grid for params in prior_params(space))
+    with_priors = {"angle", "clsr/extended", "conisi/extended", "cosent", "scl/extended"}
+    assert bool(prior_params(space)) == (name in {*with_priors, "simcse/supervised"})

@@ -16,19 +16,16 @@ import torch
 from search_samples import lambda_space, rows, run_here, statuses
 
 from tune_sentcl.errors import StudyError, TuneSentclError
-from tune_sentcl.launch import run_prepared
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.space import Space
-from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial.output import TrialState
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SearchOptions
 
 TABLES = ("trials", "scores", "curves")
+WEIGHTS = ("pytorch_model.bin", "training_args.bin", "optimizer.pt", "adapter_model.bin")
 CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
@@ -101,22 +98,6 @@ def more(space: Space) -> Space:
     return space.with_overrides({"evaluation.protocols": ["cosine", "relatedness"]})
 
 
-def test_the_payloads_are_live(tmp_path: Path) -> None:
-    marker = tmp_path / "elsewhere"
-    readers: dict[str, Callable[[bytes], Any]] = {
-        "pickle": pickle.loads,
-        "pt": lambda data: torch.load(io.BytesIO(data), weights_only=False),
-        "npy": lambda data: np.load(io.BytesIO(data), allow_pickle=True),
-        "arrow": lambda data: pickle.loads(  # noqa: S301 - our own
-            pq.read_schema(io.BytesIO(data)).field(0).metadata[b"ARROW:extension:metadata"]
-        ),
-    }
-    for form, read in readers.items():
-        read(FORMS[form](Payload(marker)))
-        assert marker.exists(), form
-        marker.unlink()
-
-
 def test_in_what_readers_and_drivers_open(
     space: Space, study: Path, tmp_path: Path, bombs: dict[str, bytes]
 ) -> None:
@@ -161,14 +142,12 @@ def embeddings_with(bomb: bytes, folder: Path) -> None:
 def test_in_files_that_nothing_reads(space: Space, study: Path, bombs: dict[str, bytes]) -> None:
     """A search measures kept weights with pickles and code beside all that it reads."""
     (kept,) = (study / "checkpoints").iterdir()
-    names = ("pytorch_model.bin", "training_args.bin", "optimizer.pt", "adapter_model.bin")
     for form, bomb in bombs.items():
-        for place in ("", *TABLES, "checkpoints", "states"):
-            (study / place).mkdir(exist_ok=True)
-            for name in ("x.pkl", "x.pt", "x.bin", ".x.parq", "x.pickle", "all.pt"):
-                (study / place / f"{form}{name}").write_bytes(bomb)
-        (kept / f"{form}.npy").write_bytes(bomb)
-    for name, bomb in zip(names, bombs.values(), strict=True):
+        for place in (study, *(study / name for name in (*TABLES, "checkpoints", "states")), kept):
+            place.mkdir(exist_ok=True)
+            for name in ("x.pkl", "x.pt", "x.bin", ".x.parq", "x.npy", "all.pt"):
+                (place / f"{form}{name}").write_bytes(bomb)
+    for name, bomb in zip(WEIGHTS, bombs.values(), strict=True):
         (kept / name).write_bytes(bomb)
     for name in ("modeling_x.py", "configuration_x.py", "tokenization_x.py"):
         (kept / name).write_text(CODE)
@@ -177,24 +156,6 @@ def test_in_files_that_nothing_reads(space: Space, study: Path, bombs: dict[str,
     assert run_here(more(space), study).ran == 1
     assert statuses(study) == ["finished"]
     assert not list(study.rglob("ran"))
-
-
-def test_in_a_state_of_a_trial_that_runs(
-    space: Space, finished: Path, tmp_path: Path, bombs: dict[str, bytes]
-) -> None:
-    study, name = tmp_path / "study", rows(finished)[0]["trial_id"]
-    prepared = prepare(space, None, (0,), SearchOptions(launcher="local", gpus_per_trial=0.0))
-    StudyDriver.open(study, space=space, command=["test"]).close()
-    folder = study / "states" / f"{name}.1-1.1"
-    folder.mkdir(parents=True)
-    for file in ("state.safetensors", "state.pt", "optimizer.bin"):
-        (folder / file).write_bytes(bombs["pt"])
-    for file in ("state.json", "complete"):
-        (folder / file).write_text("{}")
-    run_prepared(prepared, str(study))
-    (row,) = rows(study)
-    assert row["status"] == "finished"
-    assert row["notes"].startswith("started again because a lost attempt's state was damaged")
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")

@@ -14,28 +14,20 @@ import pytest
 from planted_spaces import told
 from search_samples import (
     LAMBDA,
-    OBJECTIVES,
-    NoInputs,
     drive,
     finished,
-    history,
     knob,
     lambda_space,
     proposals,
-    rows,
-    run_planted,
     tiny_space,
 )
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import ConfigError
 from tune_sentcl.history import Assignment, Result
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import Space
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.search_options import SamplerName, SchedulerName, SearchOptions
-from tune_sentcl.tuning.trial_ids import TrialNamer
+from tune_sentcl.tuning.search_options import SamplerName, SchedulerName
 
-TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "optimizer.epochs": 1}
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
 SHARES = (1 / 16, 1 / 4, 1.0)
 
@@ -59,24 +51,24 @@ class Trained:
     results: dict[str, Result] = field(default_factory=dict)
     sampled: dict[str, TrialConfig] = field(default_factory=dict)
 
-    def search(self, *, workers: int = 1, order: int = 0, **options: Any) -> Proposals:
+    def search(self, *, workers: int = 1, **options: Any) -> Proposals:
         """A search by so many workers, whose trials end in any order."""
         usual = {"sampler": "random", "scheduler": "halving", "shares": SHARES}
         study = {"adopted": self.sampled, "results": self.results}
         made = proposals(self.space, **{**usual, **study, **options})
         running: list[Assignment] = []
-        generator = random.Random(order)
+        generator = random.Random(0)
         while not made.finished:
-            one = made.next() if len(running) < workers else None
-            if one is None:
+            assignment = made.next() if len(running) < workers else None
+            if assignment is None:
                 assert running, "nothing runs, so nothing can be waited for"
                 self.end(made, running.pop(generator.randrange(len(running))))
                 continue
-            running.append(one)
-            self.given.append((one.trial_id, one.until))
-            if one.origin == "sampler":
-                config = one.config.model_copy(update={"seed": 0})
-                self.sampled.setdefault(one.configuration, config)
+            running.append(assignment)
+            self.given.append((assignment.trial_id, assignment.until))
+            if assignment.origin == "sampler":
+                config = assignment.config.model_copy(update={"seed": 0})
+                self.sampled.setdefault(assignment.configuration, config)
         return made
 
     def end(self, made: Proposals, one: Assignment) -> None:
@@ -133,109 +125,27 @@ def test_what_takes_no_step_takes_no_place_behind_the_first_stage(tmp_path: Path
     assert counts[1 / 4] == second
 
 
-def test_a_command_without_halving_runs_nothing_of_what_an_earlier_one_stopped(
-    tmp_path: Path,
-) -> None:
-    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
-    study.search(budget=9)
-    before = len(study.given)
-    made = study.search(sampled=1, scheduler="none", shares=(1.0,))
-    assert len(study.given) == before and made.finished
-
-
-@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
-@pytest.mark.parametrize("grid", [(0.3,), (0.3, 0.7)])
-def test_a_grown_budget_ends_with_all_that_it_gives_from_the_beginning(
-    tmp_path: Path, seeds: tuple[int, ...], grid: tuple[float, ...]
-) -> None:
-    space = lambda_space(tmp_path, *grid, ranges=LAMBDA)
-    grown, whole = Trained(space), Trained(space)
-    small = grown.search(budget=5, seeds=seeds)
-    before = len(grown.given)
-    large = grown.search(budget=20, seeds=seeds, workers=3)
-    again = whole.search(budget=20, seeds=seeds)
-    assert set(whole.given) <= set(grown.given)
-    assert len(set(grown.given)) == len(grown.given), "no stage is handed out twice"
-    assert small.total == before < large.total == large.done == again.total == len(whole.given)
-    assert grown.search(budget=20, seeds=seeds).total == large.total
-    assert len(grown.given) == len(set(grown.given))
-
-
-@pytest.mark.parametrize("order", range(4))
-@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
-def test_one_worker_and_five_run_the_same_stages(
-    tmp_path: Path, seeds: tuple[int, ...], order: int
-) -> None:
-    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-    one, five = Trained(space), Trained(space)
-    one.search(budget=20, seeds=seeds)
-    five.search(budget=20, seeds=seeds, workers=5, order=order)
-    assert sorted(one.given) == sorted(five.given)
-    assert one.results == five.results
-
-
-def test_a_later_command_that_begins_with_another_seed_is_refused(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    run_planted(space, study, seeds=(3, 1), trials=1)
-    before = rows(study)
-    with pytest.raises(ConfigError, match=r"--seeds.*1,3.*must begin with 3"):
-        run_planted(space, study, seeds=(1, 3), trials=2)
-    assert rows(study) == before
-    assert run_planted(space, study, seeds=(1, 3))[0].ran == 0, "the grid alone has no stages"
-    assert run_planted(space, study, seeds=(3, 2), trials=1, scheduler="halving")[0].ran == 2
-
-
 def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> None:
-    made = proposals(
-        lambda_space(tmp_path, 0.3, ranges=LAMBDA),
-        sampled=8,
-        scheduler="halving",
-        shares=(0.25, 1.0),
-    )
-    grid = made.next()
-    assert grid is not None and (grid.origin, grid.until) == ("grid", 1.0)
-    given = [a for a in (made.next() for _ in range(7)) if a is not None]
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
+    made = proposals(space, sampled=8, scheduler="halving", shares=(0.25, 1.0))
+
+    def handed(count: int) -> list[tuple[str, float]]:
+        given = (made.next() for _ in range(count))
+        return [(a.trial_id, a.until) for a in given if a is not None]
+
+    (grid,), first = handed(1), handed(7)
+    assert grid[1] == 1.0 and {until for _, until in first} == {0.25}
     assert made.pause_above(0.25) == float("-inf")
-    for score, one in enumerate(given, 1):
-        assert one.until == 0.25
-        made.end(one.trial_id, Result("pruned", (), {0.25: float(score)}))
+    for score, (name, _) in enumerate(first, 1):
+        made.end(name, Result("pruned", (), {0.25: float(score)}))
     assert made.pause_above(0.25) == 6.0, "two go on"
-    best, last = made.next(), made.next()
-    assert best is not None and last is not None
-    assert (best.trial_id, best.until) == (given[-1].trial_id, 1.0)
-    assert last.until == 0.25 and last.trial_id not in {a.trial_id for a in given}
-    assert made.next() is None, "the last one decides who else goes on"
-    made.requeue(best.trial_id, "train")
-    made.requeue(grid.trial_id, "train")
-    again = [made.next(), made.next(), made.next()]
-    assert [(a.trial_id, a.until) for a in again if a] == [
-        (grid.trial_id, 1.0),
-        (best.trial_id, 1.0),
-    ]
-
-
-@pytest.mark.parametrize(("failure", "again"), [(DIVERGED, 0), (LOST, 1)])
-def test_a_repetition_runs_again_what_failed_through_no_setting(
-    tmp_path: Path, failure: Result, again: int
-) -> None:
-    """Behind all others, those that go on included."""
-    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
-    study.search(sampled=4)
-    failed = study.given[1][0]
-    study.results[failed] = failure
-    before = len(study.given)
-    made = study.search(sampled=12)
-    assert made.finished and made.total == made.done
-    rest = [name for name, share in study.given[before:] if share == SHARES[0]]
-    assert rest.count(failed) == again and len(set(rest)) == len(rest) == 8 + again
-    assert not again or rest[-1] == failed
-
-
-def test_trap_a_grid_sampler_asked_for_ever_ends_after_the_grid(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA), sampler="grid")
-    assert len(drive(made, Judge())) == 2
-    assert made.next() is None
-    assert not made.exhausted
+    best, (last, until) = handed(2)
+    assert best == (first[-1][0], 1.0)
+    assert until == 0.25 and last not in {name for name, _ in first}
+    assert handed(1) == [], "the last one decides who else goes on"
+    made.requeue(best[0], "train")
+    made.requeue(grid[0], "train")
+    assert handed(3) == [grid, best]
 
 
 @pytest.mark.parametrize(("scheduler", "values"), [("none", [25.0]), ("halving", [10.0])])
@@ -297,32 +207,6 @@ def test_a_finite_space_ends_and_says_so(
     assert made.next() is None
 
 
-def test_a_finite_space_ends_while_its_trials_still_run(tmp_path: Path) -> None:
-    made = proposals(two_by_two(tmp_path), sampled=100, sampler="random")
-    given = [a for a in (made.next() for _ in range(20)) if a is not None]
-    assert len({a.trial_id for a in given}) == len(given) == 4
-    assert len(made.waiting()) == 4
-    for assignment in given:
-        made.end(assignment.trial_id, finished(1.0))
-    assert made.finished
-    assert made.exhausted
-
-
-def test_knobs_exist_only_where_the_method_has_them() -> None:
-    made = proposals(load_space("scl/lambda", TOY), sampled=12)
-    given = drive(made, Judge())
-    methods = [t.params["method.name"] for t in told(made)]
-    assert methods.count("sbert") == 1, "SBERT has no knobs, so the grid has tried all of it"
-    assert methods.count("scl") == 5 + 12
-    for trial in told(made):
-        if trial.params["method.name"] == "sbert":
-            assert set(trial.params) == {"method.name"}
-        else:
-            assert set(trial.params) == {"method.name", "method.lambda", "method.temperature"}
-            assert set(trial.distributions) == set(trial.params)
-    assert [a.config.method.name for a in given].count("sbert") == 1
-
-
 def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, 0.9, ranges="method.lambda = { low = 0.0, high = 0.5 }")
     made = proposals(space, sampled=1)
@@ -330,80 +214,11 @@ def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> 
     assert [t.params["method.lambda"] <= 0.5 for t in told(made)] == [True, True]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-@pytest.mark.parametrize("kept", [3, 5])
-def test_a_resumed_search_repeats_no_draw(tmp_path: Path, sampler: SamplerName, kept: int) -> None:
-    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-    before = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), Judge())
-    names = list(dict.fromkeys(a.configuration for a in before))[:kept]
-    held = [a for a in before if a.configuration in names]
-    made = proposals(
-        space,
-        sampled=8,
-        sampler=sampler,
-        seeds=(0, 1),
-        adopted={a.configuration: a.config for a in held if a.origin == "sampler"},
-        results={a.trial_id: Judge()(a.config) for a in held},
-    )
-    assert made.total == 20
-    after = drive(made, Judge())
-    assert len(after) == 20 - len(held)
-    assert len({a.trial_id for a in [*held, *after]}) == 20
-    assert len({knob(a.config, "method.lambda") for a in [*held, *after]}) == 10
-    assert sampler == "random" or len(told(made)) == 10
-
-
-def test_a_half_told_configuration_is_told_when_its_missing_seeds_end(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
-    before = drive(proposals(space, sampled=1, seeds=(0, 1)), Judge())
-    made = proposals(
-        space,
-        sampled=1,
-        seeds=(0, 1),
-        adopted={before[2].configuration: before[2].config},
-        results={before[1].trial_id: finished(4.0), before[2].trial_id: finished(6.0)},
-    )
-    missing = drive(made, lambda config: finished(8.0))
-    assert [a.trial_id for a in missing] == [before[0].trial_id, before[3].trial_id]
-    assert [t.values for t in told(made)] == [[6.0], [7.0]]
-
-
 def test_of_several_objectives_the_first_is_told(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
     made = proposals(space, sampled=3, objectives=2, seeds=(0, 1))
     drive(made, lambda config: finished(*(float(i + config.seed) for i in range(2))))
     assert [t.values for t in told(made)] == [[0.5]] * 5
-
-
-def test_trap_categorical_choices_may_change_between_runs(tmp_path: Path) -> None:
-    old, new = (
-        lambda_space(
-            tmp_path,
-            0.3,
-            ranges=f"method.num_positives = {{ choices = {choices} }}\n{LAMBDA}",
-            fixed="method.num_positives = 1",
-        )
-        for choices in ("[1, 2]", '[1, 3, "all"]')
-    )
-    before = drive(proposals(old, sampled=8), Judge())
-    made = proposals(
-        new,
-        sampled=20,
-        adopted={a.configuration: a.config for a in before[1:]},
-        results={a.trial_id: Judge()(a.config) for a in before},
-    )
-    drive(made, Judge())
-    kept = [a for a in before if knob(a.config, "method.num_positives") == 1]
-    assert 1 < len(kept) < len(before)
-    assert len(told(made)) == 1 + 20
-    assert {t.params["method.num_positives"] for t in told(made)} <= {1, 3, "all"}
-    assert {t.params["method.num_positives"] for t in told(made)[len(kept) :]} >= {3, "all"}
-
-
-def test_a_space_without_ranges_runs_its_grid(tmp_path: Path) -> None:
-    made = proposals(tiny_space(tmp_path))
-    assert len(drive(made, Judge())) == 1
-    assert made.stages is None
 
 
 @contextmanager
@@ -453,25 +268,3 @@ def drive_some(made: Proposals, count: int) -> None:
         assignment = made.next()
         assert assignment is not None
         made.end(assignment.trial_id, finished(1.0))
-
-
-def test_taking_a_study_over_parses_no_config_of_a_sampled_trial(tmp_path: Path) -> None:
-    """What many trials read is looked up once, and their configs stay text and dotted values."""
-    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-
-    def cost(held: int) -> Counter[str]:
-        before = drive(proposals(space, sampler="random", sampled=held), Judge())
-        results = {a.trial_id: Judge()(a.config) for a in before}
-        adopted = {a.configuration: a.config for a in before[2:]}
-        options = SearchOptions(trials=held, sampler="random", scheduler="none")
-        made = Proposals(space, TrialNamer(NoInputs()), options, (0,))
-        known = history(OBJECTIVES[:1], results, adopted)
-        with counted_lines() as lines:
-            made.resume_from(known, (1.0,))
-        assert made.finished and made.total == held + 2
-        return lines
-
-    few, many = cost(12), cost(120)
-    assert few["parsing.py"] == many["parsing.py"]
-    assert few["inputs.py"] == many["inputs.py"]
-    assert many["proposals.py"] < 12 * few["proposals.py"]

@@ -1,19 +1,108 @@
-"""The samplers by name, and that they learn from what they are taught."""
+"""Which configuration is proposed next: none twice, none left out, and nearer the best."""
 
+import itertools
 import math
 import statistics
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from optuna.trial import TrialState
-from planted_spaces import Planted, choice, frozen, space_of, told
+from planted_spaces import (
+    OWNERS,
+    Planted,
+    Quality,
+    all_points,
+    choice,
+    frozen,
+    small_ranges,
+    space_of,
+    told,
+)
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampler.sampling import Sampler, distributions
+from tune_sentcl.tuning.sampler.sampling import Params, Sampler, distributions
 from tune_sentcl.tuning.search_options import SamplerName
+
+FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+def nearness(best: float) -> Quality:
+    def quality(params: Mapping[str, Any]) -> float:
+        return -abs(float(params.get("method.lambda", 0.0)) - best)
+
+    return quality
+
+
+@given(small_ranges(), st.integers(0, 3), st.integers(0, 4))
+def test_every_point_that_is_not_held_is_proposed_once_whatever_the_space(
+    ranges: tuple[Range, ...], seed: int, step: int
+) -> None:
+    truth = sorted(frozen(params) for params in all_points(ranges))
+    sampler: SamplerName = "tpe" if len(truth) < 50 else "random"
+    search = Planted(space_of(*ranges), sampler, nearness(1), seed=seed)
+    search.held = set(truth[::step]) if step else set()
+    left = sorted(set(truth) - search.held)
+    proposed = search.rest(most=len(left))
+    assert sorted(map(frozen, proposed)) == left
+    assert search.next() is None
+    if sampler == "tpe" and ranges:
+        assert [trial.params for trial in told(search.sampler)] == proposed
+        states = {trial.state for trial in told(search.sampler, *TrialState)}
+        assert states <= {TrialState.COMPLETE, TrialState.FAIL}, "a repetition is told as failed"
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+@pytest.mark.parametrize(
+    "other", [Range("optimizer.epochs", "int", 1, 3), Range("optimizer.lr", "float", 0.1, 1)]
+)
+def test_places_that_stand_for_one_configuration_are_proposed_once(
+    sampler: SamplerName, other: Range
+) -> None:
+    search = Planted(space_of(choice("method.lambda", *FIVE), other), sampler, nearness(0.3))
+    search.known_as = lambda params: params["method.lambda"]
+    assert len(search.rest(most=5)) == 5
+
+
+def drawn(sampler: Sampler, most: int) -> list[Params]:
+    places = (sampler.propose(lambda params: True) for _ in range(most))
+    return [params for params in places if params]
+
+
+def test_the_seed_fixes_the_order_and_every_order_occurs() -> None:
+    space = space_of(choice("method.lambda", 1, 2, 3, 4))
+    orders = [
+        tuple(p["method.lambda"] for p in drawn(Sampler("random", space, seed % 600, 0), 9))
+        for seed in range(650)
+    ]
+    assert orders[:50] == orders[600:]
+    counts = [orders[:600].count(order) for order in itertools.permutations((1, 2, 3, 4))]
+    assert min(counts) > 5, "24 orders, each expected 25 times"
+    assert max(counts) < 55
+
+
+def test_a_thousand_million_points_are_not_listed() -> None:
+    names = {"method.name": "conisi", "optimizer.name": "sgd"}
+    space = space_of(*(Range(key, "int", 0, 999) for key in sorted(OWNERS)), **names)
+    sampler = Sampler("random", space, 0, 0)
+    assert sampler.points == 1000**4
+    assert len(set(map(frozen, drawn(sampler, 50)))) == 50
+
+
+@pytest.mark.parametrize("kind", ["float", "int"])
+@pytest.mark.parametrize("log", [True, False])
+def test_points_of_endless_ranges_lie_in_them(kind: Any, log: bool) -> None:
+    wide = Range("method.lambda", kind, 1, 10**7, log=log)
+    places = drawn(Sampler("random", space_of(wide), 3, 0), 400)
+    values = [params["method.lambda"] for params in places]
+    assert all(isinstance(value, int if kind == "int" else float) for value in values)
+    assert all(wide.holds(value) for value in values)
+    middle = math.sqrt(10**7) if log else 10**7 / 2
+    assert 140 < sum(value < middle for value in values) < 260
+
 
 LAMBDA = Range("method.lambda", "float", 0.0, 1.0)
 RATE = Range("optimizer.lr", "float", 1e-6, 1e-3, log=True)
@@ -50,8 +139,12 @@ def draws_by_model(sampler: Sampler) -> set[str]:
 
 @pytest.mark.parametrize("count", [0, 9, 10, 30])
 def test_ten_told_scores_end_the_blind_draws(count: int) -> None:
+    sampler = taught(SPACE, places(count, 0, 1))
     knobs = {"method.lambda", "optimizer.lr"} if count >= 10 else set()
-    assert draws_by_model(taught(SPACE, places(count, 0, 1))) == knobs
+    assert draws_by_model(sampler) == knobs
+    assert sampler.asked is not None
+    assert [t.params for t in told(sampler)] == places(count, 0, 1)
+    assert all(t.distributions == sampler.asked.distributions for t in told(sampler))
 
 
 def test_failed_configurations_do_not_stop_a_sampler() -> None:
@@ -64,27 +157,6 @@ def test_failed_configurations_do_not_stop_a_sampler() -> None:
         sampler.begin(f"drawn{number}")
         sampler.tell(f"drawn{number}", {}, -math.inf if number % 2 else 0.5)
     assert len(told(sampler)) == 20 and told(sampler, TrialState.RUNNING) == []
-
-
-def test_a_proposal_is_told_as_the_trial_that_was_asked_for() -> None:
-    sampler = Sampler("tpe", SPACE, 0, 0)
-    for name in "ab":
-        sampler.take(places(1, 0, 1)[0]) if name == "a" else sampler.propose(lambda p: True)
-        sampler.begin(name)
-    assert len(told(sampler, TrialState.RUNNING)) == 2
-    sampler.tell("b", {}, 5.0)
-    (running,), (ended,) = told(sampler, TrialState.RUNNING), told(sampler)
-    assert (running.params, ended.values) == (places(1, 0, 1)[0], [5.0])
-
-
-def test_a_lesson_is_a_trial_in_the_ranges_of_now() -> None:
-    params = {"method.lambda": 0.25, "optimizer.lr": 1e-4, "encoder.pooling": "mean"}
-    sampler = taught(SPACE, [params])
-    (found,) = told(sampler)
-    assert found.params == {"method.lambda": 0.25, "optimizer.lr": 1e-4}
-    assert found.values == [quality(params)]
-    sampler.propose(lambda params: True)
-    assert sampler.asked is not None and found.distributions == sampler.asked.distributions
 
 
 @pytest.mark.parametrize(
@@ -141,9 +213,7 @@ def test_random_points_are_one_sequence_however_often_it_is_resumed(finite: bool
     assert parts == expected
 
 
-def test_trap_samplers_are_built_without_a_warning() -> None:
-    names: tuple[SamplerName, ...] = ("tpe", "random", "grid")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for name in names:
-            Sampler(name, SPACE, 0, 3)
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["tpe", "random", "grid"])
+def test_trap_samplers_are_built_without_a_warning(name: SamplerName) -> None:
+    Sampler(name, SPACE, 0, 3)

@@ -1,137 +1,73 @@
-"""A search as a caller asks for it, and what goes wrong beside its trials without ending it."""
+"""A search by the local launcher as a caller asks for it, and what its trials leave in a study."""
 
-import inspect
 import json
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from architecture_samples import save_architecture
-from planted_spaces import let_toys_have_all_stages
+from optuna.trial import TrialState
 from search_samples import (
-    LAMBDA,
+    assigned,
+    checkpoints,
     lambda_space,
     mirrored,
+    numbers,
     objectives,
     rows,
+    run_here,
     run_planted,
+    temporary_files,
+    tiny_space,
 )
-from stand_in import Fate, StandIn, Stopped
 
+from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import CheckpointError, ConfigError, first_names
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
 
 
 def test_a_loaded_space_takes_overrides_as_a_name_does(tmp_path: Path) -> None:
     settings = {"data.limit": 64, "method.lambda": 0.25}
-    by_name = search("smoke", tmp_path / "name", overrides=settings, options=LOCAL)
+    search("smoke", tmp_path / "name", overrides=settings, options=LOCAL)
     loaded = load_space("smoke", {"data.limit": 32})
-    by_space = search(loaded, tmp_path / "space", overrides=settings, options=LOCAL)
-    assert by_name.ran == by_space.ran > 0
-    assert objectives(tmp_path / "name") == objectives(tmp_path / "space")
-    for row in rows(tmp_path / "space"):
-        assert (row["data.limit"], row["method.lambda"]) == (64, 0.25)
+    search(loaded, tmp_path / "space", overrides=settings, options=LOCAL)
+    assert objectives(tmp_path / "name") == objectives(tmp_path / "space") != {}
     with pytest.raises(ConfigError, match="no_such"):
         search(loaded, tmp_path / "none", overrides={"method.no_such": 1}, options=LOCAL)
     assert not (tmp_path / "none").exists()
 
 
-def test_trap_a_journal_that_cannot_be_written_is_said_once_and_ends_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA), tmp_path / "study"
-    run_planted(space, study)
-    (study / "optuna.journal").unlink()
-    (study / "optuna.journal").mkdir()
-    capsys.readouterr()
-    outcome, actions = run_planted(space, study, trials=4, sampler="random")
-    assert (outcome.ran, outcome.failures, actions) == (4, 0, ["train"] * 4)
-    assert capsys.readouterr().err.count("optuna.journal gets no further trials") == 1
-    assert len(rows(study)) == 6
-    (study / "optuna.journal").rmdir()
-    run_planted(space, study, trials=4, sampler="random")
-    assert len(mirrored(study)) == 6
-
-
-def test_the_journal_shows_where_sampled_trials_were_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Written anew by each run, also of a study that has all its trials."""
-    let_toys_have_all_stages(monkeypatch)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    for trials in (8, 16, 16):
-        run_planted(space, study, trials=trials, scheduler="halving", sampler="random")
-        by_name = {row["configuration"]: row for row in rows(study)}
-        shown = {t.user_attrs["configuration"]: t for t in mirrored(study)}
-        assert shown.keys() == by_name.keys() and len(shown) == trials + 1
-        for name, trial in shown.items():
-            row = by_name[name]
-            ends = {round(100 * e["share"]): e["value"] for e in row["stages"] or ()}
-            assert trial.intermediate_values == ends
-            assert trial.state.name == ("COMPLETE" if row["status"] == "finished" else "PRUNED")
-            assert trial.values == (None if row["objective"] is None else [row["objective"]])
-        assert {t.state.name for t in shown.values()} == {"COMPLETE", "PRUNED"}
-
-
-def test_a_killed_search_leaves_a_journal_of_what_had_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is paused may go on, and what is shown as ended must not change in this search."""
-    let_toys_have_all_stages(monkeypatch)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    options: dict[str, Any] = {"trials": 16, "scheduler": "halving", "sampler": "random"}
-    fates: list[Fate] = ["finish", "diverge", "finish"]
-    counts = []
-    for _ in range(3):
-        launcher = StandIn(
-            study, lambda c: fates[int(100 * c.dotted()["method.lambda"]) % 3], points=9
-        )
-        with pytest.raises(Stopped):
-            run_planted(space, study, launcher, **options)
-        by_name = {row["configuration"]: row for row in rows(study)}
-        shown = {t.user_attrs["configuration"]: t for t in mirrored(study)}
-        assert shown.keys() == {n for n, row in by_name.items() if row["status"] != "pruned"}
-        for name, trial in shown.items():
-            value = by_name[name]["objective"]
-            assert trial.values == (None if value is None else [value])
-        counts.append((len(shown), len(by_name)))
-    assert counts == sorted(counts) and 0 < counts[0][0] < counts[-1][0] < counts[-1][1]
-
-
 def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    away = str(tmp_path / "away.csv")
-    choices = f'data.source = {{ choices = ["toy", {json.dumps(away)}] }}'
-    weights = "method.lambda = { choices = [0.1, 0.3, 0.5] }"
-    space = lambda_space(
-        tmp_path / "space",
-        0.3,
-        ranges=f"{choices}\n{weights}",
-        fixed='evaluation.data = "toy"',
-    )
-    study = tmp_path / "study"
+    away = tmp_path / "away.csv"
+    ranges = f'data.source = {{ choices = ["toy", {json.dumps(str(away))}] }}\n'
+    ranges += "method.lambda = { choices = [0.1, 0.3, 0.5] }"
+    fixed, study = 'evaluation.data = "toy"', tmp_path / "study"
+    space = lambda_space(tmp_path / "space", 0.3, ranges=ranges, fixed=fixed)
     outcome, _ = run_planted(space, study, trials=9, sampler="random")
     # Of six points one is the grid's, and three have data that is not there.
     assert (outcome.ran, outcome.failures, outcome.exhausted) == (3, 0, True)
-    assert {row["data.source"] for row in rows(study)} == {"toy"}
     shown = capsys.readouterr().err
     assert shown.count("a sampled configuration is left out, it cannot be read") == 1
     assert shown.count(f"of the ranges, data.source = {away} is left out: ") == 1
     assert shown.count("away.csv") == 3, "where it is drawn, the first time only"
-    # Once it is there, it is drawn.
+    assert "data.source = toy is left out" not in shown
     lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
-    Path(away).write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
+    away.write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
     outcome, _ = run_planted(space, study, trials=9, sampler="random")
-    assert (outcome.ran, outcome.failures) == (3, 0)
+    assert (outcome.ran, outcome.failures) == (3, 0), "once it is there, it is drawn"
 
 
 def test_prefixes_that_an_encoder_was_made_for_are_spoken_of(
@@ -168,46 +104,76 @@ def test_what_the_encoder_has_not_is_refused_before_a_study_is_there(
     assert not (tmp_path / "study").exists()
 
 
-def test_a_sampled_number_of_layers_that_leaves_none_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ranges = "encoder.freeze_layers = { low = 0, high = 3 }"
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
-    outcome, _ = run_planted(space, study, trials=4, sampler="random")
-    assert (outcome.ran, outcome.failures, outcome.exhausted) == (2, 0, True)
-    assert {row["encoder.freeze_layers"] for row in rows(study)} == {0, 1}
-    assert capsys.readouterr().err.count("must leave a layer to train") == 2, "of 2 and of 3"
-
-
-def test_a_study_that_is_read_cannot_be_written_and_is_left_to_the_byte(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    run_planted(space, study)
-
-    def bytes_of() -> dict[str, tuple[bytes, int]]:
-        files = [path for path in study.rglob("*") if path.is_file()]
-        return {str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
-
-    before = bytes_of()
-    read = Study.read(study)
-    calls: dict[str, Callable[[], Any]] = {
-        name: getattr(read, name)
-        for name, _ in inspect.getmembers(Study, callable)
-        if not name.startswith("_") and name not in ("read", "state_file", "checkpoint")
-    }
-    assert calls.keys() == {"trials", "scores", "curves", "checkpoints", "ended", "states"}
-    for name, call in calls.items():
-        assert (len(call()) > 0) == (name != "states"), "every trial has ended"
-    assert read.state_file(next(iter(read.ended())), "state.json") is None
-    assert bytes_of() == before
-    # Nor does reading keep a driver out, or need one to be gone.
-    with StudyDriver.open(study, space=space, command=["test"]):
-        assert len(Study.read(study).trials()) == 1
-
-
 def test_of_many_names_the_first_three_are_told() -> None:
-    assert [first_names(list("abcd"[:n])) for n in range(1, 5)] == [
-        "a",
-        "a, b",
-        "a, b, c",
-        "a, b, c and 1 more",
+    assert first_names(list("abc")) == "a, b, c"
+    assert first_names(list("abcd")) == "a, b, c and 1 more"
+
+
+def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:
+    """Real training, of a shipped space."""
+    planned = make_plan(load_space("smoke"), None, None, (0,), SearchOptions(launcher="local"))
+    outcome = run_here("smoke", tmp_path, trials=1, seeds=(0, 1))
+    assert (outcome.trials, outcome.ran, outcome.failures) == (6, 6, 0)
+    trials = rows(tmp_path)
+    assert {row["status"] for row in planned.rows} == {"to run"}
+    assert {row["trial_id"] for row in planned.rows} == {
+        row["trial_id"] for row in trials if row["origin"] == "grid" and row["seed"] == 0
+    }
+    assert sorted((row["origin"], row["seed"]) for row in trials) == [
+        *[("grid", 0)] * 2,
+        *[("grid", 1)] * 2,
+        *[("sampler", 0), ("sampler", 1)],
     ]
+    same = {(r["status"], r["attempt"], r["error_type"], r["steps"]) for r in trials}
+    assert same == {("finished", 1, None, 12)}
+    scored, values = numbers(tmp_path), objectives(tmp_path)
+    for trial_id, objective in values.items():
+        assert scored[trial_id, "STS-B", "dev", None, "spearman", None] == objective
+    assert {key[0] for key in scored} == values.keys()
+    assert checkpoints(tmp_path) == {max(values, key=lambda name: values[name])}
+    assert temporary_files(tmp_path) == []
+    for row in trials:  # the config in a row gives the same trial again
+        config = TrialConfig.model_validate_json(row["config"])
+        assert InputLoader(None).load(config).trial_id(config) == row["trial_id"]
+
+
+def test_trap_nan_is_a_failure_with_its_text_and_never_0(tmp_path: Path) -> None:
+    """Real training: a rate blows every weight up."""
+    space = tiny_space(
+        tmp_path / "space",
+        "grid.optimizer.lr = [1e-3, 1e30]\n",
+        ranges="optimizer.lr = { low = 1e-4, high = 1e30, log = true }",
+    )
+    study = tmp_path / "study"
+    outcome = run_here(space.with_overrides({"optimizer.precision": "bf16"}), study)
+    assert (outcome.ran, outcome.failures) == (2, 1)
+    (failed,) = [row for row in rows(study) if row["status"] == "failed"]
+    assert (failed["optimizer.lr"], failed["error_type"]) == (1e30, "NonFiniteError")
+    assert failed["error_text"] and failed["objective"] is None
+    assert failed["steps"] > 0 and failed["precision_used"] == "bf16"
+    assert failed["trial_id"] not in {key[0] for key in numbers(study)}
+    states = {t.params["optimizer.lr"]: (t.state, t.values is None) for t in mirrored(study)}
+    assert states == {1e30: (TrialState.FAIL, True), 1e-3: (TrialState.COMPLETE, False)}
+    assert failed["trial_id"] not in checkpoints(study)
+
+
+def test_nothing_of_a_trial_is_left_to_do_after_its_last_report(tmp_path: Path) -> None:
+    """Real training. Weights without a row, as of a killed driver, count as nothing."""
+    space = lambda_space(tmp_path / "space", 0.3, fixed="evaluation.every = 1")
+    study, loader = tmp_path / "study", InputLoader(None)
+    (config,) = space.configurations
+    StudyDriver.open(study, space=space, command=["test"]).close()
+    points = []
+    settings = WorkerSettings(str(study), True, 1, 0.0)
+    with closing(Attempt(assigned(config, loader), loader, settings).points()) as trial:
+        for progress in trial:
+            points.append(progress)
+            if progress.final:
+                break
+            assert not (study / "checkpoints").exists()
+    assert [(p.step, p.final) for p in points] == [(1, False), (2, True)]
+    assert len(points[-1].scores) > 0
+    (left,) = (study / "checkpoints").iterdir()
+    assert (left / "model.safetensors").is_file()
+    assert (rows(study), Study.read(study).checkpoints()) == ([], set())
+    assert run_planted(space, study)[0].ran == 1

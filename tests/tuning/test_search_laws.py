@@ -636,6 +636,30 @@ def learns(config: TrialConfig) -> list[tuple[int, float]]:
 LAMBDA_SETS = st.frozensets(st.sampled_from(LAMBDAS), max_size=2)
 
 
+@st.composite
+def commands(draw: st.DrawFn) -> Ask:
+    """Any command; the older study has no score of other objectives to learn from."""
+    ask = draw(
+        st.builds(
+            lambda asked, **more: Ask(*asked, **more),
+            st.sampled_from(ASKED),
+            seeds=st.sampled_from([(0, 1, 2), (0,), (0, 1), (0, 2), (1,), (2, 0)]),
+            keep=st.integers(0, 2),
+            sampler=st.sampled_from(["random", "tpe"]),
+            trials=st.sampled_from([0, 0, 1, 4, 8, 14]),
+            retrain=st.booleans(),
+            scheduler=st.sampled_from(["halving", "halving", "none"]),
+            budget=st.sampled_from([None, None, None, 3.0, 8.0]),
+            confirm=st.sampled_from([0, 0, 2]),
+            max_failures=st.sampled_from([1, 2, 99]),
+            saves=st.booleans(),
+            learns=st.booleans(),
+        )
+    )
+    samples, first = bool(ask.trials or ask.budget), (*ask.objectives, DEV)[0]
+    return replace(ask, learns=ask.learns and samples and first == DEV)
+
+
 class Searches(RuleBasedStateMachine):
     """Any commands in any order over one study."""
 
@@ -650,18 +674,7 @@ class Searches(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @rule(
-        asked=st.sampled_from(ASKED),
-        seeds=st.sampled_from([(0, 1, 2), (0,), (0, 1), (0, 2), (1,), (2, 0)]),
-        keep=st.integers(0, 2),
-        sampler=st.sampled_from(["random", "tpe"]),
-        trials=st.sampled_from([0, 0, 1, 4, 8, 14]),
-        retrain=st.booleans(),
-        scheduler=st.sampled_from(["halving", "halving", "none"]),
-        budget=st.sampled_from([None, None, None, 3.0, 8.0]),
-        confirm=st.sampled_from([0, 0, 2]),
-        max_failures=st.sampled_from([1, 2, 99]),
-        saves=st.booleans(),
-        learns=st.booleans(),
+        ask=commands(),
         fates=st.tuples(LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS),
         fated=st.sampled_from([(0, 1, 2), (0,), (1, 2)]),
         broken=st.sampled_from([frozenset(), frozenset({"SST2"}), frozenset({"STS-B", "MR"})]),
@@ -670,18 +683,7 @@ class Searches(RuleBasedStateMachine):
     )
     def search(
         self,
-        asked: tuple[dict[str, Any], tuple[str, ...]],
-        seeds: tuple[int, ...],
-        keep: int,
-        sampler: str,
-        trials: int,
-        retrain: bool,
-        scheduler: str,
-        budget: float | None,
-        confirm: int,
-        max_failures: int,
-        saves: bool,
-        learns: bool,
+        ask: Ask,
         fates: tuple[frozenset[float], ...],
         fated: tuple[int, ...],
         broken: frozenset[str],
@@ -693,11 +695,6 @@ class Searches(RuleBasedStateMachine):
             kinds: list[Fate] = ["fail", "diverge", "lose", "lose_once"]
             return next((k for k, s in zip(kinds, fates, strict=True) if lambda_ in s), "finish")
 
-        ask = Ask(*asked, seeds, keep, sampler, trials, retrain, scheduler)
-        ask = replace(ask, budget=budget, confirm=confirm, max_failures=max_failures, saves=saves)
-        # The older study has no score of other objectives.
-        can_learn = bool(trials or budget) and (not ask.objectives or ask.objectives[0] == DEV)
-        ask = replace(ask, learns=learns and can_learn)
         self.world.search(ask, fate, broken, writes, points)
 
 

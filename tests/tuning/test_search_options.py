@@ -1,57 +1,72 @@
-"""Options that make no sense are refused together, before anything runs or is written."""
+"""Options, and how many trials they allow at a time."""
 
+import os
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
-from search_samples import LAMBDA, lambda_space, run_here, run_on_ray
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_samples import LAMBDA, lambda_space, run_on_ray
 
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
-from tune_sentcl.space import load_space
+from tune_sentcl.tuning import resources
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
-from tune_sentcl.tuning.resources import usable_cores
+from tune_sentcl.tuning.resources import (
+    Bundle,
+    Node,
+    bundle_of,
+    gpus_a_trial,
+    this_machine,
+    trials_at_a_time,
+    usable_cores,
+)
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.worker import worker_settings
+from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("option", "value", "says"),
     [
-        ("trials", -1),
-        ("budget", -1.0),
-        ("keep", -1),
-        ("sampler_seed", -1),
-        ("max_concurrent", 0),
-        ("cpus_per_trial", 0),
-        ("gpus_per_trial", -0.5),
-        ("gpus_per_trial", 1.5),
-        ("gpus_per_trial", float("nan")),
-        ("memory_per_trial", -1.0),
-        ("max_failures", 0),
-        ("retries", -1),
-        ("trial_timeout", 0.5),
-        ("max_time", -1.0),
-        ("max_gpu_hours", float("nan")),
+        ("trials", -1, ""),
+        ("budget", -1.0, ""),
+        ("keep", -1, ""),
+        ("sampler_seed", -1, ""),
+        ("max_concurrent", 0, ""),
+        ("cpus_per_trial", 0, ""),
+        ("gpus_per_trial", -0.5, ""),
+        ("gpus_per_trial", 1.5, ""),
+        ("gpus_per_trial", float("nan"), ""),
+        ("memory_per_trial", -1.0, ""),
+        ("max_failures", 0, ""),
+        ("retries", -1, ""),
+        ("trial_timeout", 0.5, ""),
+        ("max_time", -1.0, ""),
+        ("max_gpu_hours", float("nan"), ""),
+        ("confirm", -1, ""),
+        ("sampler", "bohb", "'bohb': must be 'tpe', 'random' or 'grid'"),
+        ("scheduler", "asha", "'asha': must be 'halving' or 'none'"),
+        ("trials", 2.5, "2.5: must be a valid integer"),
+        ("trials", "5", "'5': must be a valid integer"),
+        ("learn_from", "study", "'study': must be a valid tuple"),
     ],
 )
-def test_numbers_out_of_range_are_refused(tmp_path: Path, option: str, value: Any) -> None:
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-    with pytest.raises(ConfigError, match=f"{option.replace('_', '[-_]')}: "):
-        run_here(space, tmp_path / "study", **{option: value})
-    assert not (tmp_path / "study").exists()
+def test_a_value_that_makes_no_sense_is_refused_by_its_name(
+    tmp_path: Path, option: str, value: Any, says: str
+) -> None:
+    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
+    with pytest.raises(ConfigError, match=f"{option.replace('_', '[-_]')}: {says}"):
+        SearchOptions(**{option: value}).check(space)
 
 
 def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
     options = SearchOptions(trials=3, budget=2.0, keep=-1, max_concurrent=0)
     with pytest.raises(ConfigError) as caught:
         options.check(lambda_space(tmp_path, 0.3))
-    assert [f.where for f in caught.value.faults] == [
-        "--max-concurrent",
-        "--keep",
-        "--trials",
-        "--trials",
-    ]
+    places = [fault.where for fault in caught.value.faults]
+    assert places == ["--max-concurrent", "--keep", "--trials", "--trials"]
 
 
 @pytest.mark.parametrize("asked", [{"trials": 2}, {"budget": 2.0}])
@@ -79,44 +94,141 @@ def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -
     check_disk("s3://bucket/study", DiskNeed(10**18, 10**18, 0))
 
 
-def test_what_options_say_to_workers() -> None:
-    for keep in (0, 1, 2):
-        asked = SearchOptions(
-            keep=keep, cpus_per_trial=3, trial_timeout=9.0, deterministic=keep > 0
-        )
-        told = worker_settings("study", asked, 0.5)
-        assert (told.study, told.keep_checkpoint) == ("study", keep > 0)
-        assert told.deterministic == (keep > 0)
-        assert (told.cpus, told.gpus, told.seconds, told.early_stopping_objective) == (
-            3,
-            0.5,
-            9.0,
-            DEFAULT,
-        )
-    for objective, compared in (
+@pytest.mark.parametrize("keep", [0, 1, 2])
+def test_what_options_say_to_workers(keep: int) -> None:
+    asked = SearchOptions(keep=keep, cpus_per_trial=3, trial_timeout=9.0, save_every=2.0)
+    expected = WorkerSettings("study", keep > 0, 3, 0.5, DEFAULT, 9.0, 120.0, False)
+    assert worker_settings("study", asked, 0.5) == expected
+
+
+@pytest.mark.parametrize(
+    ("objective", "stops_by"),
+    [
         ("SICK-R:pearson:dev", "SICK-R:pearson:dev"),
         ("STS12:spearman:test", "STS-B:spearman:dev"),
         ("SST2:accuracy:dev", "STS-B:spearman:dev"),
         ("STS-B:pearson:dev:relatedness", "STS-B:spearman:dev"),
+    ],
+)
+def test_stages_are_decided_by_a_cheap_dev_score(objective: str, stops_by: str) -> None:
+    (asked,) = parse_objectives([objective], allow_test=True)
+    assert str(early_stopping_objective(asked)) == stops_by
+
+
+SHARES = [Fraction(1, n) for n in range(1, 11)] + [
+    Fraction(n, 10) for n in (2, 3, 4, 5, 6, 7, 8, 9)
+]
+
+
+def packed(cores: int, gpus: int, cpus: int, share: Fraction) -> int:
+    """Trials that find room one after another: each share on one GPU, more only as whole GPUs."""
+    free = [Fraction(1)] * gpus
+    left, trials = cores, 0
+    while left >= cpus:
+        if share < 1:
+            place = next((n for n, room in enumerate(free) if room >= share), None)
+            if share > 0 and place is None:
+                break
+            if place is not None:
+                free[place] -= share
+        else:
+            whole = [n for n, room in enumerate(free) if room == 1][: int(share)]
+            if len(whole) < share:
+                break
+            for n in whole:
+                free[n] = Fraction(0)
+        left -= cpus
+        trials += 1
+    return trials
+
+
+@settings(max_examples=400)
+@given(
+    cores=st.integers(0, 128),
+    gpus=st.integers(0, 9),
+    cpus=st.integers(1, 4),
+    share=st.sampled_from([Fraction(0), *SHARES, Fraction(2), Fraction(3)]),
+)
+def test_the_slots_of_a_node_are_the_trials_that_can_be_packed_into_it(
+    cores: int, gpus: int, cpus: int, share: Fraction
+) -> None:
+    # Most shares are no binary numbers: three times a third must still fill a GPU.
+    slots = Node(float(cores), float(gpus)).slots(Bundle(cpus, float(share)))
+    assert slots == packed(cores, gpus, cpus, share)
+
+
+def test_cores_and_gpus_are_counted_a_node() -> None:
+    nodes = [Node(1, 1), Node(3, 0), Node(4, 2)]
+    assert trials_at_a_time(SearchOptions(cpus_per_trial=2, gpus_per_trial=0.0), nodes) == 3
+    assert trials_at_a_time(SearchOptions(), nodes) == 3  # a GPU each, where there is any
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.5), nodes) == 1 * 1 + 4
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.5, max_concurrent=2), nodes) == 2
+    assert trials_at_a_time(SearchOptions(cpus_per_trial=99), nodes) == 1
+    assert trials_at_a_time(SearchOptions(launcher="local"), nodes) == 1
+    assert trials_at_a_time(SearchOptions(gpus_per_trial=0.0), []) == 1
+
+
+def test_a_trial_takes_a_gpu_where_there_is_any() -> None:
+    assert gpus_a_trial(None, [Node(4, 0), Node(4, 1)]) == 1.0
+    assert gpus_a_trial(None, [Node(4, 0)]) == 0.0
+    assert gpus_a_trial(0.25, [Node(4, 0)]) == 0.25
+
+
+def test_memory_and_the_kind_of_gpu_count_too() -> None:
+    node = Node(8, 2, 16e9, "H200")
+    for trial, slots in (
+        (Bundle(1, 0.0, int(5e9)), 3),
+        (Bundle(1, 0.0, int(17e9)), 0),
+        (Bundle(1, 1.0, int(5e9), "H200"), 2),
+        (Bundle(1, 0.0, 0, "H200"), 8),
+        (Bundle(1, 1.0, 0, "A100"), 0),
     ):
-        (asked_for,) = parse_objectives([objective], allow_test=True)
-        told = worker_settings("study", SearchOptions(), 0.0, early_stopping_objective(asked_for))
-        assert str(told.early_stopping_objective) == compared
+        assert node.slots(trial) == slots
+    assert Node(2, 0).slots(Bundle(1, 0.0, int(1e12))) == 2, "nobody has counted it"
+
+
+def test_a_bundle_is_what_the_options_ask_for_of_the_nodes_that_are_meant() -> None:
+    nodes = [Node(8, 0), Node(8, 4, accelerator="A100"), Node(4, 0, accelerator="TPU")]
+    assert bundle_of(SearchOptions(), nodes) == Bundle(1, 1.0)
+    asked = SearchOptions(accelerator="TPU", cpus_per_trial=2, memory_per_trial=1.5)
+    assert bundle_of(asked, nodes) == Bundle(2, 0.0, 1_500_000_000, "TPU")
+    # The first node with such a GPU is still to be started.
+    assert bundle_of(SearchOptions(accelerator="H200"), nodes) == Bundle(1, 1.0, 0, "H200")
+    assert trials_at_a_time(SearchOptions(accelerator="A100"), nodes) == 4
+
+
+V1, V2 = "4:memory:/a/b\n3:cpu,cpuacct:/a/b\n1:name=systemd:/\n", "0::/a/b\n"
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("groups", "files", "cores", "memory"),
     [
-        ("sampler", "bohb", "--sampler: 'bohb': must be 'tpe', 'random' or 'grid'"),
-        ("scheduler", "asha", "--scheduler: 'asha': must be 'halving' or 'none'"),
-        ("trials", 2.5, "--trials: 2.5: must be a valid integer"),
-        ("trials", "5", "--trials: '5': must be a valid integer"),
-        ("learn_from", "study", "--learn-from: 'study': must be a valid tuple"),
+        ("", {}, 8, None),
+        (V2, {"cpu.max": "max 100000", "memory.max": "max"}, 8, None),
+        (V2, {"a/b/cpu.max": "250000 100000", "a/b/memory.max": "1000"}, 2, 1000),
+        (V2, {"a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000"}, 3, None),
+        ("0::/of/the/host\n", {"cpu.max": "50000 100000", "memory.max": "7"}, 1, 7),
+        (V2, {"a/b/cpu.max": "6400000 100000"}, 8, None),
+        (V1, {"cpu/a/b/cpu.cfs_quota_us": "-1", "cpu/a/b/cpu.cfs_period_us": "100000"}, 8, None),
+        (V1, {"cpu/a/cpu.cfs_quota_us": "400000", "cpu/a/cpu.cfs_period_us": "100000"}, 4, None),
+        (V1, {"memory/memory.limit_in_bytes": "1000\n"}, 8, 1000),
+        (V1, {"memory/a/b/memory.limit_in_bytes": "9223372036854771712"}, 8, None),
     ],
 )
-def test_a_value_of_another_type_is_refused_by_its_name(
-    option: str, value: object, said: str
+def test_cores_and_memory_are_those_of_the_affinity_and_of_the_control_groups(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    groups: str,
+    files: dict[str, str],
+    cores: int,
+    memory: int | None,
 ) -> None:
-    """Finds a misspelt sampler that draws random points."""
-    with pytest.raises(ConfigError, match=said):
-        SearchOptions(**{option: value}).check(load_space("smoke"))  # type: ignore[arg-type]
+    texts = {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(resources, "_ROOT", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    node = this_machine()
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert (node.cpus, node.memory) == (cores, 0.7 * (memory or physical))

@@ -1,6 +1,5 @@
 """States of running trials: gone when a trial ends, taken up by whoever repeats the search."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,13 @@ from stops import Stopped
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.launch import run_and_confirm, run_prepared
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import output as saving
 from tune_sentcl.tuning import session_study
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SamplerName, SearchOptions
+from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import confirmation_search
-from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.worker import Attempt, worker_settings
 
 LONG = "optimizer.epochs = 96\nevaluation.every = 40"
 SHORT = "optimizer.epochs = 4\nevaluation.every = 4"
@@ -54,14 +51,6 @@ def planted(study: Path, points: int | None = None, curve: Any = CURVE, **how: A
     return StandIn(study, at_once=1, saves=True, points=points, curve=lambda config: curve, **how)
 
 
-def cut_off(space: Space, study: Path, points: int, **asked: Any) -> str:
-    """Cut a search off behind so many points, within a trial; the trial's id."""
-    with pytest.raises(Stopped):
-        run_planted(space, study, planted(study, points), **asked)
-    (name,) = Study.read(study).states()
-    return name
-
-
 def resumed(launcher: StandIn, name: str) -> int:
     """Behind how many points a trial began."""
     (behind,) = [
@@ -70,23 +59,17 @@ def resumed(launcher: StandIn, name: str) -> int:
     return behind
 
 
-def curves(study: Path) -> list[dict[str, Any]]:
-    found = Study.read(study).curves().to_pylist()
-    return sorted(found, key=lambda row: (row["trial_id"], row["step"], row["metric"]))
-
-
 def test_a_state_is_gone_when_its_trial_has_ended(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path, 0.3, fixed=SHORT), tmp_path / "study"
-    run_here(space, study, save_every=OFTEN)
+    space, study, never = (tmp_path / name for name in ("space", "study", "never"))
+    saved = lambda_space(space, 0.3, fixed=SHORT)
+    run_here(saved, study, save_every=OFTEN)
     (row,) = rows(study)
-    assert row["status"] == "finished"
     assert 0 < row["saving_seconds"] < row["wall_seconds"]
     assert not any((study / "states").iterdir())
-    run_here(space, tmp_path / "never", save_every=0)
-    (row,) = rows(tmp_path / "never")
-    assert row["saving_seconds"] == 0
-    assert not (tmp_path / "never/states").exists()
-    assert numbers(study) == numbers(tmp_path / "never")
+    run_here(saved, never, save_every=0)
+    assert rows(never)[0]["saving_seconds"] == 0
+    assert not (never / "states").exists()
+    assert numbers(study) == numbers(never)
 
 
 @pytest.mark.long
@@ -100,109 +83,8 @@ def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path)
     (row,) = rows(study)
     assert row["notes"].startswith("continued from step ")
     assert numbers(study) == numbers(whole)
-    assert curves(study) == curves(whole)
-    assert not any((study / "states").iterdir())
-
-
-class CutOff:
-    """A launcher that trains here, and whose driver is gone when a sampled trial left a state."""
-
-    def __init__(self, study: Path, options: SearchOptions) -> None:
-        self.study, self.options = study, options
-        self.cut: dict[str, TrialConfig] = {}
-
-    def __call__(self, session: Session) -> None:
-        """Run what comes before, and begin that one."""
-        settings = worker_settings(str(self.study), self.options, 0.0)
-        while (assignment := session.next()) is not None:
-            session.started(assignment.trial_id)
-            with closing(Attempt(assignment, session.loader, settings).points()) as points:
-                for progress in points:
-                    there = assignment.trial_id in Study.read(self.study).states()
-                    if assignment.origin == "sampler" and there:
-                        self.cut[assignment.trial_id] = assignment.config
-                        raise Stopped
-                    session.progress(assignment.trial_id, progress)
-
-
-def test_a_sampled_trial_goes_on_when_the_command_is_repeated(tmp_path: Path) -> None:
-    """Real training."""
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA, fixed=SHORT)
-    study = tmp_path / "study"
-    options = SearchOptions(launcher="local", gpus_per_trial=0.0, save_every=OFTEN, trials=1)
-    launcher = CutOff(study, options)
-    with pytest.raises(Stopped):
-        run_prepared(prepare(space, None, (0,), options), str(study), launcher)
-    ((name, config),) = launcher.cut.items()
-    assert Study.read(study).states() == {name}
-    outcome = run_here(space, study, save_every=OFTEN, trials=1)
-    assert outcome.trials == len(rows(study)) == 2
-    assert {row["status"] for row in rows(study)} == {"finished"}
-    (row,) = [row for row in rows(study) if row["trial_id"] == name]
-    assert row["origin"] == "sampler"
-    assert TrialConfig.model_validate_json(row["config"]) == config
-    assert row["notes"].startswith("continued from step ")
-    assert not any((study / "states").iterdir())
-
-
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
-def test_what_was_under_way_is_proposed_again_before_the_sampler_draws(
-    tmp_path: Path, sampler: SamplerName
-) -> None:
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-    study, asked = tmp_path / "study", {"trials": 2, "sampler": sampler, "seeds": (0, 1)}
-    name = cut_off(space, study, 2 * len(CURVE) + 1, **asked)
-    again = planted(study)
-    run_planted(space, study, again, **asked)
-    assert resumed(again, name) == 1
-    assert len(rows(study)) == 6
-    assert len({row["configuration"] for row in rows(study)}) == 3
-    assert not any((study / "states").iterdir())
-
-
-def test_a_trial_that_spent_its_tries_goes_on_in_a_repetition(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    for attempt in (1, 2):
-        lost = planted(study, fate=lambda config: "lose", lost_as="WorkerLostError")
-        outcome, _ = run_planted(space, study, lost, retries=0)
-        (row,) = rows(study)
-        assert (outcome.failures, row["attempt"]) == (1, attempt)
-        assert (row["status"], row["error_type"]) == ("failed", "WorkerLostError")
-        assert Study.read(study).states() == {row["trial_id"]}
-    (name,) = Study.read(study).states()
-    run_planted(space, study, planted(study), seeds=(1,))
-    assert Study.read(study).states() == {name}, "another command lets it lie"
-    again = planted(study)
-    run_planted(space, study, again)
-    (row,) = [row for row in rows(study) if row["trial_id"] == name]
-    assert (row["status"], row["attempt"], resumed(again, name)) == ("finished", 3, 2)
-    assert not any((study / "states").iterdir())
-
-
-def test_a_state_that_no_trial_asks_for_goes_with_the_end_of_a_search(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    behind_grid = len(CURVE) + 1
-    name = cut_off(space, study, behind_grid, trials=1, sampler="random")
-    elsewhere = space.with_overrides({"optimizer.lr": 2e-3})
-    cut_off(elsewhere, tmp_path / "other", behind_grid, trials=1, sampler="random")
-    for moved in (tmp_path / "other" / "states").iterdir():
-        moved.rename(study / "states" / moved.name)
-    held = Study.read(study).states()
-    asked: dict[str, Any] = {"trials": 1, "sampler": "random"}
-    assert run_planted(space, study, planted(study), max_time=1e-9, **asked)[0].ended_by
-    assert Study.read(study).states() == held, "that search was not complete"
-    run_planted(space, study, planted(study), **asked)
-    assert name in {row["trial_id"] for row in rows(study)}
-    assert len(rows(study)) == 2
-    assert not any((study / "states").iterdir())
-
-
-def test_a_state_that_does_not_say_of_which_trial_it_is_stops_no_search(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    cut_off(space, study, len(CURVE) + 1, trials=1)
-    (file,) = (study / "states").glob("*/state.json")
-    file.write_text('{"made_for": "[3]"}')
-    assert run_planted(space, study, StandIn(study), trials=1)[0].trials == len(rows(study)) == 2
+    curves = [sorted(map(repr, Study.read(path).curves().to_pylist())) for path in (study, whole)]
+    assert curves[0] == curves[1]
     assert not any((study / "states").iterdir())
 
 
@@ -234,46 +116,6 @@ def test_trap_a_paused_trial_goes_on_from_its_state_in_its_command_and_in_the_ne
     (row,) = [row for row in rows(study) if row["trial_id"] == name]
     assert (row["status"], row["attempt"], len(row["stages"])) == ("finished", 1, 3)
     assert not any((study / "states").iterdir())
-
-
-def test_trap_whoever_goes_on_has_left_a_state_though_others_were_better_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two that come later keep those from the second stage that had ended it with more."""
-    let_toys_have_all_stages(monkeypatch)
-    draw_in_order(monkeypatch)
-    ranges = "method.lambda = { choices = [0.1, 0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.85, 0.9] }"
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
-    launcher = planted(study)
-    for trials in (8, 10):
-        launcher = planted(study)
-        launcher.curve = lambda config: [
-            (point, score if point < 4 else 1 - score) for point, score in by_lambda(config)
-        ]
-        run_planted(space, study, launcher, trials=trials, **HALVING)
-    ((name, _, _),) = [pause for pause in launcher.pauses if pause[1] == 0.25]
-    behind = [
-        left for what, begun, (_, left) in launcher.events if (what, begun) == ("begins", name)
-    ]
-    assert behind == [0, 1, 4, 16]
-
-
-def test_trap_scores_of_stages_stay_when_another_objective_is_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    let_toys_have_all_stages(monkeypatch)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    found: list[set[Any]] = []
-    for objectives in ((), ("SICK-R:pearson:dev",)):
-        run_planted(space, study, planted(study), objectives=objectives, trials=4, **HALVING)
-        found.append(
-            {
-                (row["trial_id"], *end.values())
-                for row in rows(study)
-                for end in row["stages"] or ()
-            }
-        )
-    assert found[0] < found[1]
 
 
 @pytest.mark.parametrize(("gigabytes", "kept"), [(20.0, 4), (2.5, 1), (0.0, 0)])
