@@ -25,7 +25,7 @@ from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
 from tune_sentcl.tuning import disk_need
-from tune_sentcl.tuning.disk_need import DiskNeed, check_disk, kept_bytes, state_share
+from tune_sentcl.tuning.disk_need import DiskNeed, check_disk, kept_bytes, state_bytes
 from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Node
@@ -80,7 +80,8 @@ def test_a_state_is_no_larger_than_is_said(
     asked, output = config(**values), Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
     end = drained(run(asked, NoInputs().load(asked), output=output))
     weights = sum(tensor.nbytes for tensor in end.encoder.state_dict().values())
-    most = state_share(asked) * weights
+    monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: weights)
+    most = state_bytes(asked, NoInputs())
     assert output.seen[-1] <= 1.01 * most
     if asked.optimizer.name == "adamw":
         assert output.seen[-1] == pytest.approx(most, rel=0.01)
@@ -88,18 +89,18 @@ def test_a_state_is_no_larger_than_is_said(
 
 @pytest.mark.parametrize("method", ["clsr", "none"])
 def test_an_encoder_that_stays_as_it_is_is_in_no_state(method: str) -> None:
-    assert state_share(config(**{"method.name": method})) == 0
+    assert state_bytes(config(**{"method.name": method}), NoInputs()) == 0
 
 
-COUNTS: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
+COUNTS: list[tuple[dict[str, Any], tuple[int, int]]] = [
     # Four trials of 100 MB, and what they write in hundreds of MB, with states of 400 MB.
-    ({"keep": 9}, (4, 9 + 4, 5 * 4)),  # one state is being replaced
-    ({"keep": 0, "save_every": 0}, (4, 0, 0)),
-    ({"keep": 9, "scheduler": "halving"}, (4, 9 + 4 + 5, 5 * 4 + 4 * 4)),  # and paused ones
-    ({"keep": 0, "scheduler": "halving", "states": 0.9}, (4, 0, 5 * 4 + 9)),
-    ({"max_concurrent": 1}, (4, 1 + 1, 2 * 4)),
-    ({"address": "head:6379"}, (4, 1 + 1, 2 * 4)),  # a cluster is not taken for this machine
-    ({"address": "head:6379", "max_concurrent": 3}, (4, 1 + 3, 4 * 4)),
+    ({"keep": 9}, (4, 5 * 4)),  # one state is being replaced
+    ({"keep": 0, "save_every": 0}, (0, 0)),
+    ({"keep": 9, "scheduler": "halving"}, (4, 5 * 4 + 4 * 4)),  # and paused ones
+    ({"keep": 0, "scheduler": "halving", "states": 0.9}, (0, 5 * 4 + 9)),
+    ({"max_concurrent": 1}, (1 + 1, 2 * 4)),
+    ({"address": "head:6379"}, (1 + 1, 2 * 4)),  # a cluster is not taken for this machine
+    ({"address": "head:6379", "max_concurrent": 2}, (1 + 2, 3 * 4)),
 ]
 
 
@@ -108,7 +109,7 @@ def test_seeds_draws_and_slots_count(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     asked: dict[str, Any],
-    need: tuple[int, int, int],
+    need: tuple[int, int],
 ) -> None:
     monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: 10**8)
     monkeypatch.setattr(disk_need, "this_machine", lambda: Node(4, 0))
@@ -177,7 +178,7 @@ def test_what_the_study_holds_counts_as_room(
     for name in ("checkpoints/one.1-1/model.safetensors", "states/two.1-1.1/state.safetensors"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_bytes(bytes(weights))
-    needs = DiskNeed(trained=3 * weights, kept=2 * weights, states=4 * weights)
+    needs = DiskNeed(weights=2 * weights, states=4 * weights)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=41 * weights // 10))
     check_disk(str(tmp_path), needs)  # one more checkpoint, and three states
     shutil.rmtree(tmp_path / "states")

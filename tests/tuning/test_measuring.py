@@ -36,7 +36,7 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     before = read_study(study)
     (kept,) = checkpoints(study)
     plan = make_plan(load_space("smoke", {**SMALL, **MORE}), str(study), None, (0, 1), OPTIONS)
-    statuses = {row["trial_id"]: row["status"] for row in plan.rows}
+    statuses = {row["trial_id"]: row["status"] for row in plan.rows()}
     assert statuses.pop(kept) == "to measure"
     ((other, status),) = statuses.items()
     assert status == "finished; lacks a score, its weights were not kept"

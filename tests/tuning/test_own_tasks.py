@@ -306,7 +306,7 @@ def test_a_plan_counts_it(tmp_path: Path, own: list[str]) -> None:
     space = space_of(tmp_path, own)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0)
     plan = make_plan(load_space(space), None, None, None, options)
-    assert len(plan.rows) == 2 and plan.notes
+    assert len(plan.rows()) == 2 and plan.notes
 
 
 BAD: list[tuple[dict[str, Any], tuple[str, ...], type[Exception], str]] = [

@@ -57,8 +57,8 @@ def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:
     assert (outcome.trials, outcome.ran, outcome.failures) == (6, 6, 0)
     found = rows(tmp_path)
     assert len({row["trial_id"] for row in found}) == len(found) == 6
-    assert {row["status"] for row in planned.rows} == {"to run"}
-    assert {row["trial_id"] for row in planned.rows} == {
+    assert {row["status"] for row in planned.rows()} == {"to run"}
+    assert {row["trial_id"] for row in planned.rows()} == {
         row["trial_id"] for row in found if row["origin"] == "grid" and row["seed"] == 0
     }
     assert {row["status"] for row in found} == {"finished"}

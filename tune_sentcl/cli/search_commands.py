@@ -72,17 +72,16 @@ def plan(
     from tune_sentcl.tuning.plan import make_plan
 
     made = make_plan(loaded, study, data, parse_seeds(seeds), options)
+    rows = made.rows(as_stated=not json_rows)
     if json_rows:
-        print_json(made.rows)
+        print_json(rows)
     else:
-        others = list(made.stated[0])[1:] if made.stated else []
+        others = [key for row in rows[:1] for key in row if key != "trial_id"]
         titles = {"trial_id": "trial"}
         layout = Layout(titles=titles, knobs=others, constant=others, of="trials")
-        print_table(made.stated, f"Trials of {space}", layout)
+        print_table(rows, f"Trials of {space}", layout)
     for text in made.notes:
         (say if json_rows else line)(text)
-    if made.refused is not None:  # so that `plan && search` stops
-        raise made.refused
 
 
 @with_search_options()
