@@ -152,13 +152,13 @@ def _launcher(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
     if options.launcher == "local":
         gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
         here = worker_settings(path, options, gpus, prepared.loader.early_stopping_objective)
-        yield with_estimate(lambda session: run_locally(session, here), prepared, path)
+        yield with_estimate(lambda session: run_locally(session, here), prepared)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
         # `prepare` has checked this machine's resources, so Ray can start later.
-        yield with_estimate(lambda session: _on_ray_here(session, prepared, path), prepared, path)
+        yield with_estimate(lambda session: _on_ray_here(session, prepared, path), prepared)
     else:
         with _on_ray(prepared, path) as run:
-            yield with_estimate(run, prepared, path)
+            yield with_estimate(run, prepared)
 
 
 @contextmanager

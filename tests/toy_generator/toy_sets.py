@@ -50,7 +50,7 @@ def toy_sts() -> Iterator[StsTask]:
         name = f"STS{year}"
         subsets = (_sts_subset(name, "active", 35, 0.0), _sts_subset(name, "reordered", 35, 1.0))
         yield StsTask(name, "test", subsets, "toy")
-    sizes = {("STS-B", "dev"): 150, ("STS-B", "test"): 150}
+    sizes: dict[tuple[str, StsSplit], int] = {("STS-B", "dev"): 150, ("STS-B", "test"): 150}
     sizes |= {("SICK-R", "dev"): 100, ("SICK-R", "test"): 100}
     sizes |= {("STS-B", "train"): 300, ("SICK-R", "train"): 300}
     for (name, split), pairs in sizes.items():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,11 +21,11 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import keep
 from tune_sentcl.store import TrialFiles
-from tune_sentcl.trial import Output, run
+from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
 from tune_sentcl.tuning import disk_need
-from tune_sentcl.tuning.disk_need import DiskNeed, check_disk, kept_bytes, state_share
+from tune_sentcl.tuning.disk_need import DiskNeed, check_disk, kept_bytes, state_bytes
 from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Node
@@ -61,15 +62,14 @@ class Weighing(Output):
         del encoder
 
 
-def sizes(folder: Path, asked: TrialConfig) -> tuple[Encoder, int]:
-    """A trained encoder, and the bytes of the last state of its trial."""
-    output = Weighing(TrialFiles(folder), "t", save_every=1e-9)
-    trial = run(asked, NoInputs().load(asked), output=output)
+def drained(trial: Generator[Progress, None, FinishedTrial]) -> FinishedTrial:
+    """What is left of a trial at its end."""
     while True:
         try:
             next(trial)
         except StopIteration as stop:
-            return stop.value.encoder, output.seen[-1]
+            ended: FinishedTrial = stop.value
+            return ended
 
 
 @pytest.mark.parametrize("values", KINDS, ids=lambda values: "-".join(map(str, values.values())))
@@ -77,25 +77,30 @@ def test_a_state_is_no_larger_than_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(saving, "_SHARE", 1.0)
-    asked = config(**values)
-    encoder, state = sizes(tmp_path, asked)
-    most = state_share(asked) * sum(tensor.nbytes for tensor in encoder.state_dict().values())
-    assert state <= 1.01 * most
+    asked, output = config(**values), Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
+    end = drained(run(asked, NoInputs().load(asked), output=output))
+    weights = sum(tensor.nbytes for tensor in end.encoder.state_dict().values())
+    monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: weights)
+    most = state_bytes(asked, NoInputs())
+    assert output.seen[-1] <= 1.01 * most
     if asked.optimizer.name == "adamw":
-        assert state == pytest.approx(most, rel=0.01)
-    for method in ("clsr", "none"):  # their encoders stay as they are
-        assert state_share(config(**{"method.name": method})) == 0
+        assert output.seen[-1] == pytest.approx(most, rel=0.01)
 
 
-COUNTS: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
+@pytest.mark.parametrize("method", ["clsr", "none"])
+def test_an_encoder_that_stays_as_it_is_is_in_no_state(method: str) -> None:
+    assert state_bytes(config(**{"method.name": method}), NoInputs()) == 0
+
+
+COUNTS: list[tuple[dict[str, Any], tuple[int, int]]] = [
     # Four trials of 100 MB, and what they write in hundreds of MB, with states of 400 MB.
-    ({"keep": 9}, (4, 9 + 4, 5 * 4)),  # one state is being replaced
-    ({"keep": 0, "save_every": 0}, (4, 0, 0)),
-    ({"keep": 9, "scheduler": "halving"}, (4, 9 + 4 + 5, 5 * 4 + 4 * 4)),  # and paused ones
-    ({"keep": 0, "scheduler": "halving", "states": 0.9}, (4, 0, 5 * 4 + 9)),
-    ({"max_concurrent": 1}, (4, 1 + 1, 2 * 4)),
-    ({"address": "head:6379"}, (4, 1 + 1, 2 * 4)),  # a cluster is not taken for this machine
-    ({"address": "head:6379", "max_concurrent": 3}, (4, 1 + 3, 4 * 4)),
+    ({"keep": 9}, (4, 5 * 4)),  # one state is being replaced
+    ({"keep": 0, "save_every": 0}, (0, 0)),
+    ({"keep": 9, "scheduler": "halving"}, (4, 5 * 4 + 4 * 4)),  # and paused ones
+    ({"keep": 0, "scheduler": "halving", "states": 0.9}, (0, 5 * 4 + 9)),
+    ({"max_concurrent": 1}, (1 + 1, 2 * 4)),
+    ({"address": "head:6379"}, (1 + 1, 2 * 4)),  # a cluster is not taken for this machine
+    ({"address": "head:6379", "max_concurrent": 2}, (1 + 2, 3 * 4)),
 ]
 
 
@@ -104,7 +109,7 @@ def test_seeds_draws_and_slots_count(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     asked: dict[str, Any],
-    need: tuple[int, int, int],
+    need: tuple[int, int],
 ) -> None:
     monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: 10**8)
     monkeypatch.setattr(disk_need, "this_machine", lambda: Node(4, 0))
@@ -120,18 +125,21 @@ def test_seeds_draws_and_slots_count(
 
 @pytest.mark.parametrize("targets", ["all-linear", "query,value", "auto"])
 def test_adapters_take_no_more_than_is_said(targets: str, tmp_path: Path) -> None:
-    folder, whole = str(save_roberta(tmp_path / "encoder")), config()
+    folder = str(save_roberta(tmp_path / "encoder"))
     lora = {"encoder.lora_rank": 2, "encoder.lora_targets": targets}
     asked = config(**{"encoder.checkpoint": folder, "encoder.max_length": 16, **lora})
-    encoder, _ = sizes(tmp_path, asked)
-    keep(encoder, tmp_path / "kept", {})
+    output = Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
+    end = drained(run(asked, NoInputs().load(asked), output=output))
+    assert isinstance(end.encoder, Encoder)
+    keep(end.encoder, tmp_path / "kept", {})
     tensors = load_file(tmp_path / "kept" / "adapter_model.safetensors").values()
-    base, kept = resolve_checkpoint(folder), resolve_checkpoint(str(tmp_path / "kept"))
-    size = kept_bytes(asked, base)
-    assert sum(tensor.nbytes for tensor in tensors) <= size < kept_bytes(whole, base)
-    assert kept_bytes(whole, kept) == kept_bytes(whole, base)
+    weights = sum(tensor.nbytes for tensor in tensors)
+    base, whole = resolve_checkpoint(folder), config()
+    assert weights <= kept_bytes(asked, base) < kept_bytes(whole, base)
+    kept = resolve_checkpoint(str(tmp_path / "kept"))
     again = config(**{"encoder.checkpoint": str(tmp_path / "kept"), **lora})
-    assert kept_bytes(again, kept) == size
+    assert kept_bytes(whole, kept) == kept_bytes(whole, base)
+    assert kept_bytes(again, kept) == kept_bytes(asked, base)
 
 
 def test_pickled_weights_below_the_folder_are_counted(tmp_path: Path) -> None:
@@ -170,7 +178,7 @@ def test_what_the_study_holds_counts_as_room(
     for name in ("checkpoints/one.1-1/model.safetensors", "states/two.1-1.1/state.safetensors"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_bytes(bytes(weights))
-    needs = DiskNeed(trained=3 * weights, kept=2 * weights, states=4 * weights)
+    needs = DiskNeed(weights=2 * weights, states=4 * weights)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=41 * weights // 10))
     check_disk(str(tmp_path), needs)  # one more checkpoint, and three states
     shutil.rmtree(tmp_path / "states")

@@ -115,8 +115,8 @@ def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:
     outcome = run_here("smoke", tmp_path, trials=1, seeds=(0, 1))
     assert (outcome.trials, outcome.ran, outcome.failures) == (6, 6, 0)
     trials = rows(tmp_path)
-    assert {row["status"] for row in planned.rows} == {"to run"}
-    assert {row["trial_id"] for row in planned.rows} == {
+    assert {row["status"] for row in planned.rows()} == {"to run"}
+    assert {row["trial_id"] for row in planned.rows()} == {
         row["trial_id"] for row in trials if row["origin"] == "grid" and row["seed"] == 0
     }
     assert sorted((row["origin"], row["seed"]) for row in trials) == [

@@ -88,10 +88,10 @@ def test_trap_more_than_the_machine_has_is_refused_before_anything_is_written(
 
 
 def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -> None:
-    check_disk(str(tmp_path / "not" / "there"), DiskNeed(1, 1, 0))
+    check_disk(str(tmp_path / "not" / "there"), DiskNeed(1, 0))
     with pytest.raises(ResourceError, match="MB free"):
-        check_disk(str(tmp_path / "not" / "there"), DiskNeed(10**18, 10**18, 0))
-    check_disk("s3://bucket/study", DiskNeed(10**18, 10**18, 0))
+        check_disk(str(tmp_path / "not" / "there"), DiskNeed(10**18, 0))
+    check_disk("s3://bucket/study", DiskNeed(10**18, 0))
 
 
 @pytest.mark.parametrize("keep", [0, 1, 2])

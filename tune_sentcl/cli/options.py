@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -20,6 +20,10 @@ from tune_sentcl.tuning.search_options import (
     flag,
 )
 
+if TYPE_CHECKING:
+    from tune_sentcl.space import Space
+
+_ONLY = inspect.Parameter.KEYWORD_ONLY
 DATA_AND_SPACE = "Data and space"
 """The first group of options in `--help`; the others are those of `search_options`."""
 
@@ -45,23 +49,6 @@ DataOption = Annotated[
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set a config value in every trial, in place of the space's values (repeatable).",
-        rich_help_panel=DATA_AND_SPACE,
-    ),
-]
-SeedsOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Seeds, such as 0,1,2; each configuration is one trial per seed. Default: those of "
-        "the space.",
-        rich_help_panel=DATA_AND_SPACE,
-    ),
-]
 RankByOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -75,19 +62,42 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array."
 
 Command = Callable[..., None]
 
+_INPUTS = {
+    "data": DataOption,
+    "settings": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a config value in every trial, in place of the space's values (repeatable).",
+            rich_help_panel=DATA_AND_SPACE,
+        ),
+    ],
+    "seeds": Annotated[
+        str | None,
+        typer.Option(
+            help="Seeds, such as 0,1,2; each configuration is one trial per seed. Default: those "
+            "of the space.",
+            rich_help_panel=DATA_AND_SPACE,
+        ),
+    ],
+}
+"""The options of a search that decide its trials; the others are fields of `SearchOptions`."""
+
 
 def with_search_options(*names: str) -> Callable[[Command], Command]:
     """Give a command options of a search in place of its `**given`; all of them without names."""
-    found = {
-        n: one for n, one in declarations().items() if one.group and (not names or n in names)
-    }
     hints = get_type_hints(SearchOptions)
-    added = [_parameter(name, one, hints[name]) for name, one in found.items()]
+    added = {
+        name: inspect.Parameter(name, _ONLY, default=None, annotation=hint)
+        for name, hint in _INPUTS.items()
+    }
+    added |= {n: _parameter(n, d, hints[n]) for n, d in declarations().items() if d.group}
 
     def widen(own: Command) -> Command:
         named = inspect.signature(own, eval_str=True).parameters.values()
         kept = [p for p in named if p.kind is not p.VAR_KEYWORD]
-        return with_parameters(own, [*kept, *added])
+        return with_parameters(own, [*kept, *(added[name] for name in names or added)])
 
     return widen
 
@@ -100,18 +110,38 @@ def with_parameters(own: Command, parameters: Iterable[inspect.Parameter]) -> Co
     return own
 
 
-def _parameter(name: str, one: Declaration, kind: Any) -> inspect.Parameter:
+def _parameter(name: str, declared: Declaration, kind: Any) -> inspect.Parameter:
     """An option of a search as Typer reads it."""
     default = getattr(SearchOptions, name)
     if isinstance(default, tuple):
         kind, default = list[str] | None, None
-    elif one.metavar == TIME:
+    elif declared.metavar == TIME:
         kind = str | None
-    words = typer.Option(flag(name), help=one.help, metavar=one.metavar, rich_help_panel=one.group)
-    annotation = Annotated[kind, words]
-    own = one.name or name
-    only = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(own, only, default=default, annotation=annotation)
+    option = typer.Option(
+        flag(name),
+        help=declared.help,
+        metavar=declared.metavar,
+        rich_help_panel=declared.group,
+    )
+    annotation = Annotated[kind, option]
+    return inspect.Parameter(declared.name or name, _ONLY, default=default, annotation=annotation)
+
+
+def requested_search(
+    space: str, given: Mapping[str, Any]
+) -> tuple["Space", Path | None, tuple[int, ...] | None, SearchOptions]:
+    """The checked space, data root, seeds and options that a command's parameters ask for.
+
+    Raises:
+        BadInputError: An option or the space is wrong.
+    """
+    options = search_options(given)
+    from tune_sentcl.space import load_space  # not for --help
+
+    overrides, seeds = parse_settings(given["settings"] or []), parse_seeds(given["seeds"])
+    loaded = load_space(space, overrides)
+    options.check(loaded)
+    return loaded, given["data"], seeds, options
 
 
 def search_options(given: Mapping[str, Any]) -> SearchOptions:
@@ -121,14 +151,14 @@ def search_options(given: Mapping[str, Any]) -> SearchOptions:
         ConfigError: A time has no unit.
     """
     values: dict[str, Any] = {}
-    for name, one in declarations().items():
-        own = one.name or name
+    for name, declared in declarations().items():
+        own = declared.name or name
         if own not in given:
             continue
         value = given[own]
         if isinstance(getattr(SearchOptions, name), tuple):
             value = tuple(value or ())
-        elif one.metavar == TIME:
+        elif declared.metavar == TIME:
             value = parse_duration(flag(name), value)
         values[name] = value
     return SearchOptions(**values)
@@ -195,10 +225,10 @@ def parse_duration(option: str, text: str | None) -> float | None:
     """Parse `90s`, `30m`, `1h30m` or `2d` as seconds; a number needs its unit."""
     if text is None:
         return None
-    found = _PARTS.fullmatch(text.strip().lower().replace(" ", ""))
-    if found is None or not any(found.groups()):
+    match = _PARTS.fullmatch(text.strip().lower().replace(" ", ""))
+    if match is None or not any(match.groups()):
         rule = "must be a time with units: d, h, m, s"
         raise ConfigError(Fault(option, "", text, rule, f"Write {option} 1h30m."))
     return sum(
-        float(part or 0) * unit for part, unit in zip(found.groups(), _SECONDS, strict=True)
+        float(part or 0) * unit for part, unit in zip(match.groups(), _SECONDS, strict=True)
     )

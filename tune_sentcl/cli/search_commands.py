@@ -6,14 +6,11 @@ import typer
 
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.options import (
-    DataOption,
     JsonOption,
-    SeedsOption,
-    SetOption,
     SpaceArgument,
     StudyOption,
-    parse_seeds,
     parse_settings,
+    requested_search,
     search_options,
     with_search_options,
 )
@@ -27,22 +24,14 @@ OptionalStudy = Annotated[str | None, typer.Option("--study", help="Folder or UR
 def search(
     space: SpaceArgument,
     study: StudyOption,
-    data: DataOption = None,
-    settings: SetOption = None,
-    seeds: SeedsOption = None,
     **given: Any,
 ) -> None:
     """Run the trials of a space; those that the study holds are not run again."""
-    options = search_options(given)
-    from tune_sentcl.space import load_space
-
-    overrides, chosen = parse_settings(settings or []), parse_seeds(seeds)
-    loaded = load_space(space, overrides)
-    options.check(loaded)
+    loaded, data, seeds, options = requested_search(space, given)
     # Imports torch, for which bad input need not wait.
     from tune_sentcl.launch import search as run_search
 
-    outcome = run_search(loaded, study, data=data, seeds=chosen, options=options)
+    outcome = run_search(loaded, study, data=data, seeds=seeds, options=options)
     print_study(study)
     if outcome.exhausted:
         line("The ranges hold no further configuration; the search is complete.")
@@ -57,78 +46,63 @@ def search(
 def plan(
     space: SpaceArgument,
     study: OptionalStudy = None,
-    data: DataOption = None,
-    settings: SetOption = None,
-    seeds: SeedsOption = None,
     json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
     """Print the trials that a search would run, and an estimate of time and disk."""
-    options = search_options(given)
-    from tune_sentcl.space import load_space
+    loaded, data, seeds, options = requested_search(space, given)
+    from tune_sentcl.tuning.plan import make_plan  # imports torch too
 
-    loaded = load_space(space, parse_settings(settings or []))
-    # Imports torch, for which a misspelt space need not wait.
-    from tune_sentcl.tuning.plan import make_plan
-
-    made = make_plan(loaded, study, data, parse_seeds(seeds), options)
+    made = make_plan(loaded, study, data, seeds, options)
+    rows = made.rows(as_stated=not json_rows)
     if json_rows:
-        print_json(made.rows)
+        print_json(rows)
     else:
-        others = list(made.stated[0])[1:] if made.stated else []
+        others = [key for row in rows[:1] for key in row if key != "trial_id"]
         titles = {"trial_id": "trial"}
         layout = Layout(titles=titles, knobs=others, constant=others, of="trials")
-        print_table(made.stated, f"Trials of {space}", layout)
+        print_table(rows, f"Trials of {space}", layout)
     for text in made.notes:
         (say if json_rows else line)(text)
-    if made.refused is not None:  # so that `plan && search` stops
-        raise made.refused
 
 
 @with_search_options()
 def check(
     space: SpaceArgument,
     study: OptionalStudy = None,
-    data: DataOption = None,
-    settings: SetOption = None,
-    seeds: SeedsOption = None,
     json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
     """Check whether a cluster can run a search, and report all faults; runs no trial."""
-    options = search_options(given)
+    loaded, data, seeds, options = requested_search(space, given)
     from tune_sentcl.on_ray.environment import prepare_ray
-    from tune_sentcl.space import load_space
     from tune_sentcl.tuning.prepare import prepare
     from tune_sentcl.tuning.worker import study_path
 
-    searched = load_space(space, parse_settings(settings or []))
-    prepared = prepare(searched, data, parse_seeds(seeds), options)
+    prepared = prepare(loaded, data, seeds, options)
     prepare_ray()
     from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
     from tune_sentcl.on_ray.survey import survey
 
     with quiet_ray_logging(), cluster(options.ray_address):
-        found = survey(prepared, "" if study is None else study_path(study))
-    rows = list(found.rows())
+        nodes = survey(prepared, "" if study is None else study_path(study))
+    rows = list(nodes.rows())
     if json_rows:
         print_json(rows)
     else:
         layout = Layout(constant=("accelerator",), of="nodes")
-        print_table(rows, f"Nodes for {space}, a trial takes {found.trial}", layout)
-    for text in found.warnings:
+        print_table(rows, f"Nodes for {space}, a trial takes {nodes.trial}", layout)
+    for text in nodes.warnings:
         say(text)
-    found.check()
+    nodes.check()
     (say if json_rows else line)("The search can be run there.")
 
 
 @with_search_options(
-    *("objectives", "allow_test_objective", "retrain"),
+    *("settings", "data", "objectives", "allow_test_objective", "retrain"),
     *("cpus_per_trial", "gpus_per_trial", "deterministic"),
 )
 def train(
-    settings: SetOption = None,
-    data: DataOption = None,
     study: Annotated[str | None, typer.Option(help="Keep the trial in this study.")] = None,
     json_rows: JsonOption = False,
     **given: Any,
@@ -137,8 +111,8 @@ def train(
     options = search_options(given)
     from tune_sentcl.launch import train_one
 
-    values = parse_settings(settings or [])
-    scores = train_one(values, study=study, data=data, options=options)
+    values = parse_settings(given["settings"] or [])
+    scores = train_one(values, study=study, data=given["data"], options=options)
     if json_rows:
         print_json(scores)
     else:

@@ -4,13 +4,14 @@ The session, the plan and the result tables get the state of trials from `Histor
 module derives it from the rows of a study.
 """
 
-from tune_sentcl.history.configuration import Configuration, ranked
-from tune_sentcl.history.history import History
-from tune_sentcl.history.ranking import (
+from tune_sentcl.history.configuration import (
+    Configuration,
     RankKey,
     constant_score,
     rank_keys,
+    ranked,
 )
+from tune_sentcl.history.history import History
 from tune_sentcl.history.trial_records import (
     WHOLE_TASKS,
     Action,

@@ -1,12 +1,19 @@
-"""One configuration of a study or a search: its knobs, and its trials by seed."""
+"""Configurations of a study or a search: knobs, trials by seed, and their ranking."""
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
 
-from tune_sentcl.config import Values
-from tune_sentcl.history.ranking import constant_score, rank_keys
+from tune_sentcl.config import Values, draws
 from tune_sentcl.history.trial_records import LostReason, Origin, Result
+from tune_sentcl.objective import mean as mean_of
+from tune_sentcl.store.union import TOLERANCE
+
+K = TypeVar("K", bound=Hashable)
+RankKey = tuple[bool, bool, int, float, str]
+"""Sorts configurations; the smallest is the best."""
 
 
 @dataclass(slots=True)
@@ -71,11 +78,53 @@ class Configuration:
         return [seed for seed in self.lost(number) if seed not in self.fresh]
 
 
-def ranked(found: Iterable[Configuration], number: int = 0) -> list[Configuration]:
+def ranked(configurations: Iterable[Configuration], number: int = 0) -> list[Configuration]:
     """Rank configurations (`rank_keys`) by an objective of the seeds that may choose."""
-    there = list(found)
-    scores = {one.name: list(one.chosen_scores(number).values()) for one in there}
-    lost = {one.name: len(one.chosen_lost(number)) for one in there}
-    constant = {one.name for one in there if one.constant_score(number) is not None}
+    by_name = {each.name: each for each in configurations}
+    scores = {name: list(c.chosen_scores(number).values()) for name, c in by_name.items()}
+    lost = {name: len(c.chosen_lost(number)) for name, c in by_name.items()}
+    constant = {name for name, c in by_name.items() if c.constant_score(number) is not None}
     keys = rank_keys(scores, lost, constant)
-    return sorted(there, key=lambda one: keys[one.name])
+    return sorted(by_name.values(), key=lambda configuration: keys[configuration.name])
+
+
+def constant_score(values: Sequence[float], knobs: Values) -> float | None:
+    """The score of a configuration that does not depend on the seed; else None.
+
+    The score does not depend on the seed if the configuration takes no training step and all
+    its scores are equal. It then holds for lost seeds too.
+
+    Args:
+        values: Its scores by seed, times 100.
+        knobs: Its dotted values.
+    """
+    if not values or draws(knobs) or max(values) - min(values) > TOLERANCE:
+        return None
+    return mean_of(values)
+
+
+def rank_keys(
+    scores: Mapping[K, Sequence[float]],
+    lost: Mapping[K, int] = MappingProxyType({}),
+    constant: Container[K] = (),
+) -> dict[K, RankKey]:
+    """The sort keys of configurations; the smallest is the best.
+
+    The order is: configurations without lost seeds, with lost seeds (whose other seeds may be the
+    lucky ones), without a score. Within each group those with the most seeds come first, because
+    the best of many means of few seeds is the luckiest one; then the highest mean, then the name.
+    A seed that was never run is not lost.
+
+    Args:
+        scores: By configuration, the scores of the seeds that count for a choice.
+        lost: How many seeds were lost (`History.lost_reason`).
+        constant: The configurations with a `constant_score`, which holds for every seed.
+    """
+    most = max(map(len, scores.values()), default=0)
+    keys: dict[K, RankKey] = {}
+    for key, values in scores.items():
+        mean, is_constant = mean_of(values), key in constant
+        missed = not is_constant and lost.get(key, 0) > 0
+        seeds = 0 if mean is None else most if is_constant else len(values)
+        keys[key] = (mean is None, missed, -seeds, -(mean or 0.0), str(key))
+    return keys

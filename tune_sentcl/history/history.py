@@ -204,30 +204,31 @@ class History:
         values = [self.values(name) for name in names]
         for number in range(MAX_OBJECTIVES):
             is_present = number < len(self.objectives)
-            found = pa.array([v[number] if is_present else None for v in values], pa.float64())
+            scores = pa.array([v[number] if is_present else None for v in values], pa.float64())
             name = str(self.objectives[number]) if is_present else None
             named = pa.array([name] * len(names), pa.string())
-            for key, array in zip(objective_columns(number + 1), (named, found), strict=True):
+            for key, array in zip(objective_columns(number + 1), (named, scores), strict=True):
                 trials = trials.set_column(trials.column_names.index(key), key, array)
         return trials
 
     def configurations(self) -> Iterator[Configuration]:
         """The configurations without confirming trials; frees the rows, so call it once."""
         table, self._rows = self._rows, self._rows.slice(0, 0)
-        found: dict[str, Configuration] = {}
+        by_name: dict[str, Configuration] = {}
         for batch in table.to_batches(max_chunksize=1000):
             columns = (batch[name].to_pylist() for name in _CONFIGURED)
             for name, trial_id, seed, origin, config in zip(*columns, strict=True):
                 if origin == CONFIRM_ORIGIN:
                     continue
-                if name not in found:
+                if name not in by_name:
                     values = dict(flatten(json.loads(config)))
-                    found[name] = Configuration(name, "grid", values)
-                one = found[name]
-                one.origin = "sampler" if "sampler" in (origin, one.origin) else "grid"
-                one.trials[seed] = trial_id
-                one.results[seed] = self.result(trial_id)
-        yield from found.values()
+                    by_name[name] = Configuration(name, "grid", values)
+                configuration = by_name[name]
+                if origin == "sampler":
+                    configuration.origin = "sampler"
+                configuration.trials[seed] = trial_id
+                configuration.results[seed] = self.result(trial_id)
+        yield from by_name.values()
 
     def record_end(
         self, trial_id: str, status: Status, attempt: int, scores: Iterable[Score] = ()
@@ -298,11 +299,11 @@ class History:
             record = self._trials[row["trial_id"]]
             measurement = Measurement(*(row[key] for key in MEASUREMENT))
             record.failures = {**record.failures, measurement: row["reason"] or ""}
-        found = table.filter(pc.field("value").is_valid())
-        for name, measured in measurements_by_trial(found):
+        scored = table.filter(pc.field("value").is_valid())
+        for name, measured in measurements_by_trial(scored):
             self._trials[name].measured = self._interned.setdefault(measured, measured)
         for number, objective in enumerate(self.objectives):
-            rows = objective_rows(objective, found)
+            rows = objective_rows(objective, scored)
             columns = (rows[n].to_pylist() for n in ("trial_id", "classifier_seed", "value"))
             for name, seed, value in zip(*columns, strict=True):
                 self._trials[name].objective_values[number, seed] = value

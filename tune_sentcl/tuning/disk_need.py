@@ -37,50 +37,39 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
     return round(weights * min(1.0, 4 * rank / width))
 
 
-def state_share(config: TrialConfig) -> int:
-    """Upper bound of the size of a running trial's state, in multiples of the trained weights.
+def state_bytes(config: TrialConfig, loader: InputLoader) -> int:
+    """Upper bound of the bytes of a trial's state, as a multiple of the trained weights.
 
     AdamW keeps two moments beside the weights; the best weights so far may be kept too.
     """
     if config.method.freezes_encoder or not config.method.takes_steps:
         return 0
-    return 3 + (config.evaluation.every > 0 and config.evaluation.select == "best")
-
-
-def state_bytes(config: TrialConfig, loader: InputLoader) -> int:
-    """Upper bound of the bytes of a trial's state."""
-    return kept_bytes(config, loader.load(config).checkpoint) * state_share(config)
+    keeps_best = config.evaluation.every > 0 and config.evaluation.select == "best"
+    return (3 + keeps_best) * kept_bytes(config, loader.load(config).checkpoint)
 
 
 class DiskNeed(NamedTuple):
-    """Upper bounds of the bytes that a search writes to its study.
+    """Upper bounds of the bytes that a search writes to its study at one time.
 
     Attributes:
-        trained: Weights of all trials that are still to be trained.
-        kept: Weights at one time: the checkpoints to keep, and one of each running trial.
+        weights: The checkpoints to keep, and one of each running trial.
         states: States of the running trials and of paused ones.
     """
 
-    trained: int = 0
-    kept: int = 0
+    weights: int = 0
     states: int = 0
-
-    @property
-    def peak(self) -> int:
-        """The bytes at one time."""
-        return min(self.trained, self.kept) + self.states
 
     @classmethod
     def of(cls, proposals: Proposals, loader: InputLoader) -> Self:
         """The need of a search's trials, each as large as that of the largest known config."""
-        options, to_come = proposals.options, len(proposals.expected())
-        configs = [one.config for one in proposals.queued() if one.action != "measure"]
-        count = len(configs) + to_come
+        options = proposals.options
+        configs = [trial.config for trial in proposals.queued() if trial.action != "measure"]
+        count = len(configs) + len(proposals.expected())
         if not count:
             return cls()
-        configs = configs or [one.config for one in proposals.assignments()]
-        weights = max(kept_bytes(one, loader.load(one).checkpoint) for one in configs)
-        state = max(state_bytes(one, loader) for one in configs)
+        configs = configs or [trial.config for trial in proposals.assignments()]
+        weights = max(kept_bytes(config, loader.load(config).checkpoint) for config in configs)
+        state = max(state_bytes(config, loader) for config in configs)
         # A cluster's slots are unknown here; one is assumed, so that nothing that fits is refused.
         slots = options.max_concurrent or 1
         if options.is_here:
@@ -89,7 +78,7 @@ class DiskNeed(NamedTuple):
         halves = options.samples and not options.is_whole
         paused = int(min(count * state, options.states * 1e9)) if halves else 0
         places = options.keep + slots + CONTENDERS * halves if options.keep else 0
-        return cls(count * weights, places * weights, running + paused)
+        return cls(min(count, places) * weights, running + paused)
 
 
 def check_disk(study: str, need: DiskNeed) -> None:
@@ -100,19 +89,13 @@ def check_disk(study: str, need: DiskNeed) -> None:
     """
     if "://" in study:
         return
-    kept, states = (_bytes_in(Path(study, name)) for name in (WEIGHTS, STATES))
-    missing = min(need.trained + kept, need.kept) + need.states + _TABLES - kept - states
+    missing = sum(need) + _TABLES
+    for file in (file for name in (WEIGHTS, STATES) for file in Path(study, name).rglob("*")):
+        with suppress(FileNotFoundError):  # a running trial may replace its state meanwhile
+            missing -= file.lstat().st_size if file.is_file() else 0
     existing = next(p for p in (Path(study), *Path(study).absolute().parents) if p.is_dir())
     free = shutil.disk_usage(existing).free
     if free < missing:
         rule = f"needs {missing / 1e6:.0f} MB more, and the disk has {free / 1e6:.0f} MB free"
         move = "Make room, keep fewer checkpoints (--keep), or save no states (--save-every 0)."
         raise ResourceError(Fault("--study", "", study, rule, move))
-
-
-def _bytes_in(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # a running trial may replace its state meanwhile
-            total += path.lstat().st_size if path.is_file() else 0
-    return total

@@ -40,17 +40,17 @@ def past_studies(
         StudyError: A study has no finished configuration with these objectives in the ranges, or
             an objective was scored on other rows there.
     """
-    found: list[PastStudy] = []
+    past: list[PastStudy] = []
     faults: list[Fault] = []
     for study in map(study_path, distinct_studies(studies)):
         in_ranges = list(_in_ranges(study, space, objectives, loader))
         scores: dict[tuple[tuple[str, Any], ...], list[float]] = {}
-        for params, one in in_ranges:
-            if (score := _score(one, len(objectives))) is not None:
+        for params, configuration in in_ranges:
+            if (score := _score(configuration, len(objectives))) is not None:
                 scores.setdefault(tuple(sorted(params.items())), []).append(score)
         means = {key: statistics.fmean(values) for key, values in scores.items()}
         if max(means.values(), default=-math.inf) > -math.inf:
-            found.append(standardized(means))
+            past.append(standardized(means))
             continue
         rule = f"has no configuration in the ranges of {space.name}"
         if in_ranges:
@@ -59,7 +59,7 @@ def past_studies(
         faults.append(Fault("--learn-from", "", study, rule, move))
     if faults:
         raise StudyError(faults)
-    return found
+    return past
 
 
 def _in_ranges(
@@ -70,24 +70,25 @@ def _in_ranges(
     _check_versions(path, space, loader, history)
     read = list(history.configurations())
     ranged = {item.key for item in space.ranges}
-    others = [key for key in varied([one.values for one in read]) if key not in ranged]
+    others = [key for key in varied([past.values for past in read]) if key not in ranged]
     others = [key for key in others if key.startswith(("method.", "optimizer."))]
-    for one in read:
-        params = space.params_of(one.values)
+    for past in read:
+        params = space.params_of(past.values)
         if params is None:
             continue
         sampled = space.sampled_values(params)
-        if all(one.values[k] == sampled[k] for k in others if k in one.values and k in sampled):
-            yield params, one
+        known = [k for k in others if k in past.values and k in sampled]
+        if all(past.values[k] == sampled[k] for k in known):
+            yield params, past
 
 
-def _score(one: Configuration, objectives: int) -> float | None:
+def _score(past: Configuration, objectives: int) -> float | None:
     """The mean of the first objective; -inf if it is the worst, None if that is unknown."""
-    failed = {result.error_type for result in one.results.values() if result.status == "failed"}
+    failed = {result.error_type for result in past.results.values() if result.status == "failed"}
     if failed:
         return -math.inf if failed <= CONFIGURATION_ERRORS else None
     # A stopped seed has no score, so that the mean lacks it.
-    means = [one.mean(one.results, number) for number in range(objectives)]
+    means = [past.mean(past.results, number) for number in range(objectives)]
     return -math.inf if None in means else means[0]
 
 
@@ -111,5 +112,5 @@ def _check_versions(path: str, space: Space, loader: InputLoader, history: Histo
 def interrupted_trials(study: Study, history: History) -> dict[str, TrialConfig]:
     """Configs by trial id of the trials that have a saved state and no row."""
     names = sorted(name for name in study.states() if name not in history)
-    found = {name: config_of(study, name) for name in names}
-    return {name: config for name, config in found.items() if config is not None}
+    configs = ((name, config_of(study, name)) for name in names)
+    return {name: config for name, config in configs if config is not None}

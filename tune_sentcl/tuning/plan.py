@@ -9,37 +9,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tune_sentcl.config import TrialConfig, Values, short_name, stated, varied
-from tune_sentcl.data.tasks.own_task import LabeledTask
-from tune_sentcl.errors import (
-    BadInputError,
-    CheckpointError,
-    DataError,
-    Fault,
-    ResourceError,
-    TuneSentclError,
-)
+from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.space import Space
 from tune_sentcl.store.manifest import PlanRecord
-from tune_sentcl.store.study import Study
 from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.tuning.disk_need import DiskNeed
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.timing import (
-    Kind,
-    TrialSeconds,
-    finished_seconds,
-    kind_of,
-    trainings,
-    whole_training,
-)
+from tune_sentcl.tuning.timing import TrialSeconds, first_training, kind_of, whole_training
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.clock import clock
 
@@ -55,17 +38,24 @@ class Plan:
     """A plan of a search.
 
     Attributes:
-        rows: One per trial: `trial_id`, the knobs that differ, `seed`, and `status`: `to run`, or
-            the status in the study.
-        stated: The same rows with the knobs as tables print them.
+        trials: Id, dotted values and status of each trial: `to run`, or the status in the study.
         notes: Totals, estimated time and disk, one line each.
-        refused: The error with which a search would refuse to start; None if it would run.
     """
 
-    rows: list[dict[str, Any]]
-    stated: list[dict[str, Any]]
+    trials: list[tuple[str, Values, str]]
     notes: list[str]
-    refused: BadInputError | None = None
+
+    def rows(self, *, as_stated: bool = False) -> list[dict[str, Any]]:
+        """One row per trial: `trial_id`, the knobs that differ, `seed` and `status`.
+
+        `as_stated` gives knobs as tables print them; see `config.stated`.
+        """
+        keys = varied([values for _, values, _ in self.trials])
+        rows = []
+        for trial_id, values, status in self.trials:
+            own = {short_name(k): stated(k, values) if as_stated else values.get(k) for k in keys}
+            rows.append({"trial_id": trial_id, **own, "seed": values["seed"], "status": status})
+        return rows
 
 
 def make_plan(
@@ -77,26 +67,20 @@ def make_plan(
 ) -> Plan:
     """Plan a search without running any of it.
 
-    If data or checkpoint are missing, the trials are listed without ids, and `refused` has the
-    error.
+    Raises:
+        BadInputError: A search would refuse an option or an input too, such as missing data.
     """
     if study is not None:
         refuse_itself(study, options.learn_from)
-    try:
-        prepared = prepare(space, data, seeds, options)
-    except (CheckpointError, DataError) as error:
-        own = [(c.dotted(), seed) for c in space.configurations for seed in seeds or space.seeds]
-        unknown = [(None, {**values, "seed": seed}, "unknown") for values, seed in own]
-        note = f"{len(own)} trials; their status in a study is unknown"
-        return Plan(*_rows(unknown), [note], error)
-    found = None if study is None else prepared.study_at(study_path(study))
-    prepared, history, record = prepared.resumed(found)
+    prepared = prepare(space, data, seeds, options)
+    held = None if study is None else prepared.study_at(study_path(study))
+    prepared, history, record = prepared.resumed(held)
     proposals, lacking = prepared.proposals, prepared.proposals.needs_retraining
     status, queued = dict.fromkeys(lacking, _LACKING), proposals.queued()
     for name, action in ((trial.trial_id, trial.action) for trial in queued):
         before = f" ({history.status(name)} before)" * (action == "train" and name in history)
         status[name] = _TO_RUN[action] + before
-    known = [(one.trial_id, one.config.dotted()) for one in proposals.assignments()]
+    known = [(trial.trial_id, trial.config.dotted()) for trial in proposals.assignments()]
     notes = [f"{len(known)} trials are known, {len(queued)} of them to run"]
     if lacking:
         notes.append(
@@ -104,25 +88,10 @@ def make_plan(
             "as they are, and --retrain trains them again"
         )
     if not proposals.finished:
-        _say_costs(prepared, found, notes.append)
-    if text := prepared.shown(found, record.seed_plan):
+        say_estimate(prepared, notes.append)
+    if text := prepared.shown(held, record.seed_plan):
         notes.append(text)
-    rows = _rows([(n, v, status.get(n) or history.status(n) or "") for n, v in known])
-    return Plan(*rows, notes)
-
-
-def _rows(
-    trials: Sequence[tuple[str | None, Values, str]],
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of trials with an id, dotted values and a status; raw ones, and as tables print."""
-    keys, raw, shown = varied([values for _, values, _ in trials]), [], []
-    for trial_id, values, status in trials:
-        rest = {"seed": values["seed"], "status": status}
-        own = {short_name(key): values.get(key) for key in keys}
-        raw.append({"trial_id": trial_id, **own, **rest})
-        own = {short_name(key): stated(key, values) for key in keys}
-        shown.append({"trial_id": trial_id, **own, **rest})
-    return raw, shown
+    return Plan([(n, v, status.get(n) or history.status(n) or "") for n, v in known], notes)
 
 
 class Estimate(NamedTuple):
@@ -132,8 +101,8 @@ class Estimate(NamedTuple):
         seconds: Time from the launcher's start to its end.
         runs: Number of runs; a trial runs once for each of its stages.
         training: Seconds of a whole training of a sampled configuration, divided by the trials at
-            a time; None if none is sampled.
-        basis: The seconds of a trial, and where they come from.
+            a time; None if no configuration is sampled.
+        basis: The seconds of a trial and of encoding, in words.
     """
 
     seconds: float
@@ -142,86 +111,64 @@ class Estimate(NamedTuple):
     basis: str
 
 
-def estimate(
-    prepared: PreparedSearch, study: Study | None, *, may_time: bool = True
-) -> Estimate | None:
+def estimate(prepared: PreparedSearch) -> Estimate | None:
     """Estimate the rest of a search; None if there is nothing to run.
 
     Call it after `PreparedSearch.resumed`. A stage of a sampled configuration counts as its share
-    of the mean of the known trainings. `may_time` allows to time kinds of trial without finished
-    ones in `study`.
+    of the mean of the trainings that are to run.
 
     Raises:
         TuneSentclError: A trial cannot be timed.
     """
-    proposals, options, timer = prepared.proposals, prepared.options, prepared.timer
+    proposals, timer = prepared.proposals, prepared.timer
     queued, shares = proposals.queued(), proposals.expected()
     if not queued and not shares:
         return None
-    finished = finished_seconds(study, timer.device, options.cpus_per_trial) if study else {}
-    by_ray = options.launcher == "ray"
-    timed: dict[Kind, TrialSeconds] = {}
+    timed: dict[tuple[object, ...], TrialSeconds] = {}
 
-    def seconds(config: TrialConfig, *, is_measured: bool = False) -> float:
-        kind = kind_of(config.dotted(), prepared.loader.load(config).fingerprints)
-        if kind in finished and not is_measured:
-            return finished[kind] + by_ray * _HAND_OVER_S
-        if not may_time:
-            rule = "a search on a GPU estimates its time from finished trials, and a kind has none"
-            raise ResourceError(Fault("estimate", "", "", rule, "The command plan times them."))
-        if kind not in timed:
-            timed[kind] = timer.trial(config)
-        parts = timed[kind]
-        return (parts.end if is_measured else parts.whole) + by_ray * _HAND_OVER_S
+    def seconds(config: TrialConfig) -> TrialSeconds:
+        work = (kind_of(config), config.data, config.optimizer.epochs, config.evaluation)
+        if work not in timed:
+            timed[work] = timer.trial(config)
+        return timed[work]
 
-    trials = [seconds(t.config, is_measured=t.action == "measure") for t in queued]
-    known = [t.config for t in queued if t.action != "measure"]
-    known = known or [t.config for t in proposals.assignments()]
-    trained = [config for config in known if config.method.takes_steps]
-    trained = trained or list(islice(trainings(prepared.space), 1)) or known
-    mean = statistics.fmean(map(seconds, trained)) if shares else 0.0
+    measured = [seconds(trial.config).end for trial in queued if trial.action == "measure"]
+    trained = [trial.config for trial in queued if trial.action != "measure"]
+    trials = [*measured, *(seconds(config).whole for config in trained)]
+    trained = [config for config in trained if config.method.takes_steps]
+    trained = trained or [first_training(prepared.space)]
+    mean = statistics.fmean(seconds(config).whole for config in trained) if shares else 0.0
     free = [0.0] * timer.slots
     for duration in (*trials, *(share * mean for share in shares)):
-        heapq.heapreplace(free, free[0] + duration)  # on the slot that is free first
-    once, each = sum(timer.passes.values()), sorted({round(one) for one in trials or [mean]})
-    basis = " to ".join(map(str, dict.fromkeys((each[0], each[-1])))) + " s a trial"
+        # On the slot that is free first.
+        heapq.heapreplace(free, free[0] + duration + _HAND_OVER_S)
+    once = sum(timer.passes.values())
+    basis = f"about {statistics.fmean(trials or [mean]):.0f} s a trial"
     basis += f", {once:.0f} s of encoding once" * (once >= 1)
-    basis += ", timed here" if timed else ", as finished trials took"
-    whole = max(free) + once + by_ray * _RAY_S
-    return Estimate(
-        whole, len(queued) + len(shares), mean / timer.slots if shares else None, basis
-    )
+    training = mean / timer.slots if shares else None
+    return Estimate(max(free) + once + _RAY_S, len(queued) + len(shares), training, basis)
 
 
-def _say_time(
-    prepared: PreparedSearch, study: Study | None, say: Callable[[str], None], **how: bool
-) -> Estimate | None:
-    """Say the stages of a search and the reason if its time cannot be estimated."""
-    found = None
+def say_estimate(prepared: PreparedSearch, say: Callable[[str], None]) -> Estimate | None:
+    """Say the stages, the time and the disk of what is left to run."""
+    planned, loader, proposals = None, prepared.loader, prepared.proposals
     try:
-        found = estimate(prepared, study, **how)
+        planned = estimate(prepared)
     except TuneSentclError as error:
         say(f"the time cannot be estimated: {error}")
-    for line in stages_table(prepared, found and found.training):
+    for line in stages_table(prepared, planned and planned.training):
         say(line)
-    return found
-
-
-def _say_costs(prepared: PreparedSearch, study: Study | None, say: Callable[[str], None]) -> None:
-    """Say the stages, the time and the disk of what is left to run."""
-    loader = prepared.loader
-    if found := _say_time(prepared, study, say):
-        at_once = min(prepared.timer.slots, found.runs)
-        in_all = f"{clock(found.seconds)} in all with {at_once} at a time on this machine"
-        say(f"{in_all} ({found.basis})")
-        sets = [loader.sets(trial.config) for trial in prepared.proposals.queued()]
-        own = any(isinstance(task, LabeledTask) for one in sets for task in one.own)
-        if own or any(one.transfer or one.truncated or one.rated for one in sets):
-            how = "--set evaluation.protocols=cosine leaves SentEval's out"
-            say(f"this does not include the classifiers of the evaluation; {how}")
-    need = DiskNeed.of(prepared.proposals, loader)
+    if planned is not None:
+        slots = min(prepared.timer.slots, planned.runs)
+        time_of_all = f"{clock(planned.seconds)} in all with {slots} at a time on this machine"
+        say(f"{time_of_all} ({planned.basis})")
+        sets = [loader.sets(trial.config) for trial in proposals.queued()]
+        if any(each.transfer or each.truncated or each.rated for each in sets):
+            say("this does not include the classifiers of the evaluation")
+    need = DiskNeed.of(proposals, loader)
     states = f", {need.states / 1e6:.0f} MB of it states of running trials" * bool(need.states)
-    say(f"about {need.peak / 1e6:.0f} MB of disk at the peak{states}")
+    say(f"about {sum(need) / 1e6:.0f} MB of disk at the peak{states}")
+    return planned
 
 
 def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterator[str]:
@@ -229,69 +176,59 @@ def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterat
 
     `seconds_each` are the seconds of a whole training divided by the trials at a time, if known.
     """
-    stages, found = prepared.proposals.stages, prepared.proposals.configurations
+    stages, configurations = prepared.proposals.stages, prepared.proposals.configurations
     if stages is None:
         return
-    rows = next((whole_training(c, prepared.loader)[0] for c in trainings(prepared.space)), 0)
-    lines = [("sampled", "train to", "rows", "trainings", "time")]
 
-    def add(size: str, until: str, seen: str, cost: float) -> None:
-        lines.append((size, until, seen, f"{cost:.1f}", clock(cost * (seconds_each or 0.0))))
+    def costs(trainings: float) -> str:
+        time = "" if seconds_each is None else clock(trainings * seconds_each)
+        return f"{trainings:>11.1f}{time:>9}".rstrip()
 
-    for stage, (size, each) in enumerate(zip(stages.sizes, stages.costs, strict=True)):
-        share, seeds = stages.share(stage), stages.seeds(stage)
-        until = f"{Fraction(share).limit_denominator(1000)} of the rows"
-        if share == 1:
-            until = "the end" if seeds == 1 else f"the end, {seeds} seeds"
-        add(f"{size:,}", until, f"{round(share * rows):,}", size * each)
-    add("", "all", "", stages.cost)
+    rows, _ = whole_training(first_training(prepared.space), prepared.loader)
     rule = "all run each stage" if stages.keeps_all else "the best of each go on"
     yield f"sampled configurations by stage; {rule}:"
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [text.rjust(width) for text, width in zip(line, widths, strict=True)]
-        cells[1] = line[1].ljust(widths[1])
-        yield "  ".join(cells if seconds_each is not None else cells[:-1]).rstrip()
-    if count := len(found.grid):
-        trials = sum(len(found.seeds_of(found[name])) for name in found.grid)
-        more = f", {trials} trials" * (trials > count)
+    yield f"{'sampled':>9}  {'train to':<18}{'rows':>11}{'trainings':>11}{'time':>9}"
+    for stage, (size, each) in enumerate(zip(stages.sizes, stages.costs, strict=True)):
+        share, seeds = stages.share(stage), stages.seeds(stage)
+        part = f"{Fraction(share).limit_denominator(1000)} of the rows" if share < 1 else "the end"
+        until = part + f", {seeds} seeds" * (seeds > 1)
+        yield f"{size:>9,}  {until:<18}{round(share * rows):>11,}{costs(size * each)}"
+    yield f"{'':>11}{'all':<29}{costs(stages.cost)}"
+    if count := len(configurations.grid):
+        seeds = sum(len(configurations.seeds_of(configurations[n])) for n in configurations.grid)
+        more = f", {seeds} trials" * (seeds > count)
         yield f"beside them {count} of the grid run whole{more}"
 
 
 def with_estimate(
-    launch: Callable[[Session], None], prepared: PreparedSearch, path: str
+    launch: Callable[[Session], None], prepared: PreparedSearch
 ) -> Callable[[Session], None]:
     """A launcher that estimates a search, runs it, and reports estimated and actual time.
 
-    `prepared` has the study's trials already, and this process has `path` open for writing. Trials
-    on other machines or without Ray are not estimated, nor a search that trains nothing or is
-    short. Nothing is timed on a GPU, because the driver would hold a part of its memory until the
+    `prepared` has the study's trials already. Only searches on the CPUs of this machine are
+    estimated, if they are not short: on a GPU the driver would hold a part of its memory until the
     end. Of a confirmation the study keeps the plan of the search itself.
     """
-    options, proposals, say = prepared.options, prepared.proposals, prepared.watcher.say
+    options, say = prepared.options, prepared.watcher.say
     is_short = options.max_time is not None and options.max_time < _BRIEF_S
-    is_here = options.launcher == "ray" and options.is_here
+    is_here = options.launcher == "ray" and options.is_here and prepared.timer.device == "cpu"
     is_estimated = is_here and not is_short and prepared.settings.origin != CONFIRM_ORIGIN
 
     def run(session: Session) -> None:
-        found, is_cpu = None, prepared.timer.device == "cpu"
-        trains = any(trial.action != "measure" for trial in proposals.queued())
-        if is_estimated and (trains or proposals.expected()):
-            found = _say_time(prepared, Study.read(path), say, may_time=is_cpu)
-        else:
-            for line in stages_table(prepared, None):
-                say(line)
+        planned = say_estimate(prepared, say) if is_estimated else None
+        for line in () if is_estimated else stages_table(prepared, None):
+            say(line)
         if session.finished:  # the estimate took longer than --max-time
             return
-        if found is not None:
-            session.watcher.planned(found.seconds)
+        if planned is not None:
+            session.watcher.planned(planned.seconds)
         start = time.monotonic()
         launch(session)
         taken = time.monotonic() - start
-        if found is not None and not session.stop_reason:
-            runs = f"{found.runs} run{'' if found.runs == 1 else 's'} ({found.basis})"
-            say(f"planned {clock(found.seconds)} for {runs}, took {clock(taken)}")
-            plan = PlanRecord(round(found.seconds, 1), round(taken, 1), found.runs)
+        if planned is not None and not session.stop_reason:
+            runs = f"{planned.runs} run{'' if planned.runs == 1 else 's'} ({planned.basis})"
+            say(f"planned {clock(planned.seconds)} for {runs}, took {clock(taken)}")
+            plan = PlanRecord(round(planned.seconds, 1), round(taken, 1), planned.runs)
             session.study.record(plan=plan)
 
     return run

@@ -48,7 +48,7 @@ from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prio
 from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
-from tune_sentcl.tuning.timing import TrialTimer, fewest_steps, trainings
+from tune_sentcl.tuning.timing import TrialTimer, fewest_steps, first_training
 from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.terminal import RichWatcher
@@ -105,7 +105,7 @@ class PreparedSearch:
             study: The study so far; None without one.
             recorded: The plan of its first search; None takes that of this one.
         """
-        older = [Study.read(study_path(one)) for one in self.options.learn_from]
+        older = [Study.read(study_path(other)) for other in self.options.learn_from]
         noise = older_noise([*older, *([study] if study else [])], self.objectives[0])
         own = self._seed_plan()
         plan = own if recorded is None or own.configurations is None else recorded
@@ -162,21 +162,21 @@ class PreparedSearch:
             compared = self.loader.early_stopping_objective
             history = History.read(study, self.objectives, early_stopping_objective=compared)
             interrupted = interrupted_trials(study, history)
-        shares, found = self.shares, self
+        shares, search = self.shares, self
         is_fixed = recorded is not None and recorded.first_seed is not None
         may_time = self.options.is_here and self.timer.device == "cpu"
         if len(shares) > 1 and may_time and not is_fixed:
-            seconds = self.timer.trial(next(trainings(self.space)))
+            seconds = self.timer.trial(first_training(self.space))
             left = [s for s in shares if s * seconds.training >= seconds.beside or s == 1]
-            found = replace(self, shares=tuple(left))
-            if found.shares != shares:
+            search = replace(self, shares=tuple(left))
+            if search.shares != shares:
                 self.watcher.say(
                     f"the first stage is {left[0]:.3g} of a training, because a shorter one takes "
                     "less time than starting and scoring a trial"
                 )
-        record = recorded or replace(found.record(), seed_plan=None)
-        found.resume_from(history, record, interrupted)
-        return found, history, record
+        record = recorded or replace(search.record(), seed_plan=None)
+        search.resume_from(history, record, interrupted)
+        return search, history, record
 
     def resume_from(
         self,
@@ -304,8 +304,8 @@ def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:
     for item in space.ranges:
         if item.key == "encoder.checkpoint":
             names.update(item.choices)
-    found = {}
+    settings = {}
     for name in sorted(names):
         with suppress(CheckpointError):  # the trial that needs it reports it
-            found[name] = auto_values_of(loader.checkpoint(name))
-    return found
+            settings[name] = auto_values_of(loader.checkpoint(name))
+    return settings

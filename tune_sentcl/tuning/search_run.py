@@ -167,9 +167,9 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
 def _resumed(
     prepared: PreparedSearch, path: str, study: Study | None
 ) -> tuple[PreparedSearch, History, SearchRecord]:
-    found = prepared.resumed(study)
+    resumed = prepared.resumed(study)
     check_disk(path, DiskNeed.of(prepared.proposals, prepared.loader))
-    return found
+    return resumed
 
 
 def _begin(prepared: PreparedSearch, session: Session) -> None:
@@ -234,10 +234,9 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     if not scored or scored[0].chosen_lost(1):
         say("nothing is confirmed: of each configuration a seed failed or was stopped")
         return None
-    compared = {
-        one.name: one for one in (scored[0], *configurations.baselines()[:1], *scored[1:2])
-    }
-    drawn = [name for name, one in compared.items() if one.constant_score() is None]
+    best = (scored[0], *configurations.baselines()[:1], *scored[1:2])
+    compared = {each.name: each for each in best}
+    drawn = [name for name, each in compared.items() if each.constant_score() is None]
     if not drawn:
         say("nothing is confirmed: no seed changes the scores of the best configurations")
         return None

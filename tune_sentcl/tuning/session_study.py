@@ -110,15 +110,15 @@ class SessionStudy:
 
     def _leaders(self, weights: set[str]) -> list[tuple[str, ...]]:
         """The trials of the best configurations; none if other commands have made some weights."""
-        found = self._proposals.configurations
-        if not weights.issubset(t for one in found.values() for t in one.trials.values()):
+        known = list(self._proposals.configurations.values())
+        if not weights.issubset(trial for each in known for trial in each.trials.values()):
             return []
         whole = (
-            one
-            for one in found.values()
-            if one.scores() and all(r.status == "finished" for r in one.results.values())
+            each
+            for each in known
+            if each.scores() and all(r.status == "finished" for r in each.results.values())
         )
-        return [tuple(one.trials.values()) for one in ranked(whole)[:CONTENDERS]]
+        return [tuple(leader.trials.values()) for leader in ranked(whole)[:CONTENDERS]]
 
     def drop_states(self, *, complete: bool) -> None:
         """Delete the states of trials that have ended and do not run again.
@@ -165,8 +165,8 @@ class SessionStudy:
         """
         configurations = self._proposals.configurations
         if trial_id not in self._sizes:
-            found = configurations.of_trial(trial_id)
-            config = found and configurations.config(found[0].name)
+            place = configurations.of_trial(trial_id)
+            config = place and configurations.config(place[0].name)
             self._sizes[trial_id] = state_bytes(config, self._loader) if config else 0
         return self._sizes[trial_id]
 
@@ -197,7 +197,7 @@ class SessionStudy:
         """
         origins = {}
         if self._settings.origin is None:
-            origins = {one.trial_id: one.origin for one in self._proposals.assignments()}
+            origins = {trial.trial_id: trial.origin for trial in self._proposals.assignments()}
 
         def with_objectives(trials: pa.Table) -> pa.Table:
             # The search asked for these seeds too: they took part in the choice.
@@ -231,7 +231,7 @@ class SessionStudy:
         values = self._history.values(assignment.trial_id)
         if status != "finished":  # earlier values are not this attempt's
             values = (None,) * len(values)
-        found = {
+        input_columns = {
             "data_source": inputs.corpus.source or None,
             "data_fingerprint": inputs.fingerprints.data,
             "checkpoint_fingerprint": inputs.fingerprints.checkpoint,
@@ -249,14 +249,14 @@ class SessionStudy:
             stages=self._stages(assignment.trial_id),
             attempt=self._history.attempts(assignment.trial_id),
             attempt_files=_label_of(assignment),
-            **{**found, **run_columns},
+            **{**input_columns, **run_columns},
         )
 
     def _stages(self, trial_id: str) -> tuple[dict[str, Any], ...] | None:
         """The scores at the ends of stages, as the trials table has them."""
         objective = str(self._loader.early_stopping_objective)
-        found = self._history.stages(trial_id).items()
-        ends = ({"objective": objective, "share": s, "value": v} for s, v in sorted(found))
+        own = sorted(self._history.stages(trial_id).items())
+        ends = ({"objective": objective, "share": s, "value": v} for s, v in own)
         return (*self._other_stages.get(trial_id, ()), *ends) or None
 
 

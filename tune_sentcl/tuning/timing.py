@@ -1,17 +1,12 @@
 """How many steps trainings make, and how long trials take on this machine.
 
 The seconds of a trial are steps x seconds of a step + evaluation points x seconds of an evaluation
-+ start, from a few of its own batches and sentences. The median of a study's finished trials of
-the same kind stands for all of that.
++ start, measured on a few of its own batches and sentences.
 """
 
 import itertools
-import json
-import socket
-import statistics
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from typing import NamedTuple, get_args
 
@@ -19,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from tune_sentcl.config import ROWS, EncoderConfig, Fingerprints, TrialConfig, Values, flatten
+from tune_sentcl.config import EncoderConfig, TrialConfig
 from tune_sentcl.config.idle import is_idle
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.task import Prompt
@@ -30,7 +25,6 @@ from tune_sentcl.model.device import wait_for
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.space import Space
-from tune_sentcl.store.study import Study
 from tune_sentcl.train import train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
 from tune_sentcl.trial.run import frozen_encoder_texts
@@ -40,15 +34,23 @@ from tune_sentcl.tuning.search_options import SearchOptions
 
 _LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "optimizer.batch_size")
 """The knobs that decide how many steps a training makes."""
-_NEWEST = 500  # finished trials to read
 _BATCHES, _STEPPING_S = 8, 1.0  # timed batches of a kind, and the seconds after which they end
 _ROWS = 32  # rows of a timed batch on a CPU; the time of larger ones is scaled up
 _DISTINCT = 8  # distinct rows of a timed batch of a frozen encoder, which encodes them first
 _SENTENCES = 128  # sentences to encode
-_COUNTED = ("optimizer.epochs", "evaluation.")  # a kind's parts are timed once, then multiplied
 
-Kind = frozenset[tuple[str, str]]
-"""Knobs that cost time, with their values, and the fingerprints of the inputs."""
+Kind = tuple[str, frozenset[str], EncoderConfig, int]
+"""A method, its knobs without effect, an encoder and a batch size.
+
+They decide the seconds of a row: the knobs without effect tell which terms of a loss count.
+"""
+
+
+def kind_of(config: TrialConfig) -> Kind:
+    """The kind of a trial."""
+    values = config.dotted()
+    idle = frozenset(key for key in values if is_idle(key, values))
+    return config.method.name, idle, config.encoder, config.optimizer.batch_size
 
 
 def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
@@ -68,61 +70,31 @@ def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
 
 def fewest_steps(space: Space, loader: InputLoader) -> int:
     """The steps of the training of grid and ranges that makes the fewest; 0 if none makes any."""
-    found = []
-    for config in trainings(space):
+    steps = []
+    for config in _trainings(space):
         with suppress(BadInputError):  # inputs that cannot be read do not run
-            found.append(whole_training(config, loader)[1])
-    return min(found, default=0)
+            steps.append(whole_training(config, loader)[1])
+    return min(steps, default=0)
 
 
-def trainings(space: Space) -> Iterator[TrialConfig]:
+def first_training(space: Space) -> TrialConfig:
+    """A training of the grid, else one of the ranges, else a trial without a training."""
+    return next(_trainings(space), space.configurations[0])
+
+
+def _trainings(space: Space) -> Iterator[TrialConfig]:
     """The grid's trainings, and one for each method of the ranges and each end of `_LENGTHS`."""
-    return (config for config in _variants(space) if config.method.takes_steps)
-
-
-def _variants(space: Space) -> Iterator[TrialConfig]:
-    yield from space.configurations
+    yield from (config for config in space.configurations if config.method.takes_steps)
     for branch in space.branches() if space.ranges else ():
         drawn = [item for item in space.active_ranges(branch) if item.key not in branch]
         ends = [[int(end) if item.kind == "int" else end for end in item.ends()] for item in drawn]
         used = (e if i.key in _LENGTHS else e[:1] for i, e in zip(drawn, ends, strict=True))
         for values in itertools.product(*used):
-            found = dict(zip((item.key for item in drawn), values, strict=True))
+            ranged = dict(zip((item.key for item in drawn), values, strict=True))
             with suppress(BadInputError):  # nor do invalid values
-                yield space.sampled({**branch, **found})
-
-
-def kind_of(values: Values, fingerprints: Fingerprints) -> Kind:
-    """The kind of a trial, from its dotted values; trials of one kind take equally long.
-
-    A real-valued knob does not change the work: only whether it is set counts.
-    """
-    named = (*ROWS, "encoder.checkpoint", "seed")  # the fingerprints say which rows and weights
-    costly = {
-        (key, "set" if isinstance(value, float) else str(value))
-        for key, value in values.items()
-        if key not in named and not is_idle(key, values)
-    }
-    return frozenset({*costly, (fingerprints.data, fingerprints.checkpoint)})
-
-
-def finished_seconds(study: Study, device: str, cpus: int) -> Mapping[Kind, float]:
-    """Median seconds by kind of the newest finished trials on this host, device and cores.
-
-    The encoding pass of a frozen encoder is subtracted, because only one of the trials makes it.
-    """
-    prints = ("data_fingerprint", "checkpoint_fingerprint")
-    where = ("status", "host", "cpus", "device")
-    columns = ("config", *prints, *where, "started_at", "wall_seconds", "encoding_seconds")
-    found: dict[Kind, list[float]] = defaultdict(list)
-    rows = study.trials(columns).sort_by([("started_at", "descending")]).slice(0, _NEWEST)
-    for row in rows.to_pylist():
-        here = (row["status"], row["host"], row["cpus"], (row["device"] or "")[: len(device)])
-        if here == ("finished", socket.gethostname(), cpus, device):
-            read = Fingerprints(*(row[name] or "" for name in prints))
-            kind = kind_of(dict(flatten(json.loads(row["config"]))), read)
-            found[kind].append(row["wall_seconds"] - (row["encoding_seconds"] or 0.0))
-    return {kind: statistics.median(seconds) for kind, seconds in found.items()}
+                config = space.sampled({**branch, **ranged})
+                if config.method.takes_steps:
+                    yield config
 
 
 class TrialSeconds(NamedTuple):
@@ -142,7 +114,7 @@ class TrialSeconds(NamedTuple):
 
 
 class TrialTimer:
-    """Times trials part by part, each part once.
+    """Times trials part by part: those of a kind once.
 
     Attributes:
         device: The device of the trials.
@@ -157,7 +129,7 @@ class TrialTimer:
         self.slots = trials_at_a_time(options, here)
         self.passes: dict[EncoderConfig, float] = {}
         self._loader, self._cpus = loader, options.cpus_per_trial
-        self._known: dict[Kind, tuple[float, float, float, EmbeddingCache | None]] = {}
+        self._parts: dict[Kind, tuple[float, float, float, EmbeddingCache | None]] = {}
 
     def trial(self, config: TrialConfig) -> TrialSeconds:
         """Time a trial.
@@ -166,18 +138,16 @@ class TrialTimer:
             TuneSentclError: The trial would fail too.
         """
         inputs, every = self._loader.load(config), config.evaluation.every
-        values = {k: v for k, v in config.dotted().items() if not k.startswith(_COUNTED)}
-        key = kind_of(values, inputs.fingerprints)
-        if key not in self._known:
+        if (kind := kind_of(config)) not in self._parts:
             with torch_threads(self._cpus), torch.random.fork_rng(devices=[]):
-                self._known[key] = _measure(config, inputs, self.device)
-        start, row, character, cache = self._known[key]
+                self._parts[kind] = _measure(config, inputs, self.device)
+        start, row, character, cache = self._parts[kind]
         rows, steps = whole_training(config, self._loader)
         training, end = rows * row, character * _characters(inputs.sets.sentences())
         if cache is not None:  # its evaluations read the cache
-            missing = _characters(cache.missing(frozen_encoder_texts(config, inputs)))
-            before = self.passes.get(config.encoder, 0.0)
-            self.passes[config.encoder] = max(before, missing * character)
+            if config.encoder not in self.passes:
+                missing = cache.missing(frozen_encoder_texts(config, inputs))
+                self.passes[config.encoder] = character * _characters(missing)
             return TrialSeconds(start, training, end, start + training)
         tasks = tasks_at_points(inputs.sets, self._loader.early_stopping_objective)
         texts = (text for task in tasks for p in get_args(Prompt) for text in texts_of(task, p))
