@@ -68,7 +68,6 @@ OPTION_FAULTS = [
     ("--gpus-per-trial nan", ["--gpus-per-trial: nan", "must be finite", "Correct it."]),
     ("--set x", ["--set: x", "must be KEY=VALUE", "--set method.lambda=0.3"]),
     ("--set data.source=snli", ["--data", "needs a data root", "TUNE_SENTCL_DATA"]),
-    ("--data missing --set data.source=snli", ["missing", "the folder does not exist"]),
     ("--set data.source=tony", ["data.source: tony", "must be a known", "Did you mean toy?"]),
     ("--trials 1 --learn-from gone", ["gone", "must be a study", "Check the path."]),
     ("--gpus-per-trial 1.5", ["--gpus-per-trial: 1.5", "must be 1 or less"]),
@@ -88,11 +87,9 @@ BOTH = ("--set", "--gpus", "--cpus")
 
 @pytest.mark.parametrize(("options", "words"), OPTION_FAULTS)
 def test_a_bad_option(options: str, words: list[str], place: Path) -> None:
-    commands = [("search", "smoke", "--study", "study"), ("plan", "smoke")]
-    if options.startswith(BOTH):
-        commands[1] = ("train", "--study", "study")
-    for command in commands:
-        done = invoke(*command, *TOY, *options.split())
+    other = ("train", *TOY) if options.startswith(BOTH) else ("plan", "smoke")
+    for command in (("search", "smoke", "--study", "study"), other):
+        done = invoke(*command, *options.split())
         refused(done, *words)
         assert done.out == ""
     assert snapshot(place) == {}
@@ -130,6 +127,7 @@ def test_what_the_parser_refuses(arguments: str, option: str, place: Path) -> No
         ("train --set method.lambda.x=1", ["{ x = 1 }", "must be a number", "from 0"]),
         ("plan smoke --set method.lambda.x=1", ["lambda.x = 1", "a value, not a table"]),
         ("evaluate toy --toy --max-length 1", ["--max-length: 1", "must be 3 or more"]),
+        ("train --data missing --set data.source=snli", ["missing", "folder does not exist"]),
         ("show study --json --csv", ["--json, --csv", "Keep one of them."]),
         ("train --objective STS12:spearman", ["test split", "--allow-test-objective"]),
         ("train --objective mine:spearman", ["measure no such task"]),
