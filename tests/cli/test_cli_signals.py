@@ -2,7 +2,6 @@
 
 import os
 import pty
-import shlex
 import signal
 import subprocess
 import sys
@@ -16,9 +15,6 @@ import pytest
 from cli_samples import command, environment, trials
 from processes import alive, descendants, wait_until
 from search_samples import reported
-
-from tune_sentcl.launch import search
-from tune_sentcl.tuning.search_options import SearchOptions
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0", "--address", "local")
@@ -132,22 +128,6 @@ def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str], wor
 
 @pytest.mark.ray
 @pytest.mark.long
-def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str]) -> None:
-    study, code = tmp_path / "study", tmp_path / "code"
-    # Three lines come before Ray starts. The fourth says that a trial has ended.
-    line = f"{{ {shlex.join(searching(study))}; echo $? > {code}; }} 2>&1 | head -4"
-    with started(["sh", "-c", line], own) as process:
-        wait_until(lambda: has("ray::")(descendants(process.pid)), "Ray's workers")
-        family = descendants(process.pid)
-        out, err = process.communicate(timeout=300)
-    assert out.splitlines()[0].startswith("80 of 80 runs to go") and err == ""
-    assert code.read_text() == "141\n"
-    gone(family)
-    assert 1 <= len(trials(study)) < 80
-
-
-@pytest.mark.ray
-@pytest.mark.long
 def test_the_handler_of_a_library_s_user_stays(tmp_path: Path, own: dict[str, str]) -> None:
     script = f"""
 import os, signal, sys
@@ -168,15 +148,6 @@ os.kill(os.getpid(), signal.SIGTERM)
     with started([sys.executable, "-c", script], own) as process:
         _, err = process.communicate(timeout=300)
     assert process.returncode == 77, err
-
-
-def test_a_search_leaves_the_handlers_of_its_process(tmp_path: Path) -> None:
-    """Without Ray; `test_the_handler_of_a_library_s_user_stays` has the same with it."""
-    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    overrides = {"data.limit": 32, "evaluation.every": 0}
-    options = SearchOptions(launcher="local")
-    assert search("smoke", tmp_path, overrides=overrides, options=options).ran == 2
-    assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 
 def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str]) -> None:
