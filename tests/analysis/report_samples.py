@@ -26,14 +26,14 @@ HOSTILE = "</script><script>alert('lost')</script> <b>& \"loss\" | is_nan \\ 5 %
 """What an error or a name may say; no format may take it for its own."""
 
 
-def write_whole_study(path: Path, *, seeds: int = 3) -> Path:
+def write_whole_study(path: Path) -> Path:
     """Two methods by lambda, pooling and rate, some pruned and failed, with stages and a plan."""
     number = 0
     with StudyDriver.open(path, space=_space(), command=["tune-sentcl", "search"]) as driver:
         for method in ("scl", "simcse"):
             for place, pooling in enumerate(("mean", "cls")):
                 for rate in (1e-6, 1e-5, 5e-5, 1e-4):
-                    for seed in range(seeds):
+                    for seed in range(3):
                         number += 1
                         row = _row(number, method, pooling, rate, seed)
                         value = 80.0 - 2 * place + 1e5 * rate + 0.2 * seed
