@@ -73,17 +73,6 @@ def test_a_missing_task_keeps_no_other_back(small: Path) -> None:
     assert "MR" in shown.out and "CR" not in shown.out
 
 
-def test_a_task_with_too_few_rows_is_named_with_its_protocol(small: Path) -> None:
-    for name in ("custrev.pos", "custrev.neg"):
-        write(small / "downstream" / "CR" / name, "a\nb\n")
-    for split in TASKS["CR"].values():
-        split[:] = [type(f)(f.path, 2, f.read) for f in split]
-    done = invoke("evaluate", "toy", "--suite", "transfer", "--data", small, "--json")
-    refused(done, "CR, logreg-10fold", "a row for each of the 10 folds", faults=2)
-    found = {row["task"]: row["value"] for row in json.loads(done.out)}
-    assert set(found) == {"MR", "CR"} and found["CR"] is None and found["MR"] is not None
-
-
 def test_no_data_root_is_said_once(place: Path) -> None:
     refused(invoke("evaluate", "toy", "--suite", "all"), "needs a data root", "--data DIR")
     gone = invoke("evaluate", "toy", "--suite", "all", "--data", "none")
