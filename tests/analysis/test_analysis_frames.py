@@ -1,6 +1,5 @@
 """One study or several as frames: wide, over seeds, and lazily."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -113,23 +112,6 @@ def test_seeds_of_several_studies_count_together(tmp_path: Path) -> None:
     assert list(three.configurations(["STS-B:spearman"])["objective_n"]) == [4]
 
 
-def test_a_trial_of_two_studies_is_there_once(tmp_path: Path) -> None:
-    scores = [score(DEV, 70.0)]
-    write_study(
-        tmp_path / "a", [Trial("t", config(0), status="failed"), Trial("u", config(1), scores)]
-    )
-    write_study(
-        tmp_path / "b",
-        [Trial("t", config(0), scores), Trial("u", config(1), [*scores, score(SICK, 60.0)])],
-    )
-    paths = [str(tmp_path / name) for name in "ab"]
-    frames = read_study(paths)
-    rows = frames.trials.set_index("trial_id")[["study", "status"]]
-    assert list(rows.loc["t"]) == [paths[1], "finished"]
-    assert list(rows.loc["u"]) == [paths[0], "finished"]
-    assert len(frames.scores) == 2 and len(frames.curves) == 2
-
-
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     for path in (a, b):
@@ -150,11 +132,3 @@ def test_an_empty_study_has_everything_empty(tmp_path: Path) -> None:
         assert len(frames.trials) == len(frames.scores) == len(frames.curves) == 0
         assert len(frames.wide()) == len(frames.configurations()) == 0
     assert [len(table) for table in summaries(study, [DEV, PEARSON])] == [0, 0]
-
-
-def test_frames_are_a_moment(tmp_path: Path) -> None:
-    write_study(tmp_path, trials("a", 70.0))
-    frames = read_study(tmp_path)
-    shutil.rmtree(tmp_path)
-    assert len(frames.trials) == len(frames.wide()) == len(frames.configurations()) == 1
-    assert "trials=" not in repr(frames)

@@ -10,14 +10,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from processes import wait_until
 from search_samples import lambda_space, rows, run_planted, statuses
 from staged import fate, run_staged
 from stand_in import StandIn, Stopped
-from tracked import READERS
+from tracked import READERS, Run
 
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import search
@@ -211,45 +211,44 @@ with pytest.MonkeyPatch.context() as patch:
     study = Path("studies/lambda")
     for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):
         with suppress(Stopped):
-            run_staged(Path(), launcher, patch, track=(sys.argv[1],))
+            run_staged(Path(), launcher, patch, track=tuple(sys.argv[1:]))
 print("said on stdout")
 """
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_client_holds_every_trial_once(
-    tmp_path: Path,
-    name: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_clients_hold_every_trial_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first search was interrupted, and the second takes the place of what it left."""
     monkeypatch.chdir(tmp_path)
     study = Path("studies/lambda")  # as on the page whose recipe reads them
-    code = TRACK.format(paths=sys.path)
-    command = [sys.executable, "-c", code, name]
+    command = [sys.executable, "-c", TRACK.format(paths=sys.path), *NAMES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "said on stdout\n"), done.stderr
-    assert name not in done.stderr, done.stderr
-    runs, stored = READERS[name](study), {row["trial_id"]: row for row in rows(study)}
-    assert runs.keys() == stored.keys()
+    stored = {row["trial_id"]: row for row in rows(study)}
     assert {row["status"] for row in stored.values()} == {"finished", "pruned", "failed"}
-    for trial_id, run in runs.items():
-        row = stored[trial_id]
-        status, finished = row["status"], row["status"] == "finished"
-        assert run.status == STATUSES.get(name, {}).get(status, status)
-        assert run.group == row["configuration"]
-        assert float(run.params["method.lambda"]) == row["method.lambda"]
-        points = [(1, 10.0), (2, 20.0)]
-        assert run.curves["STS-B.dev.spearman"] == points[: 2 if finished else 1]
-        assert ("score/STS12.test.spearman.all.cosine" in run.last) == finished
-        assert run.last.get("objective") == pytest.approx(row["objective"])
-        error = ("ValueError", "planted") if status == "failed" else (None, None)
-        texts = [run.last.get(key) for key in ("status", "error_type", "error_text")]
-        assert texts == [status, *error]
-    if name == "mlflow":
-        told = {(i, str(r["method.lambda"])) for i, r in stored.items() if r["objective"]}
-        assert {line[:2] for line in printed_by_recipe(capsys)} >= told
+    for name in NAMES:
+        assert name not in done.stderr, done.stderr
+        runs = READERS[name](study)
+        assert runs.keys() == stored.keys(), name
+        for trial_id, run in runs.items():
+            assert_run(name, run, stored[trial_id])
+    told = {(i, str(r["method.lambda"])) for i, r in stored.items() if r["objective"]}
+    assert {line[:2] for line in printed_by_recipe(capsys)} >= told
+
+
+def assert_run(name: str, run: Run, row: dict[str, Any]) -> None:
+    """A client's run is that of a trial's row."""
+    status, finished = row["status"], row["status"] == "finished"
+    assert run.status == STATUSES.get(name, {}).get(status, status)
+    assert run.group == row["configuration"]
+    assert float(run.params["method.lambda"]) == row["method.lambda"]
+    assert run.curves["STS-B.dev.spearman"] == [(1, 10.0), (2, 20.0)][: 2 if finished else 1]
+    assert ("score/STS12.test.spearman.all.cosine" in run.last) == finished
+    assert run.last.get("objective") == pytest.approx(row["objective"])
+    error = ("ValueError", "planted") if status == "failed" else (None, None)
+    texts = [run.last.get(key) for key in ("status", "error_type", "error_text")]
+    assert texts == [status, *error]
 
 
 def printed_by_recipe(capsys: pytest.CaptureFixture[str]) -> set[tuple[str, ...]]:
