@@ -18,6 +18,7 @@ import pytest
 from cli_samples import command, environment, in_terminal, invoke, refused
 from processes import wait_until
 from rich.console import Console
+from stand_in import StandIn
 
 from tune_sentcl.cli import watch_command
 from tune_sentcl.config import parse_config
@@ -47,10 +48,10 @@ def shown(written: str) -> list[str]:
 
 
 def run_search(study: Path, console: Console) -> None:
-    """Two trials, one after another in this process."""
+    """Two trials that train nothing."""
     space = load_space("smoke", {"data.limit": 32, "evaluation.every": 0})
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    run_prepared(replace(prepared, watcher=RichWatcher(console)), str(study))
+    run_prepared(replace(prepared, watcher=RichWatcher(console)), str(study), StandIn(study))
 
 
 def finished_row(trial: str) -> TrialRow:
