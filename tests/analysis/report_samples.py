@@ -1,25 +1,21 @@
-"""A study whose report has every part, and Chromium to open it with."""
+"""A study whose report has every part, and small ones."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import pytest
-from analysis_samples import objectives, score
+from analysis_samples import Trial, config, objectives, score, write_study
 
+from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store import CurvePoint, SearchRecord, StudyDriver, TrialRow
 from tune_sentcl.store.manifest import PlanRecord
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-CHROMIUM = Path("/usr/bin/chromium")
 DEV = "STS-B:spearman:dev"
 STS = [
     *(one for year in range(12, 17) for one in objectives(f"STS{year}:spearman")),
@@ -30,14 +26,14 @@ HOSTILE = "</script><script>alert('lost')</script> <b>& \"loss\" | is_nan \\ 5 %
 """What an error or a name may say; no format may take it for its own."""
 
 
-def write_whole_study(path: Path, *, seeds: int = 3) -> Path:
+def write_whole_study(path: Path) -> Path:
     """Two methods by lambda, pooling and rate, some pruned and failed, with stages and a plan."""
     number = 0
     with StudyDriver.open(path, space=_space(), command=["tune-sentcl", "search"]) as driver:
         for method in ("scl", "simcse"):
             for place, pooling in enumerate(("mean", "cls")):
                 for rate in (1e-6, 1e-5, 5e-5, 1e-4):
-                    for seed in range(seeds):
+                    for seed in range(3):
                         number += 1
                         row = _row(number, method, pooling, rate, seed)
                         value = 80.0 - 2 * place + 1e5 * rate + 0.2 * seed
@@ -117,36 +113,17 @@ def _points(value: float) -> Iterator[CurvePoint]:
             yield CurvePoint(step, step / 5, 128 * step, name, number)
 
 
-@contextmanager
-def chromium() -> Iterator["Browser"]:
-    """A headless browser with a new profile; the test is skipped where there is none."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no {CHROMIUM}")
-    quiet = ("background-networking", "component-update", "sync", "quic", "gpu")
-    arguments = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
-        try:
-            yield browser
-        finally:
-            browser.close()
+def write_each(path: Path, cases: Iterable[tuple[float, Mapping[str, Any]]]) -> Path:
+    """A study of configurations of one seed: the score and the tables of knobs of each."""
+    (dev,) = objectives(DEV)
+    trials = [
+        Trial(f"t{n}", config(0, **tables), [score(dev, value)], configuration=f"t{n}")
+        for n, (value, tables) in enumerate(cases)
+    ]
+    write_study(path, trials, [DEV])
+    return path
 
 
-def draw_all(page: Any) -> dict[str, int]:
-    """Bring each figure near, and count the marks that it has drawn."""
-    names = page.eval_on_selector_all("figure[data-figure]", "all => all.map(f => f.id)")
-    for name in names:
-        page.locator(f"figure[data-figure='{name}']").scroll_into_view_if_needed()
-        page.wait_for_selector(f"figure[data-figure='{name}'][data-drawn]", timeout=60_000)
-    counted = """all => all.map(f => {
-        let marks = 0;
-        const walk = (item) => {
-            if (item.marktype && item.marktype !== 'group' && item.role === 'mark')
-                marks += item.items.length;
-            (item.items || []).forEach(walk);
-        };
-        walk(f.view.scenegraph().root);
-        return [f.id, marks];
-    })"""
-    return dict(page.eval_on_selector_all("figure[data-figure]", counted))
+def subject_of(path: Path) -> Subject:
+    frames = read_study(path)
+    return Subject(frames, frames.objectives())

@@ -1,12 +1,13 @@
 """Whoever names a study's best configuration names the same one, on the same data."""
 
 import math
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from random import Random
 
 import pytest
-from analysis_samples import DEV, Data, Status, Trial, config, score, write_study
+from analysis_samples import DEV, Status, Trial, config, score, write_study
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -18,20 +19,24 @@ from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import rank_keys
 from tune_sentcl.judging.configurations import Configurations
-from tune_sentcl.judging.judgement import judge
 from tune_sentcl.store import Study
 
+CONSTANT = ("still", "weaker")
+"""The configurations whose method draws nothing."""
 
-def trial(
-    name: str, seed: int, value: float | Status, data: Data = "root", method: str = "scl"
-) -> Trial:
+
+def trial(name: str, seed: int, value: float | Status) -> Trial:
     """A trial of a configuration that is named by its lambda; without a value how it ended."""
     number = {"plain": 0.0}.get(name, sum(map(ord, name)) % 97 / 100)
-    own = {"lambda": number} if method == "scl" else {}
-    found = config(seed, method={"name": method, **own}, evaluation={"data": data})
+    method = {"name": "none"} if name in CONSTANT else {"name": "scl", "lambda": number}
+    own = config(seed, method=method, evaluation={"data": "root"})
     if isinstance(value, str):
-        return Trial(f"{name}{data}{seed}", found, [], value, name)
-    return Trial(f"{name}{data}{seed}", found, [score(DEV, value, data)], "finished", name)
+        return Trial(f"{name}{seed}", own, [], value, name)
+    return Trial(f"{name}{seed}", own, [score(DEV, value)], "finished", name)
+
+
+def run(*words: str) -> str:
+    return CliRunner().invoke(app, words).stdout
 
 
 def winners(study: Study) -> dict[str, str]:
@@ -39,14 +44,14 @@ def winners(study: Study) -> dict[str, str]:
     path = study.files.where
     frames = read_study(path)
     subject = Subject(frames, frames.objectives())
-    shown = CliRunner().invoke(app, ["show", path]).stdout.partition("Means over seeds")[2]
-    known = Configurations.read(study).tried
+    shown = run("show", path).partition("Means over seeds")[2]
+    judged = [one.name for one in Configurations.read(study).scored()]
     return {
         "configurations": configurations(study)["configuration"][0],
         "report": leaderboard_frame(subject)["configuration"][0],
         "figures": subject.over_seeds.index[0],
-        "show": min(known, key=lambda name: (found := shown.find(name)) < 0 or found),
-        "judge": Configurations.read(study).scored()[0].name,
+        "show": min(judged, key=lambda name: (place := shown.find(name)) < 0 or place),
+        "judge": judged[0],
         "export": Choice.read(study, DEV).ranked[0].row["configuration"],
     }
 
@@ -94,62 +99,63 @@ def test_neither_the_order_of_seeds_nor_of_configurations_matters(
     assert rank_keys(scores) == rank_keys(shuffled)
 
 
-def test_one_lucky_seed_does_not_win(tmp_path: Path) -> None:
-    # Finds a table, verdict or choice that goes by the mean alone.
-    values = {"lucky": [81.0], "good": [80.2, 80.8, 81.1], "poor": [77.0, 79.9], "weak": [78.5]}
-    trials = [trial(name, seed, v) for name, row in values.items() for seed, v in enumerate(row)]
-    trials += [trial("still", seed, 70.0, method="none") for seed in range(2)]
-    study = write_study(tmp_path, trials, ["STS-B:spearman"])
-    assert set(winners(study).values()) == {"good"}
+SEEDS: dict[str, list[tuple[str, list[float | Status]]]] = {
     # A constant has as many seeds as the most: it holds for them too.
-    expected = ["good", "still", "poor", "lucky", "weak"]
+    "one lucky seed, has 1 seed and the winner 3": [
+        ("good", [80.2, 80.8, 81.1]),
+        ("still", [70.0, 70.0]),
+        ("poor", [77.0, 79.9]),
+        ("lucky", [81.0]),
+        ("weak", [78.5]),
+    ],
+    "lost seeds, lost 2 of 3 seeds": [
+        ("whole", [80.0, 80.1, 80.2]),
+        ("plain", [70.0, 70.1, 70.2]),
+        ("lucky", [90.0, "failed", "pruned"]),
+    ],
+    "a lost seed of a constant": [
+        ("still", [83.0, 83.0, "failed"]),
+        ("drawn", [82.0, 82.1, 82.2]),
+        ("weaker", [70.0, 70.0, 70.0]),
+    ],
+    # Folds move with the seed: then the scores show that something was drawn.
+    "a lost seed of what moves": [
+        ("drawn", [82.0, 82.1, 82.2]),
+        ("weaker", [70.0, 70.0, 70.0]),
+        ("still", [83.0, 84.0, "failed"]),
+    ],
+    "equal means": [
+        *((f"c{n}", list(row)) for n, row in enumerate(permutations((80.1, 80.2, 80.3)))),
+        ("plain", [70.0, 71.0, 72.0]),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", SEEDS)
+def test_everybody_ranks_configurations_alike(tmp_path: Path, case: str) -> None:
+    # Finds a table, verdict or choice that goes by the mean alone.
+    trials = [trial(name, n, value) for name, row in SEEDS[case] for n, value in enumerate(row)]
+    study = write_study(tmp_path, reversed(trials), ["STS-B:spearman"])
+    expected = [name for name, _ in SEEDS[case]]
+    assert set(winners(study).values()) == {expected[0]}
     table = configurations(study)
     assert table["configuration"].to_list() == expected
     assert [one.name for one in Configurations.read(study).scored()] == expected
-    assert table["objective_mean"][0] == pytest.approx(math.fsum(values["good"]) / 3)
-    (note, *_) = judge(study)[0].notes
-    assert "has a higher mean, but has 1 seed and the winner 3" in note
+    if "lost" in table:
+        assert table["lost"].to_list() == [
+            sum(isinstance(v, str) for v in row) for _, row in SEEDS[case]
+        ]
+    told = run("judge", str(tmp_path), "--json")
+    note = case.partition(", ")[2]
+    assert (f"has a higher mean, but {note}" if note else '"verdict"') in told
+    counts = case.startswith(("lost seeds", "a lost seed of what moves"))
+    assert ("lost" in table) == counts and ("lost" in told) <= counts
 
 
-def test_a_configuration_without_a_score_is_the_last(tmp_path: Path) -> None:
-    scores = {"absent": [], "lost": [9.0, 9.0], "whole": [1.0]}
-    keys = rank_keys(scores, {"lost": 1})
+def test_a_configuration_without_a_score_is_the_last() -> None:
+    keys = rank_keys({"absent": [], "lost": [9.0, 9.0], "whole": [1.0]}, {"lost": 1})
     assert sorted(keys, key=keys.__getitem__) == ["whole", "lost", "absent"]
-    assert rank_keys(scores, {"lost": 1}, {"lost"})["lost"] < keys["whole"]
-
-
-def test_what_lost_seeds_comes_behind_for_everybody(tmp_path: Path) -> None:
-    trials = [
-        *(trial("whole", seed, 80.0 + seed / 10) for seed in range(3)),
-        *(trial("plain", seed, 70.0 + seed / 10) for seed in range(3)),
-        trial("lucky", 0, 90.0),
-        trial("lucky", 1, "failed"),
-        trial("lucky", 2, "pruned"),
-    ]
-    study = write_study(tmp_path, trials, ["STS-B:spearman"])
-    assert set(winners(study).values()) == {"whole"}
-    table = configurations(study).set_index("configuration")
-    assert table["lost"].to_dict() == {"whole": 0, "plain": 0, "lucky": 2}
-    report = CliRunner().invoke(app, ["report", str(tmp_path), "--format", "md"]).stdout
-    assert "| lost |" in report
-    (note, *_) = judge(study)[0].notes
-    assert "has a higher mean, but lost 2 of 3 seeds" in note
-
-
-@pytest.mark.parametrize("moves", [False, True])
-def test_a_lost_seed_of_what_draws_nothing_says_nothing(tmp_path: Path, *, moves: bool) -> None:
-    # Folds move with the seed: then the scores show that something was drawn.
-    trials = [
-        *(trial("drawn", seed, 82.0 + seed / 10) for seed in range(3)),
-        *(trial("still", seed, 83.0 + moves * seed, method="none") for seed in range(2)),
-        trial("still", 2, "failed", method="none"),
-        *(trial("weaker", seed, 70.0, method="none") for seed in range(3)),
-    ]
-    study = write_study(tmp_path, trials, ["STS-B:spearman"])
-    assert set(winners(study).values()) == {"drawn" if moves else "still"}
-    (first, *_) = judge(study)
-    assert {first.a.name, first.b.name} == {"drawn", "weaker" if moves else "still"}
-    assert moves or not any("lost" in note for note in first.notes)
+    assert rank_keys({"lost": [9.0, 9.0]}, {"lost": 1}, {"lost"})["lost"] < keys["whole"]
 
 
 def test_a_score_that_could_not_be_taken_is_a_lost_seed(tmp_path: Path) -> None:
@@ -157,22 +163,9 @@ def test_a_score_that_could_not_be_taken_is_a_lost_seed(tmp_path: Path) -> None:
     trials = [
         *(trial("whole", seed, 80.0) for seed in range(2)),
         trial("lucky", 0, 90.0),
-        Trial("x", trial("lucky", 1, 0.0).config, [collapsed], configuration="lucky"),
+        replace(trial("lucky", 1, 0.0), scores=[collapsed]),
         trial("other", 0, 85.0),
-        Trial("y", trial("other", 1, 0.0).config, configuration="other"),  # nobody asked for it
+        replace(trial("other", 1, 0.0), scores=[]),  # nobody asked for it
     ]
     study = write_study(tmp_path, trials, ["STS-B:spearman"])
     assert configurations(study)["configuration"].to_list() == ["whole", "other", "lucky"]
-
-
-def test_equal_means_are_equal_in_whatever_order_the_seeds_come(tmp_path: Path) -> None:
-    values = list(permutations((80.1, 80.2, 80.3)))
-    trials = [
-        *(trial("plain", seed, 70.0 + seed) for seed in range(3)),
-        *(trial(f"c{n}", s, value) for n, row in enumerate(values) for s, value in enumerate(row)),
-    ]
-    study = write_study(tmp_path, trials, ["STS-B:spearman"])
-    expected = [f"c{n}" for n in range(6)]
-    assert set(winners(study).values()) == {"c0"}
-    assert configurations(study)["configuration"].to_list() == [*expected, "plain"]
-    assert [one.name for one in Configurations.read(study).scored()] == [*expected, "plain"]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,6 @@ from analysis_samples import (
     PEARSON,
     SICK,
     SUBSET_TASKS,
-    Data,
     Trial,
     config,
     objectives,
@@ -24,27 +24,21 @@ from typer.testing import CliRunner
 from tune_sentcl.analysis import configurations, read_study
 from tune_sentcl.analysis.summary import STS_TASKS, summaries
 from tune_sentcl.cli import app
-from tune_sentcl.errors import ObjectiveError, StudyError
+from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.objective import Objective
 from tune_sentcl.score import Score
 
 
-def suite_of(values: Sequence[float | None], data: Data = "root") -> list[Score]:
+def suite_of(values: Sequence[float | None]) -> list[Score]:
     """One test Spearman a task; beside it what must never be averaged in."""
     found = []
     for task, value in zip(STS_TASKS, values, strict=False):
-        whole = score(Objective(task, "spearman", "test", "cosine"), value, data)
-        noise = [
-            replace(whole, metric="pearson", value=-2.0),
-            replace(whole, protocol="relatedness", value=-3.0),
-        ]
+        whole = score(Objective(task, "spearman", "test", "cosine"), value)
+        others: list[dict[str, Any]] = [{"metric": "pearson"}, {"protocol": "relatedness"}]
         if task in SUBSET_TASKS:
-            noise += [
-                replace(whole, aggregation="mean", value=-4.0),
-                replace(whole, aggregation="wmean", value=-5.0),
-                replace(whole, aggregation=None, subset="part", value=-6.0),
-            ]
-        found += [whole, *noise]
+            others += [{"aggregation": "mean"}, {"aggregation": "wmean"}]
+            others += [{"aggregation": None, "subset": "part"}]
+        found += [whole, *(replace(whole, value=-2.0, **other) for other in others)]
     return found
 
 
@@ -77,15 +71,18 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
 
 
 def test_the_knobs_in_which_trials_differ_are_columns(tmp_path: Path) -> None:
+    measures = {"own": ["mine=here"], "protocols": ["cosine"], "suites": ["sts", "transfer"]}
     trials = [
-        Trial("t1", config(0), [score(DEV, 1.0)]),
+        Trial("t1", config(0, evaluation={"every": 5}), [score(DEV, 1.0)]),
         Trial("t2", config(1, "sbert"), [score(DEV, 2.0)]),
-        Trial("t3", config(0, encoder={"pooling": "cls"}), [score(DEV, 3.0)]),
+        Trial("t3", config(0, encoder={"pooling": "cls"}, evaluation=measures), [score(DEV, 3.0)]),
     ]
-    table, over_seeds = summaries(write_study(tmp_path, trials))
-    assert list(table["encoder.pooling"]) == ["cls", "mean", "mean"]
-    assert "method.lambda" not in table  # a knob that a method lacks is no difference
-    assert "encoder.pooling" in over_seeds
+    study = write_study(tmp_path, trials)
+    for table in (*summaries(study), read_study(tmp_path).wide()):
+        knobs = {column for column in map(str, table) if "." in column and ":" not in column}
+        # A knob that a method lacks is no difference, nor is what only measures.
+        assert knobs == {"method.name", "encoder.pooling", "evaluation.every"}
+    assert list(summaries(study)[0]["encoder.pooling"]) == ["cls", "mean", "mean"]
 
 
 def test_the_test_scores_of_own_tasks_stand_beside_those_that_chose(tmp_path: Path) -> None:
@@ -107,18 +104,6 @@ def test_the_test_scores_of_own_tasks_stand_beside_those_that_chose(tmp_path: Pa
     only = [replace(trial, scores=trial.scores[:1]) for trial in trials]
     table, _ = summaries(write_study(tmp_path / "dev", only, [str(dev)]))
     assert "objective_test" not in table
-
-
-def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
-    wider = {"own": ["mine=here"], "protocols": ["cosine"], "suites": ["sts", "transfer"]}
-    trials = [
-        Trial("t1", config(0, evaluation={"every": 5}), [score(DEV, 1.0)]),
-        Trial("t2", config(1, evaluation=wider), [score(DEV, 2.0)]),
-    ]
-    study = write_study(tmp_path, trials)
-    for table in (*summaries(study), read_study(tmp_path).wide()):
-        named = [column for column in map(str, table) if column.startswith("evaluation.")]
-        assert named == ["evaluation.every"]
 
 
 @pytest.mark.parametrize("missing", [float("nan"), None])
@@ -158,43 +143,13 @@ def test_configurations_are_means_over_their_finished_seeds(tmp_path: Path) -> N
     assert table.iloc[0]["sts_avg_n"] == 1
 
 
-def test_the_seeds_of_a_classifier_are_averaged_in_a_trial(tmp_path: Path) -> None:
-    (mr,) = objectives("MR:accuracy:dev:senteval-5fold")
-    scores = [
-        score(mr, value, classifier_seed=seed) for seed, value in ((1111, 60.0), (1112, 63.0))
-    ]
-    scores += [score(mr, None, classifier_seed=1113, reason="it fell over")]
-    study = write_study(tmp_path, [Trial("t1", config(0), scores)])
-    assert list(summaries(study, [mr])[0]["objective"]) == [61.5]
-
-
-def two() -> list[Trial]:
-    return [
+def test_each_objective_has_a_column_and_the_first_ranks(tmp_path: Path) -> None:
+    trials = [
         Trial("t1", config(0), [score(DEV, 70.0), score(PEARSON, 60.0)]),
         Trial("t2", config(1), [score(DEV, 71.0), score(PEARSON, 59.0), score(SICK, 50.0)]),
         Trial("t3", config(0, "sbert"), [score(DEV, 69.0), score(PEARSON, 58.0)]),
     ]
-
-
-def test_trials_can_be_ranked_by_another_objective(tmp_path: Path) -> None:
-    study = write_study(tmp_path, two(), ["STS-B:pearson"])
-    table, _ = summaries(study)
-    assert list(table["trial_id"]) == ["t1", "t2", "t3"]
-    assert list(table["objective"]) == [60.0, 59.0, 58.0]
-    again, _ = summaries(study, [DEV])
-    assert list(again["trial_id"]) == ["t2", "t1", "t3"]
-    assert list(again["objective"]) == [71.0, 70.0, 69.0]
-    sick, over_seeds = summaries(study, [SICK])
-    assert list(sick["trial_id"]) == ["t2", "t1", "t3"]
-    assert list(sick["objective"].isna()) == [False, True, True]
-    assert list(over_seeds["objective_n"]) == [1, 0]
-    # A study that no search has recorded is ranked by what a search asks by itself.
-    table, _ = summaries(write_study(tmp_path / "b", two()))
-    assert list(table["objective"]) == [71.0, 70.0, 69.0]
-
-
-def test_several_objectives_have_a_column_each(tmp_path: Path) -> None:
-    study = write_study(tmp_path, two(), ["STS-B:spearman", "STS-B:pearson"])
+    study = write_study(tmp_path / "a", trials, ["STS-B:spearman", "STS-B:pearson"])
     table, over_seeds = summaries(study)
     assert list(table.columns) == [
         *("trial_id", "origin", "status", "method.name", "seed"),
@@ -205,34 +160,21 @@ def test_several_objectives_have_a_column_each(tmp_path: Path) -> None:
     scl = over_seeds.set_index("configuration").loc["scl"]
     assert (scl["objective_mean"], scl["objective_2_mean"]) == (70.5, 59.5)
     assert (scl["objective_2_sd"], scl["objective_2_n"]) == (pytest.approx(0.5**0.5), 2)
-    three, _ = summaries(study, [SICK, PEARSON, DEV])
+    pearson, _ = summaries(study, [PEARSON])
+    assert list(pearson["objective"]) == [60.0, 59.0, 58.0]
+    three, over_seeds = summaries(study, [SICK, PEARSON, DEV])
+    assert list(three["trial_id"]) == ["t2", "t1", "t3"]
+    assert list(three["objective"].isna()) == [False, True, True]
     assert list(three["objective_3"]) == [71.0, 70.0, 69.0]
     assert list(three["pareto"]) == [True, False, False]  # the others lack an objective
+    assert list(over_seeds["objective_n"]) == [1, 0]
+    # A study that no search has recorded is ranked by what a search asks by itself.
+    table, _ = summaries(write_study(tmp_path / "b", trials))
+    assert list(table["objective"]) == [71.0, 70.0, 69.0]
 
 
 def test_an_objective_that_no_release_knows_is_refused(tmp_path: Path) -> None:
-    study = write_study(tmp_path, two(), ["STS-C:spearman"])
+    study = write_study(tmp_path, [Trial("t1", config(0), [score(DEV, 1.0)])], ["STS-C:spearman"])
     with pytest.raises(ObjectiveError, match="STS-C"):
         summaries(study)
-    assert list(summaries(study, [DEV])[0]["trial_id"]) == ["t2", "t1", "t3"]
-
-
-def test_an_empty_study_has_empty_tables(tmp_path: Path) -> None:
-    study = write_study(tmp_path, [])
-    frames = read_study(tmp_path)
-    assert len(frames.trials) == len(frames.scores) == len(frames.curves) == 0
-    for asked in (None, [DEV, PEARSON]):
-        assert [len(table) for table in summaries(study, asked)] == [0, 0]
-
-
-def test_frames_keep_whole_numbers_beside_nulls(tmp_path: Path) -> None:
-    write_study(tmp_path, [Trial("t1", config(0), suite_of([1.0]))])
-    frames = read_study(tmp_path)
-    assert frames.trials["data.limit"].isna().all()
-    assert str(frames.trials["data.limit"].dtype) == "Int64"
-    assert len(frames.curves) == 1
-
-
-def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StudyError):
-        read_study(tmp_path)
+    assert list(summaries(study, [DEV])[0]["trial_id"]) == ["t1"]

@@ -1,21 +1,19 @@
 """What a figure shows is what the space declares, and a table's marks are those of its seeds."""
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from analysis_samples import Trial, config, objectives, score, write_study
-from report_samples import DEV, write_whole_study
+from report_samples import DEV, subject_of, write_each, write_whole_study
 
-from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.report import curves
 from tune_sentcl.analysis.report.curves import curve_figures
 from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
 from tune_sentcl.analysis.report.pages import picture
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import report_of
-from tune_sentcl.analysis.report.subject import Subject
 from tune_sentcl.store import CurvePoint
 
 RANGES = """
@@ -42,8 +40,7 @@ def grid_study(path: Path) -> Points:
         for seed in range(2)
     ]
     write_study(path, trials, [DEV], text=RANGES)
-    frames = read_study(path)
-    return Points(Subject(frames, frames.objectives()))
+    return Points(subject_of(path))
 
 
 def axis(figures: dict[str, Any], name: str) -> Any:
@@ -59,8 +56,7 @@ def test_a_declared_range_decides_the_axis_of_its_knob(tmp_path: Path) -> None:
 
 def test_what_was_stopped_is_drawn_by_the_score_that_stopped_it(tmp_path: Path) -> None:
     """Not below all that finished by more than their spread, and under the first score alone."""
-    frames = read_study(write_whole_study(tmp_path))
-    points = Points(Subject(frames, frames.objectives()))
+    points = Points(subject_of(write_whole_study(tmp_path)))
     assert points.stopped["last"].to_list() == pytest.approx([82.6181, 82.694, 82.349], abs=1e-3)
     assert points.stopped["seen"].to_list() == ["6.2 %", "25 %", "1.6 %"]
     (figure,) = (one for one in knob_figures(points) if one.name == "knob-method-lambda")
@@ -89,40 +85,52 @@ def test_a_legend_names_knobs_and_no_hash(tmp_path: Path) -> None:
     assert not any("f0e1" in text for text in legend)
 
 
-def test_the_others_are_counted_although_the_best_have_no_curve(tmp_path: Path) -> None:
+def test_the_others_are_counted_although_the_best_have_no_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As an untrained encoder among the best; 119 others were told as 120 of 119."""
+    monkeypatch.setattr(curves, "_OTHERS", 4)
     (dev,) = objectives(DEV)
-    names = [f"c{number:03}" for number in range(130)]
     points = [CurvePoint(step, step / 5, 8 * step, "loss", 1.0) for step in (1, 2)]
     trials = [
         Trial(
-            name,
+            f"c{n:03}",
             config(0, optimizer={"lr": (1 + n) / 1e6}),
             [score(dev, 90.0 - n)],
-            configuration=name,
+            configuration=f"c{n:03}",
             curves=points if n else (),
         )
-        for n, name in enumerate(names)
+        for n in range(14)
     ]
-    study = write_study(tmp_path, trials, [DEV])
-    frames = read_study(study.files.where)
-    (figure,) = curve_figures(Subject(frames, frames.objectives()))
-    assert "Grey: 120 of the 124 others" in figure.caption
+    write_study(tmp_path, trials, [DEV])
+    (figure,) = curve_figures(subject_of(tmp_path))
+    assert "Grey: 4 of the 8 others" in figure.caption
+
+
+@pytest.mark.parametrize(
+    ("left", "drawn"),
+    [
+        ("support.dev.ndcg@10", "curve-support-dev-ndcg@10"),
+        ("STS-B.dev.spearman", "curve-STS-B-dev-spearman"),
+    ],
+)
+def test_the_curve_of_what_stood_in_for_the_objective_is_drawn(
+    tmp_path: Path, left: str, drawn: str
+) -> None:
+    names = "intent:accuracy:dev", "apples:spearman:dev", "support:ndcg@10:dev", DEV
+    scores = [score(one, 70.0) for one in objectives(*names)]
+    points = [CurvePoint(step, step / 5, 8 * step, left, 60.0 + step) for step in (1, 2)]
+    write_study(tmp_path, [Trial("t", config(0), scores, curves=points)], names[:1])
+    assert [figure.name for figure in curve_figures(subject_of(tmp_path))] == [drawn]
 
 
 def test_no_axis_has_a_tick_beyond_what_was_measured(tmp_path: Path) -> None:
     """nDCG does not exceed 100, and no trial takes -0.2 minutes."""
-    (dev,) = objectives(DEV)
-    trials = [
-        Trial(f"t{n}", config(n, optimizer={"lr": (1 + n) / 1e6}), [score(dev, 99.0 + n / 2)])
-        for n in range(3)
-    ]
-    write_study(tmp_path, [replace(t, configuration=t.trial_id) for t in trials], [DEV])
-    frames = read_study(tmp_path)
-    report = report_of(Subject(frames, frames.objectives()))
+    cases = [(99.0 + n / 2, {"optimizer": {"lr": (1 + n) / 1e6}}) for n in range(3)]
+    figures = report_of(subject_of(write_each(tmp_path, cases))).figures
     scales = [
         axis["scale"]
-        for figure in report.figures
+        for figure in figures
         for layer in figure.spec.get("layer", ())
         for axis in (layer["encoding"].get("x"), layer["encoding"].get("y"))
         if axis and axis["type"] == "quantitative" and "scale" in axis
@@ -130,7 +138,13 @@ def test_no_axis_has_a_tick_beyond_what_was_measured(tmp_path: Path) -> None:
     assert len(scales) > 6 and not any(scale.get("nice", True) for scale in scales)
 
 
-def test_few_configurations_have_no_parallel_coordinates(tmp_path: Path) -> None:
-    points = grid_study(tmp_path)
-    assert len(points.frame) < 10
-    assert list(parallel_figure(points)) == []
+def test_ten_configurations_have_parallel_coordinates_with_knobs_as_they_were_set(
+    tmp_path: Path,
+) -> None:
+    sizes = [n for n in (64, 512, 1024) for _ in range(4)]
+    cases = [(70.0, {"optimizer": {"batch_size": n, "lr": n / 1e6}}) for n in sizes]
+    (figure,) = parallel_figure(Points(subject_of(write_each(tmp_path / "many", cases))))
+    texts = set(figure.data["ticks"]["text"])
+    assert {"64", "512", "1024", "0.001024", "0.000512", "6.4e-5"} <= texts
+    few = Points(subject_of(write_each(tmp_path / "few", cases[:9])))
+    assert list(parallel_figure(few)) == []

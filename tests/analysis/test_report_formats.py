@@ -5,25 +5,19 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from analysis_samples import Trial, config, objectives, score, write_study
-from report_samples import DEV, HOSTILE, write_whole_study
+from report_samples import DEV, HOSTILE, write_each, write_whole_study
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
-from tune_sentcl.analysis.report.curves import curve_figures
-from tune_sentcl.analysis.report.knobs import parallel_figure
-from tune_sentcl.analysis.report.points import Points
-from tune_sentcl.analysis.report.subject import Subject
-from tune_sentcl.analysis.report.text_formats import _tex_escaped
 from tune_sentcl.cli import app
-from tune_sentcl.store import CurvePoint
 from tune_sentcl.store.manifest import SeedPlan
 
 
@@ -31,6 +25,16 @@ def report(*arguments: object, code: int = 0) -> Any:
     done = CliRunner().invoke(app, ["report", *map(str, arguments)])
     assert done.exit_code == code, done.output
     return done
+
+
+def markdown(*arguments: object) -> str:
+    text: str = report(*arguments, "--format", "md").stdout
+    return text
+
+
+def section(text: str, title: str) -> str:
+    """The part of a report in Markdown below a heading."""
+    return text.partition(f"## {title}")[2].partition("\n## ")[0]
 
 
 def first_only(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,31 +55,30 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_leaderboard_is_what_read_study_says(study: Path) -> None:
-    text = report(study, "--format", "csv", "--details").stdout
-    rows = list(csv.DictReader(io.StringIO(text)))
-    expected = read_study(study).configurations()
-    assert [row["configuration"] for row in rows] == expected["configuration"].to_list()
-    for row, (_, known) in zip(rows, expected.iterrows(), strict=True):
-        assert float(row[f"{DEV}_mean"]) == pytest.approx(known["objective_mean"])
-        assert int(row[f"{DEV}_n"]) == known["objective_n"]
-        # Without start-up all trials cost the same, whichever of them came first.
-        assert float(row["hours_mean"]) == pytest.approx(50 / 3600)
-        assert float(row["sts_average_mean"]) == pytest.approx(known["sts_avg_mean"])
-        if known["objective_n"] > 1:
-            assert float(row[f"{DEV}_sd"]) == pytest.approx(known["objective_sd"])
-    assert (
-        json.loads(report(study, "--json").stdout)[0]["configuration"] == rows[0]["configuration"]
-    )
+    rows = pd.read_csv(io.StringIO(report(study, "--format", "csv", "--details").stdout))
+    known = read_study(study).configurations()
+    assert rows["configuration"].to_list() == known["configuration"].to_list()
+    names = {"mean": "objective_mean", "sd": "objective_sd", "n": "objective_n"}
+    for ours, theirs in names.items():
+        assert rows[f"{DEV}_{ours}"].to_list() == pytest.approx(
+            known[theirs].to_list(), nan_ok=True
+        )
+    averages = known["sts_avg_mean"].to_list()
+    assert rows["sts_average_mean"].to_list() == pytest.approx(averages, nan_ok=True)
+    # Without start-up all trials cost the same, whichever of them came first.
+    assert set(rows["hours_mean"].round(9)) == {round(50 / 3600, 9)}
+    (first, *_) = json.loads(report(study, "--json").stdout)
+    assert first["configuration"] == rows["configuration"][0]
 
 
 def test_markdown_is_ready_to_paste(study: Path) -> None:
-    text = report(study, "--format", "md").stdout
+    text = markdown(study)
     headings = re.findall(r"^#+ (.*)$", text, re.M)
     wanted = {"Leaderboard", "Runs", "Plan against actual time", "Stages", "Failed trials"}
     assert wanted | {"Pareto front", "Protocols", "Versions"} <= set(headings)
     assert "| 1 | scl-mean-1e-05 seed 1 |" in text, "which trial failed"
     # Sixteen first seeds of two methods, of which half are SCL's; trials 9 and 31 were stopped.
-    stages = text.partition("## Stages")[2].partition("\n## ")[0]
+    stages = section(text, "Stages")
     assert "| 1.56 % | 1 | 0 |" in stages and "| 25 % | 9 | 8 |" in stages
     # It has no baseline: the winner is judged against the runner-up alone.
     assert text.partition("\n## ")[0].count("UNDECIDED") == 1
@@ -87,7 +90,7 @@ def test_markdown_is_ready_to_paste(study: Path) -> None:
     assert "STS12 | STS13 | STS14 | STS15 | STS16 | STS average of 5 | STS-B | SICK-R" in tasks
     assert "STS average of 5: the mean of STS12, STS13, STS14, STS15, STS16." in text
     assert "STS average: the mean of STS12, STS13, STS14, STS15, STS16, STS-B, SICK-R." in text
-    board = text.partition("## Leaderboard")[2].partition("\n## ")[0]
+    board = section(text, "Leaderboard")
     # Two of them are printed alike, and so are equally good.
     assert len(re.findall(r"\*\*90\.20\*\* ± 0\.20", board)) == 2
     assert "<script" not in text
@@ -113,8 +116,7 @@ def test_latex_is_ready_to_paste(study: Path) -> None:
     assert HOSTILE not in text and not re.search(r"[_#%]", loose.replace("{%", ""))
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_the_verdicts_are_those_of_judge(tmp_path: Path, together: bool) -> None:
+def test_the_verdicts_are_those_of_judge(tmp_path: Path) -> None:
     lambdas, seeds = (0.0, 0.3, 0.5), range(10)
     (dev,) = objectives(DEV)
     trials = [
@@ -128,61 +130,49 @@ def test_the_verdicts_are_those_of_judge(tmp_path: Path, together: bool) -> None
         for seed in seeds
     ]
     plan = SeedPlan(tuple(seeds), 3, tuple(f"lambda{value:g}" for value in lambdas))
-    write_study(study := tmp_path / "study", trials, [DEV], plan=plan)
-    asked = CliRunner().invoke(app, ["judge", str(study), "--json"])
-    known = json.loads(asked.stdout)
+    write_study(tmp_path, trials, [DEV], plan=plan)
+    known = json.loads(CliRunner().invoke(app, ["judge", str(tmp_path), "--json"]).stdout)
     assert [one["asked"] for one in known] == ["baseline", "runner-up"]
-    write_study(other := tmp_path / "other", trials[:3], [DEV])
-    named = [study, other] if together else [study]
-    first, _, board = report(*named, "--format", "md").stdout.partition("## Verdicts")
-    if together:  # their seeds were planned apart
-        assert board.count("UNDECIDED") == 2 and "no common plan of seeds is recorded" in first
-        return
+    first, _, board = markdown(tmp_path).partition("## Verdicts")
     lines = [line for line in board.splitlines() if line.startswith("|")][2:4]
     for line, one in zip(lines, known, strict=True):
         cells = [cell.strip().replace("\\", "") for cell in line.strip("|").split("|")]
         assert cells[2] == one["verdict"] and cells[6] == str(one["n"])
         assert cells[3] == f"{one['difference']:.2f}" and cells[8] == one["procedure"]
-        assert [float(cell) for cell in cells[4:6]] == pytest.approx(
-            [one["low"], one["high"]], abs=0.005
-        )
+        interval = pytest.approx([one["low"], one["high"]], abs=0.005)
+        assert [float(cell) for cell in cells[4:6]] == interval
         assert float(cells[7]) == pytest.approx(one["p"], rel=0.05)
         assert one["sentence"] in unescape(first.replace("\\", ""))
 
 
 def test_the_winner_is_chosen_by_what_was_searched(tmp_path: Path) -> None:
     dev, test = objectives(DEV, "STS-B:spearman:test")
-    values = {"a": (90.0, 70.0), "b": (80.0, 75.0), "plain": (70.0, 60.0)}
+    values = {"plain": (70.0, 60.0), "b": (80.0, 75.0), "a": (90.0, 70.0)}
     trials = [
         Trial(
             f"{name}{seed}",
             config(seed, method={"name": "scl", "lambda": place / 2}),
-            [score(dev, own[0] + seed), score(test, own[1] + seed)],
+            [score(dev, on_dev + seed), score(test, on_test + seed)],
             configuration=name,
         )
-        for place, (name, own) in enumerate(reversed(values.items()))
+        for place, (name, (on_dev, on_test)) in enumerate(values.items())
         for seed in range(3)
     ]
     write_study(tmp_path, trials, [DEV])
-    text = report(tmp_path, "--format", "md", "--objective", str(test)).stdout
-    first, _, said = text.partition("## Verdicts")
-    asked = ["judge", str(tmp_path), "--json", "--objective", str(test)]
-    (baseline, other) = json.loads(CliRunner().invoke(app, asked).stdout)
+    asked = ("--objective", str(test))
+    first, _, said = markdown(tmp_path, *asked).partition("## Verdicts")
+    judged = CliRunner().invoke(app, ["judge", str(tmp_path), "--json", *asked]).stdout
+    (baseline, other) = json.loads(judged)
     assert "(a)" in said.splitlines()[4] and baseline["a"] == "a" and other["sentence"] in first
 
 
-def test_one_configuration_has_no_verdict(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
-    write_study(tmp_path / "study", [Trial("a", config(0), [score(dev, 80.0)])])
-    assert "## Verdicts" not in report(tmp_path / "study", "--format", "md").stdout
-
-
-def test_out_says_the_format_and_replaces_what_is_there(study: Path, tmp_path: Path) -> None:
+def test_out_says_the_format_and_replaces_what_is_there(tmp_path: Path) -> None:
+    study = write_each(tmp_path / "study", [(70.0, {})])
     for name, begins in (("a.md", "# study"), ("a.tex", "% study"), ("a.csv", "rank,")):
         (tmp_path / name).write_text("before")
         report(study, "--out", tmp_path / name)
         assert (tmp_path / name).read_text().startswith(begins)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.md", "a.tex"]
+    assert {path.name for path in tmp_path.iterdir()} == {"study", "a.csv", "a.md", "a.tex"}
     assert "must end in" in report(study, "--out", tmp_path / "a.pdf", code=2).stderr
     for out in (tmp_path / "no" / "a.md", tmp_path / "a.md" / "b.md", "n" * 300 + ".md"):
         assert "cannot be written" in report(study, "--out", out, code=2).stderr
@@ -236,13 +226,14 @@ def test_a_table_marks_what_its_seeds_do_not_tell_from_the_best(tmp_path: Path) 
         values = mean + noise - noise.mean()
         values[3] -= 20 * (name == "fallen")
         knobs = {"name": "scl", "lambda": mean / 100}
-        for seed, value in enumerate(values.tolist()):
-            trial = Trial(f"{name}{seed}", config(seed, method=knobs), [score(dev, value)])
-            trials.append(replace(trial, configuration=name))
+        trials += [
+            Trial(f"{name}{n}", config(n, method=knobs), [score(dev, v)], configuration=name)
+            for n, v in enumerate(values.tolist())
+        ]
     write_study(tmp_path, trials, [DEV])
-    board = report(tmp_path, "--format", "md").stdout.partition("## Leaderboard")[2]
-    assert "| 68.00 ±" in board
-    assert "**80.00**" in board and "<ins>79.99</ins>" in board and "| 70.00 ±" in board
+    board = section(markdown(tmp_path), "Leaderboard")
+    assert "**80.00**" in board and "<ins>79.99</ins>" in board
+    assert "| 70.00 ±" in board and "| 68.00 ±" in board
     tex = report(tmp_path, "--format", "tex").stdout
     assert r"\textbf{80.00}" in tex and r"\underline{79.99}" in tex and "{70.00}" not in tex
     page = tmp_path / "report.html"
@@ -253,20 +244,19 @@ def test_a_table_marks_what_its_seeds_do_not_tell_from_the_best(tmp_path: Path) 
 def test_a_table_tells_the_best_from_an_untrained_encoder_of_one_seed(tmp_path: Path) -> None:
     """Its one score holds for every seed."""
     (dev,) = objectives(DEV)
-    values = [79.9, 80.0, 80.1]
-    trials = [Trial(f"t{n}", config(n), [score(dev, v)]) for n, v in enumerate(values)]
+    values = enumerate([79.9, 80.0, 80.1])
+    trials = [Trial(f"t{seed}", config(seed), [score(dev, value)]) for seed, value in values]
     trials.append(Trial("u", config(0, method={"name": "none"}), [score(dev, 60.0)]))
     write_study(tmp_path, trials, [DEV])
-    board = report(tmp_path, "--format", "md").stdout.partition("## Leaderboard")[2]
+    board = section(markdown(tmp_path), "Leaderboard")
     assert "**80.00**" in board and "| 60.00 " in board
 
 
-def test_the_pareto_table_rounds_a_score_once(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
-    write_study(tmp_path, [Trial("t", config(0), [score(dev, 80.8853)])], [DEV])
-    text = report(tmp_path, "--format", "md").stdout
-    assert text.partition("## Quality against cost")[2].count("80.89") == 1
+def test_a_report_of_one_trial_rounds_its_score_once_and_has_no_verdict(tmp_path: Path) -> None:
+    text = markdown(write_each(tmp_path, [(80.8853, {})]))
+    assert section(text, "Quality against cost").count("80.89") == 1
     assert "80.88 " not in text and "| 2 s |" in text  # a trial's time, in its unit
+    assert "## Verdicts" not in text
 
 
 def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
@@ -274,8 +264,8 @@ def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     trials = [Trial(f"t{n}", config(n), [score(dev, 70.0 + 2 * n)]) for n in range(2)]
     trials.append(Trial("fresh", config(7), [score(dev, 60.0)], origin="confirm"))
     write_study(tmp_path / "study", trials, [DEV])
-    text = report(tmp_path / "study", "--format", "md").stdout
-    board = text.partition("## Leaderboard")[2].partition("\n## ")[0]
+    text = markdown(tmp_path / "study")
+    board = section(text, "Leaderboard")
     assert "**71.00** ± 1.41" in board and "60.00" in board and "fresh seeds" in board
     # The headline quotes the seeds that no choice saw.
     lead = (
@@ -287,112 +277,43 @@ def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
 
 
 def test_no_name_and_no_line_break_ends_what_it_stands_in(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
-    odd = "a\nb </script> | <b>\n"
-    trials = [
-        Trial(f"t{n}", config(n, encoder={"checkpoint": name}), [score(dev, 70.0 + n)])
-        for n, name in enumerate(("plain", odd))
-    ]
-    trials = [replace(trial, configuration=trial.trial_id) for trial in trials]
-    place = tmp_path / "x <b>|\ny"
-    write_study(place, trials, [DEV])
-    text = report(place, "--format", "md").stdout
+    names = ("plain", "a\nb -- </script> | <b>\n")
+    cases = [(70.0 + n, {"encoder": {"checkpoint": name}}) for n, name in enumerate(names)]
+    place = write_each(tmp_path / "x <b>|\ny", cases)
+    text = markdown(place)
     outside = re.sub(r"^(```+)\n.*?^\1$", "", text, flags=re.M | re.S)
     assert "<b>" not in outside and "</script>" not in outside
     title, _, lead = text.splitlines()[:3]
     assert title == r"# x &lt;b>\| y" and lead.startswith("Best")
-    rows = text.partition("## Leaderboard")[2].partition("\n## ")[0].splitlines()
+    rows = section(text, "Leaderboard").splitlines()
     (row,) = (line for line in rows if "71.00" in line and line.startswith("| 1 |"))
-    assert r"| a b &lt;/script> \| &lt;b> |" in row and row.endswith(" |")
-    assert r"a b &lt;/script> \| &lt;b>" in lead
+    assert r"| a b -- &lt;/script> \| &lt;b> |" in row and row.endswith(" |")
+    assert r"a b -- &lt;/script> \| &lt;b>" in lead
     tex = report(place, "--format", "tex").stdout.splitlines()
     assert tex[0].startswith("% x <b>| y: Best") and "</script> | <b>" in tex[0]
     assert tex[1].startswith("% Needs")
-    assert any(r"a b \textless{}/script\textgreater{} \textbar{}" in line for line in tex)
+    printed = r"a b -{}-{} \textless{}/script\textgreater{} \textbar{}"
+    assert any(printed in line for line in tex)
 
 
-def test_an_axis_prints_a_knob_as_it_was_set(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
-    trials = [
-        Trial(
-            f"t{n}-{copy}",
-            config(0, optimizer={"batch_size": n, "lr": n / 1e6}),
-            [score(dev, 70.0)],
-        )
-        for n in (64, 512, 1024)
-        for copy in range(4)
-    ]
-    write_study(
-        tmp_path, [replace(trial, configuration=trial.trial_id) for trial in trials], [DEV]
-    )
-    frames = read_study(tmp_path)
-    (figure,) = parallel_figure(Points(Subject(frames, frames.objectives())))
-    texts = set(figure.data["ticks"]["text"])
-    assert {"64", "512", "1024", "0.001024", "0.000512", "6.4e-5"} <= texts
-
-
-@pytest.mark.parametrize(
-    ("left", "drawn"),
-    [
-        ("support.dev.ndcg@10", "curve-support-dev-ndcg@10"),
-        ("STS-B.dev.spearman", "curve-STS-B-dev-spearman"),
-    ],
-)
-def test_the_curve_of_what_stood_in_for_the_objective_is_drawn(
-    tmp_path: Path, left: str, drawn: str
-) -> None:
-    names = "intent:accuracy:dev", "apples:spearman:dev", "support:ndcg@10:dev", DEV
-    scores = [score(one, 70.0) for one in objectives(*names)]
-    points = [CurvePoint(step, step / 5, 8 * step, left, 60.0 + step) for step in (1, 2)]
-    write_study(tmp_path, [Trial("t", config(0), scores, curves=points)], names[:1])
-    frames = read_study(tmp_path)
-    figures = curve_figures(Subject(frames, frames.objectives()))
-    assert [figure.name for figure in figures] == [drawn]
-
-
-def test_lists_are_written_alike_everywhere(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
-    trials = [
-        Trial(f"t{n}", config(n, method={"name": "mnr", "dims": dims}), [score(dev, 70.0 + n)])
-        for n, dims in enumerate(([16], [32, 8]))
-    ]
-    write_study(
-        tmp_path, [replace(trial, configuration=trial.trial_id) for trial in trials], [DEV]
-    )
-    text = report(tmp_path, "--format", "md").stdout
-    assert "(dims=32+8)" in text and "| 32, 8 |" in text
-    assert "[32" not in text
-    table = CliRunner().invoke(app, ["show", str(tmp_path)], env={"COLUMNS": "200"}).stdout
-    assert "32, 8" in table
-
-
-def test_latex_prints_what_is_written() -> None:
-    assert _tex_escaped("a -- b --- <c> | ~^") == (
-        r"a -{}-{} b -{}-{}- \textless{}c\textgreater{} \textbar{} "
-        r"\textasciitilde{}\textasciicircum{}"
-    )
-
-
-def test_knobs_that_lie_close_together_are_told_apart(tmp_path: Path) -> None:
-    (dev,) = objectives(DEV)
+def test_knobs_are_printed_as_they_were_set_and_told_apart(tmp_path: Path) -> None:
     rates = (0.00149, 0.00151, 123.6, 0.125, 0.1249)
-    trials = [
-        Trial(f"t{n}", config(n, optimizer={"lr": rate}), [score(dev, 70.0 + n)])
-        for n, rate in enumerate(rates)
-    ]
-    trials = [replace(trial, configuration=trial.trial_id) for trial in trials]
-    write_study(tmp_path / "study", trials, [DEV])
-    text = report(tmp_path / "study", "--format", "md").stdout
-    shown = CliRunner().invoke(app, ["show", str(tmp_path / "study")]).stdout
+    write_each(tmp_path / "rates", [(70.0, {"optimizer": {"lr": rate}}) for rate in rates])
+    text = markdown(tmp_path / "rates")
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "rates")]).stdout
     for rate in rates:
         assert f"| {rate} |" in text
         assert re.search(rf"\s{re.escape(str(rate))}\s", shown), shown
+    methods = [{"name": "mnr", "dims": dims} for dims in ([16], [32, 8])]
+    write_each(tmp_path / "lists", [(70.0 + n, {"method": m}) for n, m in enumerate(methods)])
+    text = markdown(tmp_path / "lists")
+    assert "(dims=32+8)" in text and "| 32, 8 |" in text and "[32" not in text
 
 
 def test_several_studies_are_one_report(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     for name, seed, value in (("a", 0, 70.0), ("b", 1, 72.0)):
         write_study(tmp_path / name, [Trial(name, config(seed), [score(dev, value)])], [DEV])
-    text = report(tmp_path / "a", tmp_path / "b", "--format", "md").stdout
+    text = markdown(tmp_path / "a", tmp_path / "b")
     assert text.startswith("# a, b\n") and "**71.00** ± 1.41" in text
     assert len(re.findall(rf"^\| {re.escape(str(tmp_path))}", text.replace("\\_", "_"), re.M)) == 2

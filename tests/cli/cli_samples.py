@@ -46,11 +46,17 @@ def invoke(*arguments: object) -> Done:
     return Done(result.exit_code, result.stdout, result.stderr)
 
 
-def trials(study: Path | str) -> list[dict[str, Any]]:
-    done = invoke("show", study, "--json")
+def rows(*arguments: object) -> list[dict[str, Any]]:
+    """The JSON array that is all of a command's stdout."""
+    done = invoke(*arguments, "--json")
     assert done.code == 0, done.err
-    found: list[dict[str, Any]] = json.loads(done.out)
-    return found
+    array: list[dict[str, Any]] = json.loads(done.out)
+    assert all(isinstance(row, dict) for row in array)
+    return array
+
+
+def trials(study: Path | str) -> list[dict[str, Any]]:
+    return rows("show", study)
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -27,13 +27,6 @@ def opposite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def stopped(done: Done, *words: str) -> None:
-    """Bad input that showed only after it was said what would be exported."""
-    said, _, fault = done.err.partition("\n")
-    assert "error" not in said
-    refused(Done(done.code, done.out, fault), *words)
-
-
 def test_what_is_said_of_a_trial(opposite: Path, place: Path) -> None:
     before = snapshot(opposite)
     done = invoke("export", opposite, "--to", "model")
@@ -49,17 +42,21 @@ def test_what_is_said_of_a_trial(opposite: Path, place: Path) -> None:
 def test_bad_input_is_refused_before_anything_is_written(opposite: Path, place: Path) -> None:
     Path("taken").mkdir()
     Path("link").symlink_to(place / "nowhere")
-    for to in ("taken", "link"):
-        refused(invoke("export", opposite, "--to", to), "must not exist yet")
-    for named in (opposite, opposite.as_uri()):
-        done = invoke("export", named, "--to", opposite / "model")
-        refused(done, "must not lie in the study")
-    refused(invoke("export", opposite, "--to", "s3://bucket/model"), "folder of this machine")
-    both = ("--trial", "a", "--best", "STS-B:spearman")
-    refused(invoke("export", opposite, *both, "--to", "x"), "--trial, --best", "Keep one")
-    refused(invoke("export", opposite, "--best", "STS-B:accuracy", "--to", "x"), "spearman")
-    refused(invoke("export", "nowhere", "--to", "x"), "must be a study")
-    stopped(invoke("export", opposite, "--to", "n" * 250), "cannot be read or written")
+    inside = opposite / "model"
+    for arguments, words in (
+        ((opposite, "--to", "taken"), "must not exist yet"),
+        ((opposite, "--to", "link"), "must not exist yet"),
+        ((opposite, "--to", inside), "must not lie in the study"),
+        ((opposite.as_uri(), "--to", inside), "must not lie in the study"),
+        ((opposite, "--to", "s3://bucket/model"), "folder of this machine"),
+        ((opposite, "--trial", "a", "--best", "STS-B:spearman", "--to", "x"), "Keep one"),
+        ((opposite, "--best", "STS-B:accuracy", "--to", "x"), "spearman"),
+        (("nowhere", "--to", "x"), "must be a study"),
+    ):
+        refused(invoke("export", *arguments), words)
+    done = invoke("export", opposite, "--to", "n" * 250)
+    fault = done.err.partition("\n")[2]  # behind what would be exported
+    refused(Done(done.code, done.out, fault), "cannot be read or written")
     assert sorted(path.name for path in place.iterdir()) == ["link", "taken"]
 
 
@@ -75,9 +72,8 @@ def test_a_study_in_a_bucket(place: Path, monkeypatch: pytest.MonkeyPatch) -> No
         make_bucket(url)
         for name, value in variables(url).items():
             monkeypatch.setenv(name, value)
-        base = toy(tail=8)
-        study = "s3://bucket/study"
-        plant(study, {"a": Planted(base), "b": Planted(changed(base, -1.0))})
+        base, study = toy(tail=8), "s3://bucket/study"
+        plant(study, {"a": Planted(base)})
         assert invoke("export", study, "--to", "model").code == 0
-        found = load_encoder(resolve_checkpoint("model"), "mean", 64)
-        assert np.array_equal(found.encode(SENTENCES), base.encode(SENTENCES))
+    encoder = load_encoder(resolve_checkpoint("model"), "mean", 64)
+    assert np.array_equal(encoder.encode(SENTENCES), base.encode(SENTENCES))

@@ -68,39 +68,18 @@ def test_blanks_around_key_and_value_do_not_count(text: str) -> None:
     assert parse_settings([f" a.b = {text} "]) == parse_settings([f"a.b={text.strip()}"])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1 # one",
-        "0.3\nseed = 5",
-        '"a" # b',
-        "1,",
-        "1, 2",
-        "minilm",
-        "bert/base#1",
-        "1e",
-        "=",
-        "",
-        "none",
-        *("9" * 5000, "2026-13-45", "{", "tRUE", "1_", "+-1"),
-    ],
-)
-def test_what_is_no_toml_is_text_of_which_nothing_is_lost(text: str) -> None:
-    assert parse_value(text) == text
+AS_THEY_STAND = ["1 # one", "0.3\nseed = 5", '"a" # b', "1, 2", "bert/base#1", "", "9" * 5000]
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
+        *((text, text) for text in AS_THEY_STAND),
         ("[sts]", ["sts"]),
-        ("[a,b]", ["a", "b"]),
         ("[a, 'b']", ["a", "b"]),
         ("[1, b]", ["1", "b"]),
         ("[]", []),
-        ("[1, 2]", [1, 2]),
-        ("all", "all"),
         ('"3"', "3"),
-        ("3", 3),
         ("1e-3", 1e-3),
     ],
 )
@@ -109,19 +88,12 @@ def test_values_as_people_write_them(text: str, value: object) -> None:
 
 
 def test_the_last_of_two_settings_counts() -> None:
-    assert parse_settings(["seed=1", "method.lambda=0.1", "seed=2"]) == {
-        "seed": 2,
-        "method.lambda": 0.1,
-    }
+    assert parse_settings(["seed=1", "lr=0.1", "seed=2"]) == {"seed": 2, "lr": 0.1}
 
 
 @given(st.lists(st.integers(0, 10**18 - 1), min_size=1, unique=True))
 def test_seeds_come_back(seeds: list[int]) -> None:
     assert parse_seeds(", ".join(map(str, seeds))) == tuple(seeds)
-
-
-def test_no_seeds_are_no_seeds() -> None:
-    assert parse_seeds(None) is None
 
 
 @pytest.mark.parametrize("text", ["", "a,b", "0,0", "0,,1", "-1", "1.0", "0 1", "1" * 19, "²"])

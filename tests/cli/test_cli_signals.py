@@ -1,20 +1,13 @@
-"""How commands end that are asked to: by real signals, real pipes and real terminals.
-
-In `make test` a signal ends one trial. The other tests there take processes that import no torch,
-one of which leaves children and a folder as a search on Ray does.
-"""
+"""How commands end that are asked to: by real signals, real pipes and real terminals."""
 
 import os
 import pty
-import shlex
 import signal
 import subprocess
 import sys
 import tempfile
-import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fcntl import ioctl
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,9 +15,6 @@ import pytest
 from cli_samples import command, environment, trials
 from processes import alive, descendants, wait_until
 from search_samples import reported
-
-from tune_sentcl.launch import search
-from tune_sentcl.tuning.search_options import SearchOptions
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SMALL = ("--set", "data.limit=32", "--set", "evaluation.every=0", "--address", "local")
@@ -80,8 +70,6 @@ def read_until(stream: IO[str] | None, start: str) -> None:
 
 
 def gone(family: dict[int, str]) -> None:
-    """Nothing of what a search had started is left, Ray's agents included."""
-    assert has("raylet")(family), family
     wait_until(lambda: not alive(family), f"the end of {family}")
 
 
@@ -89,13 +77,9 @@ def has(word: str) -> Callable[[dict[int, str]], bool]:
     return lambda family: any(word in line for line in family.values())
 
 
-# A search on Ray
-
-
-def ended_by_sigterm(code: int, err: str) -> None:
-    assert code == 143, err
-    assert err.splitlines()[-1] == "interrupted by SIGTERM; repeat the command to go on"
-    assert "Traceback" not in err and "***" not in err
+def said(number: int) -> str:
+    by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
+    return f"interrupted{by}; repeat the command to go on\n"
 
 
 @pytest.mark.ray
@@ -103,7 +87,9 @@ def ended_by_sigterm(code: int, err: str) -> None:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
     study = tmp_path / "study"
-    with started(searching(study), own) as process:
+    # `timeout` passes SIGTERM on twice: to its child, and to their group.
+    within = ["timeout", "600"] if number == signal.SIGTERM else []
+    with started([*within, *searching(study)], own) as process:
         read_until(process.stderr, "[1/80]")
         family = descendants(process.pid)
         assert has("raylet")(family) and has("gcs_server")(family) and has("ray::")(family)
@@ -112,8 +98,7 @@ def test_a_search_ends_in_order(tmp_path: Path, own: dict[str, str], number: int
     assert process.returncode == 128 + number, err
     *before, last = err.splitlines()
     ended = {line for line in before if line.startswith("[")}
-    by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
-    assert last == f"interrupted{by}; repeat the command to go on"
+    assert f"{last}\n" == said(number)
     assert {line for line in before if line.strip()} <= {*ended, before[-1]}, err
     assert out == ""
     gone(family)
@@ -136,42 +121,9 @@ def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str], wor
         family = descendants(process.pid)
         process.terminate()
         _, err = process.communicate(timeout=300)
-    ended_by_sigterm(process.returncode, err)
-    wait_until(lambda: not alive(family), f"the end of {family}")
-
-
-@pytest.mark.ray
-@pytest.mark.long
-def test_a_whole_group_that_is_told_twice_ends_as_one_process(
-    tmp_path: Path, own: dict[str, str]
-) -> None:
-    # As `timeout` does, and a shell whose terminal goes.
-    study = tmp_path / "study"
-    with started(["timeout", "600", *searching(study)], own) as process:
-        read_until(process.stderr, "[1/80]")
-        family = descendants(process.pid)
-        process.terminate()  # which it passes on twice: to its child, and to their group
-        _, err = process.communicate(timeout=300)
-    ended_by_sigterm(process.returncode, err)
+    assert process.returncode == 143 and err.endswith(said(signal.SIGTERM)), err
+    assert "Traceback" not in err and "***" not in err
     gone(family)
-    assert list((tmp_path / "tmp").glob("tune_sentcl_*")) == []
-    assert {row["status"] for row in trials(study)} == {"finished"}
-
-
-@pytest.mark.ray
-@pytest.mark.long
-def test_a_pipe_that_closes_ends_the_search(tmp_path: Path, own: dict[str, str]) -> None:
-    study, code = tmp_path / "study", tmp_path / "code"
-    # Three lines come before Ray starts. The fourth says that a trial has ended.
-    line = f"{{ {shlex.join(searching(study))}; echo $? > {code}; }} 2>&1 | head -4"
-    with started(["sh", "-c", line], own) as process:
-        wait_until(lambda: has("ray::")(descendants(process.pid)), "Ray's workers")
-        family = descendants(process.pid)
-        out, err = process.communicate(timeout=300)
-    assert out.splitlines()[0].startswith("80 of 80 runs to go") and err == ""
-    assert code.read_text() == "141\n"
-    gone(family)
-    assert 1 <= len(trials(study)) < 80
 
 
 @pytest.mark.ray
@@ -198,46 +150,14 @@ os.kill(os.getpid(), signal.SIGTERM)
     assert process.returncode == 77, err
 
 
-def test_a_search_leaves_the_handlers_of_its_process(tmp_path: Path) -> None:
-    """Without Ray; `test_the_handler_of_a_library_s_user_stays` has the same with it."""
-    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    overrides = {"data.limit": 32, "evaluation.every": 0}
-    options = SearchOptions(launcher="local")
-    assert search("smoke", tmp_path, overrides=overrides, options=options).ran == 2
-    assert {number: signal.getsignal(number) for number in handlers} == handlers
-
-
-# One trial in the command's own process
-
-
-@contextmanager
-def training(
-    study: Path, env: dict[str, str], **options: Any
-) -> Iterator["subprocess.Popen[str]"]:
-    """A trial that has got as far as its first evaluation points."""
-    with started(command(*LONG, "--study", study), env, **options) as process:
+def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str]) -> None:
+    study = tmp_path / "study"
+    with started(command(*LONG, "--study", study), own) as process:
         wait_until(lambda: reported(study) or process.poll(), "a point")
-        assert process.poll() is None
-        yield process
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGTERM,
-        pytest.param(signal.SIGINT, marks=pytest.mark.long),
-        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
-    ],
-)
-def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
-    with training(tmp_path / "study", own) as process:
-        for _ in range(3):
-            process.send_signal(number)
+        process.terminate()
         out, err = process.communicate(timeout=300)
-    by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
-    assert err == f"interrupted{by}; repeat the command to go on\n"
-    assert (process.returncode, out) == (128 + number, "")
-    assert trials(tmp_path / "study") == []
+    assert (process.returncode, out, err) == (143, "", said(signal.SIGTERM))
+    assert trials(study) == []
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -269,20 +189,9 @@ cli.main()
         for _ in range(3):
             process.send_signal(number)
         out, err = process.communicate(timeout=300)
-    wait_until(lambda: not alive(family), f"the end of {family}")
+    gone(family)
     assert not folder.exists()
-    by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
-    assert err == f"interrupted{by}; repeat the command to go on\n"
-    assert (process.returncode, out) == (128 + number, "")
-
-
-@pytest.mark.long
-def test_a_terminal_that_goes_ends_the_trial(tmp_path: Path, own: dict[str, str]) -> None:
-    with terminal() as (ours, theirs), training(tmp_path / "study", own, **theirs) as process:
-        os.close(ours)
-        process.wait(timeout=300)
-    assert process.returncode == 129
-    assert trials(tmp_path / "study") == []
+    assert (process.returncode, out, err) == (128 + number, "", said(number))
 
 
 @pytest.mark.parametrize(("nohup", "code"), [(False, 129), (True, 0)])
@@ -291,42 +200,22 @@ def test_writing_to_a_terminal_that_is_gone(
 ) -> None:
     # It is no controlling terminal, so no signal says that it has gone.
     script = "import os, sys; from tune_sentcl.cli import main; sys.stdin.readline(); main()"
-    program = [sys.executable, "-c", script, "spaces"]
-    with terminal(controlling=False) as (ours, theirs):
-        prepare = theirs.pop("preexec_fn")
-
-        def ignoring() -> None:
-            prepare()
-            if nohup:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-        with started(
-            program, own, stdin=subprocess.PIPE, preexec_fn=ignoring, **theirs
-        ) as process:
-            os.close(ours)
-            process.communicate("\n", timeout=300)
+    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); " if nohup else ""
+    program = [sys.executable, "-c", ignore + script, "spaces"]
+    ours, theirs = pty.openpty()
+    pipes = {"stdin": subprocess.PIPE, "stdout": theirs, "stderr": theirs}
+    with started(program, own, **pipes) as process:
+        os.close(theirs)
+        os.close(ours)
+        process.communicate("\n", timeout=300)
     assert process.returncode == code
 
 
-@contextmanager
-def terminal(*, controlling: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
-    """A terminal for a process's output: our end, and what the process is started with."""
-    ours, theirs = pty.openpty()
-
-    def take() -> None:
-        if controlling:
-            ioctl(theirs, termios.TIOCSCTTY, 0)
-
-    try:
-        yield ours, {"stdout": theirs, "stderr": theirs, "preexec_fn": take}
-    finally:
-        os.close(theirs)
-
-
-def test_an_interruption_that_a_finalizer_swallows_comes_again() -> None:
-    code = """
+INSTALLED = """
 import os, signal, threading, time
 from tune_sentcl.signals import shutdown_signals
+"""
+SWALLOWED = """
 shutdown_signals.install()
 class Slow:
     def __del__(self):
@@ -335,30 +224,48 @@ try:
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
     Slow()
     time.sleep(600)
-except KeyboardInterrupt:
+except KeyboardInterrupt:  # else the forced exit comes, seven seconds later and without a word
     print("heard", shutdown_signals.reason.name)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
-    )
-    # Else the forced exit ends it, seven seconds later and without a word.
-    assert (done.stdout, done.stderr) == ("heard SIGTERM\n", "")
-
-
-def test_a_signal_behind_the_end_changes_nothing() -> None:
-    code = """
-import os, signal
-from tune_sentcl.signals import shutdown_signals
+BEHIND_THE_END = """
 shutdown_signals.install()
 shutdown_signals.ignore_all()
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     os.kill(os.getpid(), number)
-print("done")
+print("went on")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+IGNORED_BEFORE = """
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+shutdown_signals.install()
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    os.kill(os.getpid(), number)
+print("went on", shutdown_signals.reason)
+"""
+OTHER_PIPE = """
+shutdown_signals.install()
+read, write = os.pipe()
+os.close(read)
+try:
+    os.write(write, b"a")
+except BrokenPipeError:
+    print("went on")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "out"),
+    [
+        pytest.param(SWALLOWED, "heard SIGTERM\n", id="a finalizer swallows it"),
+        pytest.param(BEHIND_THE_END, "went on\n", id="behind the end"),
+        pytest.param(IGNORED_BEFORE, "went on None\n", id="ignored before"),
+        pytest.param(OTHER_PIPE, "went on\n", id="a pipe that is no output"),
+    ],
+)
+def test_a_signal_at_an_odd_place(own: dict[str, str], script: str, out: str) -> None:
+    with started([sys.executable, "-c", INSTALLED + script], own) as process:
+        found = process.communicate(timeout=300)
+    assert (process.returncode, *found) == (0, out, "")
 
 
 def test_output_that_nobody_reads(tmp_path: Path, own: dict[str, str]) -> None:
@@ -368,23 +275,6 @@ def test_output_that_nobody_reads(tmp_path: Path, own: dict[str, str]) -> None:
         os.close(write)
         _, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (141, "")
-
-
-def test_a_pipe_that_breaks_elsewhere_ends_nothing(own: dict[str, str]) -> None:
-    script = """
-import os
-from tune_sentcl import signals
-signals.shutdown_signals.install()
-read, write = os.pipe()
-os.close(read)
-try:
-    os.write(write, b"a")
-except BrokenPipeError:
-    print("went on")
-"""
-    with started([sys.executable, "-c", script], own) as process:
-        out, err = process.communicate(timeout=300)
-    assert (process.returncode, out, err) == (0, "went on\n", "")
 
 
 @pytest.mark.parametrize(
@@ -410,21 +300,4 @@ signals.shutdown_signals.install()
         process.terminate()
         process.wait(timeout=300)
         _, err = process.communicate()
-    assert process.returncode == 143
-    assert err == "interrupted by SIGTERM; repeat the command to go on\n"
-
-
-def test_signals_that_were_ignored_stay_so(own: dict[str, str]) -> None:
-    script = """
-import os, signal
-from tune_sentcl import signals
-for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-    signal.signal(number, signal.SIG_IGN)
-signals.shutdown_signals.install()
-for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-    os.kill(os.getpid(), number)
-assert signals.shutdown_signals.reason is None
-"""
-    with started([sys.executable, "-c", script], own) as process:
-        _, err = process.communicate(timeout=300)
-    assert (process.returncode, err) == (0, "")
+    assert (process.returncode, err) == (143, said(signal.SIGTERM))

@@ -1,14 +1,14 @@
 """What `show` prints of a study whose numbers are known, and how studies are named on the way."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli_samples import TOY, Done, invoke, refused, run_code, tables
+from cli_samples import TOY, invoke, refused, rows, run_code, tables
 
 from tune_sentcl.objective import Objective, parse_objectives
-from tune_sentcl.score import Aggregation, Score, Split
+from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, StudyDriver, TrialRow
 from tune_sentcl.tuning.resources import usable_cores
@@ -31,39 +31,36 @@ def write_study(
     path: Path, values: Mapping[str, Mapping[Objective, float]], asked: Sequence[Objective]
 ) -> Path:
     """A study of the smoke space whose last search asked for some objectives."""
-    record = SearchRecord(tuple(map(str, asked)), "tpe", 0)
     space = load_space("smoke")
     with StudyDriver.open(path, space=space, command=["test"]) as driver:
-        driver.record(record)
-        for seed, (trial_id, found) in enumerate(values.items()):
+        driver.record(SearchRecord(tuple(map(str, asked)), "tpe", 0))
+        for seed, (trial_id, scores) in enumerate(values.items()):
             config = space.configurations[seed % 2].model_copy(update={"seed": seed // 2})
-            driver.commit(
-                TrialRow(
-                    config,
-                    trial_id=trial_id,
-                    configuration=f"c{seed % 2}",
-                    space="smoke",
-                    origin="grid",
-                    status="finished",
-                ),
-                [_score(*item) for item in found.items()],
-            )
+            names = {"trial_id": trial_id, "configuration": f"c{seed % 2}", "space": "smoke"}
+            row = TrialRow(config, **names, origin="grid", status="finished")
+            driver.commit(row, [_score(*item) for item in scores.items()])
     return path
 
 
 def _score(objective: Objective, value: float) -> Score:
-    split: Split = "dev" if objective.split == "dev" else "test"
-    joined: Aggregation | None = "all" if objective == STS12 else None
+    joined: Any = "all" if objective == STS12 else None
+    split: Any = objective.split
     named = ("sts", objective.task, split, objective.metric, objective.protocol)
     return Score(*named, "toy", value, 9, aggregation=joined)
 
 
-def order(done: Done) -> list[str]:
+def shown(*arguments: object) -> list[dict[str, str]]:
+    """The first table of `show`: its trials."""
+    done = invoke("show", *arguments)
     assert (done.code, done.err) == (0, "")
-    return [row["trial"] for row in tables(done.out)[0]]
+    return tables(done.out)[0]
 
 
-def test_trials_are_ranked_by_what_the_last_search_asked(place: Path) -> None:
+def names(*arguments: object) -> list[str]:
+    return [row["trial"] for row in shown(*arguments)]
+
+
+def test_trials_are_ranked_by_what_the_last_search_asked_or_is_asked_now(place: Path) -> None:
     study = write_study(place / "study", VALUES, [PEARSON])
     done = invoke("show", study)
     assert done.out.startswith("dev: STS-B:pearson:dev, the objective\n")
@@ -72,55 +69,40 @@ def test_trials_are_ranked_by_what_the_last_search_asked(place: Path) -> None:
     assert [row["dev"] for row in trials] == ["61.00", "60.00", "59.00", "58.00"]
     assert [row["configuration"] for row in over_seeds] == ["c0", "c1"]
     assert [row["dev"] for row in over_seeds] == ["60.00 ± 1.41", "59.00 ± 1.41"]
-
-
-def test_trials_are_ranked_by_what_is_asked_for_now(place: Path) -> None:
-    study = write_study(place / "study", VALUES, [PEARSON])
+    assert names(study, "--objective", "stsb:Spearman") == ["t2", "t3", "t1", "t4"]
     # Nothing is chosen by it here, so that a test split needs no leave.
-    by_test = tables(invoke("show", study, "--objective", "STS12:spearman").out)[0]
+    by_test = shown(study, "--objective", "STS12:spearman")
     assert [row["test"] for row in by_test] == ["56.00", "55.00", "55.00", ""]
     assert [row["trial"] for row in by_test] == ["t3", "t1", "t2", "t4"]
     assert "dev" not in by_test[0] and "Pareto" not in by_test[0]
-    assert order(invoke("show", study, "--objective", "stsb:Spearman")) == ["t2", "t3", "t1", "t4"]
 
 
 def test_the_front_of_two_objectives_is_marked(place: Path) -> None:
-    study = write_study(place / "study", VALUES, [PEARSON])
+    study = write_study(place / "study", VALUES, [SPEARMAN, STS12])
+    assert {row["trial"] for row in shown(study) if row["Pareto"] == "*"} == {"t2", "t3"}
     asked = ("--objective", "STS-B:spearman", "--objective", "STS-B:pearson")
-    trials = tables(invoke("show", study, *asked).out)[0]
-    assert {row["trial"]: row["Pareto"] for row in trials} == {
-        "t1": "*",
-        "t2": "*",
-        "t3": "",
-        "t4": "",
-    }
-    assert [row["trial"] for row in trials] == ["t2", "t3", "t1", "t4"]
-    assert [row["spearman"] for row in trials] == ["72.00", "71.00", "70.00", "69.00"]
-    both = write_study(place / "both", VALUES, [SPEARMAN, STS12])
-    marked = {row["trial"]: row["Pareto"] for row in tables(invoke("show", both).out)[0]}
-    assert marked == {"t1": "", "t2": "*", "t3": "*", "t4": ""}
+    trials = [(row["trial"], row["spearman"], row["Pareto"]) for row in shown(study, *asked)]
+    assert trials == [
+        ("t2", "72.00", "*"),
+        ("t3", "71.00", ""),
+        ("t1", "70.00", "*"),
+        ("t4", "69.00", ""),
+    ]
 
 
-@pytest.mark.parametrize(("limit", "shown"), [(1, 1), (3, 3), (4, 4), (9, 4), (0, 4)])
-def test_a_limit_shortens_the_tables_and_says_so(limit: int, shown: int, place: Path) -> None:
-    study = write_study(place / "study", VALUES, [SPEARMAN])
-    done = invoke("show", study, "--limit", limit)
-    assert order(done) == ["t2", "t3", "t1", "t4"][:shown]
-    assert ("--limit 0 prints all" in done.out) == (shown < 4)
-    if shown < 4:
-        assert f"{4 - shown} more" in done.out
-    # Programs are given everything.
-    assert len(json.loads(invoke("show", study, "--limit", limit, "--json").out)) == 4
-    assert len(invoke("show", study, "--limit", limit, "--csv").out.splitlines()) == 5
-
-
-def test_a_long_study_is_not_printed_whole_unless_asked(place: Path) -> None:
+def test_a_limit_shortens_the_tables_and_says_so(place: Path) -> None:
     many = {f"t{number:03d}": {SPEARMAN: float(number)} for number in range(103)}
     study = write_study(place / "study", many, [SPEARMAN])
-    done = invoke("show", study)
-    assert order(done) == [f"t{number:03d}" for number in range(102, 2, -1)]
-    assert "3 more" in done.out
-    assert len(order(invoke("show", study, "--limit", "0"))) == 103
+    ranked = sorted(many, reverse=True)
+    for limit, count in (((), 100), (("--limit", 1), 1), (("--limit", 103), 103)):
+        assert names(study, *limit) == ranked[:count]
+        out = invoke("show", study, *limit).out
+        assert ("--limit 0 prints all" in out) == (count < 103)
+        assert count == 103 or f"{103 - count} more" in out
+    assert names(study, "--limit", 0) == ranked
+    # Programs are given everything.
+    assert len(rows("show", study, "--limit", 1)) == 103
+    assert len(invoke("show", study, "--limit", 1, "--csv").out.splitlines()) == 104
 
 
 @pytest.mark.parametrize(
@@ -128,7 +110,6 @@ def test_a_long_study_is_not_printed_whole_unless_asked(place: Path) -> None:
     [
         ("STS99:spearman", ["STS99:spearman", "no trial has such a task"]),
         ("STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson"]),
-        ("MR:f1", ["MR:f1", "accuracy"]),
     ],
 )
 def test_what_is_no_objective_ranks_nothing(text: str, words: list[str], place: Path) -> None:
@@ -153,28 +134,23 @@ def test_a_study_lies_where_its_url_points_and_no_credentials_are_taken(place: P
     refused(invoke("show", f"{url}-gone"), "gone", "must be a study")
 
 
-def plan(*options: object) -> list[dict[str, object]]:
-    done = invoke("plan", "smoke", "--json", *options)
-    assert done.code == 0, done.err
-    found: list[dict[str, object]] = json.loads(done.out)
-    return found
-
-
 def test_plan_says_what_lacks_a_score_and_what_would_be_trained_again(place: Path) -> None:
     # The trials have a row and a dev score, but not all scores, and no weights are left.
-    ids = [str(row["trial_id"]) for row in plan()]
+    ids = [row["trial_id"] for row in rows("plan", "smoke")]
     write_study(place / "study", {name: {SPEARMAN: 70.0} for name in ids}, [SPEARMAN])
-    given = ("--study", "study")
-    assert [row["status"] for row in plan(*given)] == [
-        "finished; lacks a score, its weights were not kept"
-    ] * 2
-    told = invoke("plan", "smoke", *given)
+
+    def statuses(*options: str) -> set[str]:
+        return {row["status"] for row in rows("plan", "smoke", "--study", "study", *options)}
+
+    assert statuses() == {"finished; lacks a score, its weights were not kept"}
+    told = invoke("plan", "smoke", "--study", "study")
     assert "2 lack a requested score" in told.out and "--retrain" in told.out
-    assert [row["status"] for row in plan(*given, "--retrain")] == ["to train again"] * 2
+    assert statuses("--retrain") == {"to train again"}
     # Without a value of the objective itself there is nothing to go by.
-    asked = (*given, "--objective", "SICK-R:spearman")
-    refused(invoke("plan", "smoke", *asked), "no such score", "SICK-R:spearman:dev", "--retrain")
-    assert [row["status"] for row in plan(*asked, "--retrain")] == ["to train again"] * 2
+    asked = ("--objective", "SICK-R:spearman")
+    done = invoke("plan", "smoke", "--study", "study", *asked)
+    refused(done, "no such score", "SICK-R:spearman:dev", "--retrain")
+    assert statuses(*asked, "--retrain") == {"to train again"}
 
 
 def test_plan_counts_trials_at_a_time() -> None:
@@ -185,34 +161,12 @@ def test_plan_counts_trials_at_a_time() -> None:
         assert f" with {at_once} at a time" in done.out
 
 
-def test_a_study_of_a_part_that_went_by_the_name_of_the_whole_is_still_read(place: Path) -> None:
-    space = load_space("smoke", {"data.source": "snli"})
-    part = "nli/snli_train_partial.parquet"
-    with StudyDriver.open(place / "old", space=space, command=["test"]) as driver:
-        driver.record(SearchRecord((str(SPEARMAN),), "tpe", 0))
-        driver.commit(
-            TrialRow(
-                space.configurations[0],
-                trial_id="t1",
-                configuration="c",
-                space="smoke",
-                origin="grid",
-                status="finished",
-                data_source=part,
-            ),
-            [_score(SPEARMAN, 70.0)],
-        )
-    (shown,) = json.loads(invoke("show", "old", "--json").out)
-    assert (shown["trial_id"], shown["data_source"]) == ("t1", part)
-    # It goes on under the file's own name, or for so many rows.
-    refused(invoke("search", "smoke", "--study", "old", "--set", "data.source=snli"), "data root")
-
-
-def test_reading_loads_nothing_that_they_do_not_use(place: Path) -> None:
+def test_reading_loads_nothing_that_it_does_not_use(place: Path) -> None:
     write_study(place / "a", VALUES, [SPEARMAN])
-    code = (
-        "import sys, tune_sentcl.cli; from tune_sentcl import read_study; read_study('a').wide()"
-    )
-    code += "; print([m for m in ('duckdb', 'polars', 'torch', 'optuna') if m in sys.modules])"
-    done = run_code(code)
+    done = run_code("""
+import sys, tune_sentcl.cli
+from tune_sentcl import read_study
+read_study("a").wide()
+print([name for name in ("duckdb", "polars", "torch", "optuna") if name in sys.modules])
+""")
     assert (done.code, done.out.strip()) == (0, "[]"), done.err

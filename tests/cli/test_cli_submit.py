@@ -111,17 +111,12 @@ def test_pins_go_into_the_environment() -> None:
     ("arguments", "words"),
     [
         (["smoke", "--max-time", "5"], ["--max-time: 5", "units"]),
-        (["smoke", "--keep", "-1"], ["--keep: -1", "0 or more"]),
-        (["smoke", "--memory-per-trial", "inf"], ["--memory-per-trial: inf"]),
         (["smoke", "--objective", "garbage"], ["--objective: garbage"]),
         (["smoke", "--study", "/x/y", "--learn-from", "/x/./y"], ["its own study"]),
         (["smoke", "--study", "foo://x"], ["foo://x: must begin with"]),
         (["smoke", "--study", "memory://x"], ["lies in one process"]),
-        (["smoke", "--seeds", "0,0"], ["--seeds: 0,0"]),
-        (["smoke", "--set", "method.lamda=1"], ["method.lamda"]),
         (["smok"], ["SPACE: smok", "smoke?"]),
         (["smoke", "--study", "studies/one"], ["--study: studies/one", "URL or an absolute path"]),
-        (["smoke", "--data", "data"], ["--data: data", "URL or an absolute path"]),
         (["smoke", "--learn-from", "../a"], ["--learn-from: ../a", "URL or an absolute path"]),
         (["smoke", "--study", "s3://key:s3cr3t@b/s"], ["--study: a URL must have no user"]),
         (

@@ -5,9 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from cli_samples import TOY, command, environment, in_terminal, invoke, refused, tables
+from cli_samples import (
+    TOY,
+    command,
+    environment,
+    in_terminal,
+    invoke,
+    refused,
+    rows,
+    tables,
+    trials,
+)
 from disk_samples import write
 from rich.cells import cell_len
 
@@ -15,9 +24,8 @@ from tune_sentcl.cli.terminal_tables import Layout, table_lines
 
 pytest_plugins = ["cli_fixtures"]
 
-WIDTHS = [80, 100, 160, None]  # None: a pipe
-SEEDS = ("--seeds", "0,1", "--max-concurrent", "1")
-ONE_POINT = ("--set", "evaluation.every=0")
+WIDTHS = [80, None]  # None: a pipe
+SMALL = ("--seeds", "0,1", "--set", "evaluation.every=0", "--set", "data.limit=32")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,7 @@ def closing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "80")
         patch.delenv("RAY_ADDRESS", raising=False)
-        done = invoke("search", "smoke", "--study", study, *SEEDS, *ONE_POINT)
+        done = invoke("search", "smoke", "--study", study, *SMALL, "--max-concurrent", "1")
     assert done.code == 0, done.err
     return study, done.out
 
@@ -58,58 +66,44 @@ def read(text: str, width: int | None, titles: Sequence[str]) -> list[list[dict[
 
 @pytest.mark.parametrize("width", WIDTHS, indirect=True)
 def test_show_keeps_ids_and_numbers_whole(closing: tuple[Path, str], width: int | None) -> None:
-    study, _ = closing
-    rows = json.loads(invoke("show", study, "--json").out)
-    trials, over_seeds = read(invoke("show", study).out, width, ["trial", "seed", "dev", "STS"])
-    kept = {(row["trial_id"][:8], f"{row['objective']:.2f}") for row in rows}
+    study, printed = closing
+    stored = rows("show", study)
+    out = invoke("show", study).out
+    trials, over_seeds = read(out, width, ["trial", "seed", "dev", "STS"])
+    kept = {(row["trial_id"][:8], f"{row['objective']:.2f}") for row in stored}
     assert {(row["trial"], row["dev"]) for row in trials} == kept and len(kept) == 4
-    ids = {row["configuration"][:8] for row in rows}
-    assert {row["configuration"] for row in over_seeds} == ids
+    a, b = {row["configuration"] for row in stored}
+    assert {row["configuration"] for row in over_seeds} == {a[:8], b[:8]}
     for row in over_seeds:
         mean, sign, sd = row["dev"].split()
         assert (float(mean) > 0, sign, float(sd) >= 0) == (True, "±", True)
-
-
-def test_a_search_ends_with_what_show_prints(closing: tuple[Path, str]) -> None:
-    study, out = closing
-    trials, over_seeds = read(out, 80, ["trial", "seed", "dev"])
-    assert (len(trials), len(over_seeds)) == (4, 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "80")
-        assert invoke("show", study).out in out
-
-
-@pytest.mark.parametrize("width", [80, None], indirect=True)
-@pytest.mark.parametrize(
-    ("words", "titles"),
-    [
-        (["plan", "smoke", *SEEDS], ["trial", "seed"]),
-        (["evaluate", "toy", "--toy"], ["task", "value"]),
-        (["spaces"], ["name", "trials", "what"]),
-        (["spaces", "scl/table2_3"], ["method.name", "method.lambda"]),
-        (["data", "check", "ROOT"], ["name", "status"]),
-        (["train", *TOY], ["task", "value"]),
-    ],
-    ids=lambda value: (
-        value[0] if value[0] in ("plan", "evaluate", "spaces", "data", "train") else ""
-    ),
-)
-def test_no_table_is_wider_than_the_terminal(
-    words: list[str], titles: list[str], width: int | None, place: Path, sts_root: Path
-) -> None:
-    given = [sts_root if word == "ROOT" else word for word in words]
-    read(invoke(*given).out, width, titles)
-
-
-@pytest.mark.parametrize("width", WIDTHS, indirect=True)
-def test_judge_names_configurations_by_whole_beginnings(
-    closing: tuple[Path, str], width: int | None
-) -> None:
-    study, _ = closing
-    a, b = {row["configuration"] for row in json.loads(invoke("show", study, "--json").out)}
+    if width == 80:
+        assert out in printed, "a search ends with what show prints"
+    # Programs are given whole ids at any width.
+    assert {len(row["trial_id"]) for row in stored} == {16}
+    csv = invoke("show", study, "--csv").out
+    assert all(row["trial_id"] in csv for row in stored)
     (judged,) = json.loads(invoke("judge", study, a[:8], b[:8], "--json").out)
     assert (judged["a"], judged["b"]) == (a, b)
     refused(invoke("judge", study, "f00f00f0", b[:8]), "f00f00f0")
+
+
+@pytest.mark.parametrize("width", WIDTHS, indirect=True)
+@pytest.mark.parametrize(
+    ("words", "titles"),
+    [
+        ("plan smoke --seeds 0,1", ["trial", "seed"]),
+        ("evaluate toy --toy", ["task", "value"]),
+        ("spaces", ["name", "trials", "what"]),
+        ("spaces scl/table2_3", ["method.name", "method.lambda"]),
+        ("data check ROOT", ["name", "status"]),
+    ],
+)
+def test_no_table_is_wider_than_the_terminal(
+    words: str, titles: list[str], width: int | None, place: Path, sts_root: Path
+) -> None:
+    given = [sts_root if word == "ROOT" else word for word in words.split()]
+    read(invoke(*given).out, width, titles)
 
 
 MIXED = """
@@ -135,9 +129,11 @@ def test_lists_and_choices_of_several_types_are_searched_shown_and_judged(place:
     assert "= 16, the first epoch leaves out 2 of the 34 rows of toy" in done.err
     shown = {(row["num_positives"], row["dims"]) for row in tables(invoke("show", "s").out)[0]}
     assert shown == {("", "16, 8"), ("", "16"), ("1", ""), ("all", "")}
-    stored = pq.read_table("s/trials").to_pylist()
-    found = {(row["method.num_positives"], str(row["method.dims"])) for row in stored}
-    assert found == {("1", "None"), ("all", "None"), (None, "[16, 8]"), (None, "[16]")}
+    stored = trials("s")
+    assert {(row["method.num_positives"], str(row["method.dims"])) for row in stored} == {
+        *(("1", "None"), ("all", "None")),
+        *((None, "[16, 8]"), (None, "[16]")),
+    }
     assert {row["notes"] for row in stored} == {"the first epoch leaves out 2 of the 34 rows"}
     (judged,) = json.loads(invoke("judge", "s", "dims=[16,8]", "num_positives=1", "--json").out)
     ids = {str(row["method.dims"]): row["trial_id"] for row in stored}
@@ -145,17 +141,6 @@ def test_lists_and_choices_of_several_types_are_searched_shown_and_judged(place:
     assert invoke("report", "s").code == 0 and "16, 8" in Path("report.html").read_text()
     write(place / "lists.toml", MIXED.replace('[1, "all"]', "[[1], [2]]"))
     refused(invoke("plan", "lists.toml"), "without lists", "the grid of a [[block]]")
-
-
-def test_programs_are_given_whole_ids_at_any_width(
-    closing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study, _ = closing
-    monkeypatch.setenv("COLUMNS", "40")
-    rows = json.loads(invoke("show", study, "--json").out)
-    assert {len(row["trial_id"]) for row in rows} == {16}
-    csv = invoke("show", study, "--csv").out
-    assert all(row["trial_id"] in csv for row in rows)
 
 
 def test_a_terminal_says_how_wide_it_is(closing: tuple[Path, str]) -> None:
@@ -174,26 +159,34 @@ def row(number: int, **more: Any) -> dict[str, Any]:
     return {"trial": f"abcdefabcd{number:06x}", **more}
 
 
-def test_ids_are_as_long_as_it_takes_to_tell_them_apart() -> None:
-    (rows,) = tables("\n".join(table_lines([row(0x100000), row(0x200000), row(0x200001)], 80)))
-    assert [found["trial"] for found in rows] == [
-        "abcdefabcd100000",
-        "abcdefabcd200000",
-        "abcdefabcd200001",
-    ]
-    (rows,) = tables("\n".join(table_lines([row(0x100000), row(0x200000)], 80)))
-    assert [found["trial"] for found in rows] == ["abcdefabcd1", "abcdefabcd2"]
+def table(rows: list[dict[str, Any]], width: int, **layout: Any) -> list[dict[str, str]]:
+    """The rows of a table that fits its width."""
+    lines = table_lines(rows, width, layout=Layout(**layout))
+    assert max(map(cell_len, lines)) <= width
+    (cells,) = tables("\n".join(lines))
+    return cells
+
+
+@pytest.mark.parametrize(
+    ("numbers", "length"), [((0x100000, 0x200000), 11), ((0x100000, 0x200000, 0x200001), 16)]
+)
+def test_ids_are_as_long_as_it_takes_to_tell_them_apart(
+    numbers: tuple[int, ...], length: int
+) -> None:
+    given = [row(number) for number in numbers]
+    cut = [one["trial"][:length] for one in given]
+    assert [one["trial"] for one in table(given, 80)] == cut
 
 
 def test_what_does_not_vary_is_said_once_and_what_has_no_room_is_named() -> None:
     numbers = {f"knob_{number}": number + 0.123456 for number in range(12)}
-    rows = [row(number << 20, method="scl", **numbers, dev=80.0 + number) for number in range(3)]
-    layout = Layout(
-        constant=["method"], of="trials", drop_first=[f"knob_{n}" for n in range(11, -1, -1)]
-    )
+    same = {"method": "scl", "subset": None}
+    rows = [row(number << 20, **same, **numbers, dev=80.0 + number) for number in range(3)]
+    dropped = [f"knob_{n}" for n in range(11, -1, -1)]
+    layout = Layout(constant=["method", "subset"], of="trials", drop_first=dropped)
     lines = table_lines(rows, 60, layout=layout)
     assert lines[0] == "method scl in all 3 trials"
-    assert max(map(len, lines)) <= 60
+    assert max(map(len, lines)) <= 60 and not any("subset" in line for line in lines)
     (found,) = tables("\n".join(lines))
     assert [cells["dev"] for cells in found] == ["80.00", "81.00", "82.00"]
     (start,) = (n for n, line in enumerate(lines) if "left out at 60 columns" in line)
@@ -202,19 +195,22 @@ def test_what_does_not_vary_is_said_once_and_what_has_no_room_is_named() -> None
     assert "knob_0" in found[0] and "knob_11" in told
 
 
-def test_a_constant_column_without_a_value_is_left_out() -> None:
-    rows = [row(number << 20, subset=None, value=float(number)) for number in range(2)]
-    lines = table_lines(rows, 60, layout=Layout(constant=["subset"], of="scores"))
-    assert not any("subset" in text for text in lines)
+def test_texts_wrap_at_words_long_words_anywhere_and_numbers_never() -> None:
+    texts = [
+        "a repair that is told in many words " * 3,
+        "models/of_one_long_experiment/" + "x" * 60,
+    ]
+    rows = [row(n << 20, rows=123_456_789, repair=text) for n, text in enumerate(texts)]
+    cells = table(rows, 50)
+    assert [one["rows"] for one in cells if one["rows"]] == ["123456789"] * 2
+    second = next(place for place, one in enumerate(cells) if place and one["rows"])
+    assert " ".join(one["repair"] for one in cells[:second]).split() == texts[0].split()
+    assert "".join(one["repair"] for one in cells[second:]) == texts[1]
 
 
-def test_a_long_word_is_split_and_nothing_of_it_is_lost() -> None:
-    folder = "models/of_one_long_experiment_with_many_encoders"
-    rows = [row(n << 20, checkpoint=f"{folder}/run-{n}", dev=80.0) for n in range(2)]
-    lines = table_lines(rows, 50)
-    assert max(map(cell_len, lines)) <= 50
-    (found,) = tables("\n".join(lines))
-    assert "".join(cells["checkpoint"] for cells in found) == f"{folder}/run-0{folder}/run-1"
+def test_a_column_that_fits_when_a_wider_one_has_gone_stays() -> None:
+    rows = [row(n << 20, wide="x" * 10 * (n + 1), knob=n, dev=80.0) for n in range(2)]
+    assert list(table(rows, 25, drop_first=["knob", "wide"])[0]) == ["trial", "knob", "dev"]
 
 
 def test_long_names_of_objectives_and_averages_without_a_value_take_no_room(
@@ -227,26 +223,8 @@ def test_long_names_of_objectives_and_averages_without_a_value_take_no_room(
     settings = ("--set", "evaluation.suites=[]", "--set", f"evaluation.own={own}")
     assert invoke("train", *TOY, *settings, "--study", study).code == 0
     monkeypatch.setenv("COLUMNS", "80")
-    objectives = (f"{name}:spearman:dev", "b:spearman:dev")
-    out = invoke("show", study, *(w for o in objectives for w in ("--objective", o))).out
-    assert "STS" not in out
+    asked = ("--objective", f"{name}:spearman:dev", "--objective", "b:spearman:dev")
+    out = invoke("show", study, *asked).out
     ((shown,),) = read(out, 80, ["a_long_name_of_a_ta…", "b"])
-    assert out.startswith(f"a_long_name_of_a_ta…: {objectives[0]},")
+    assert out.startswith(f"a_long_name_of_a_ta…: {asked[1]},") and "STS" not in out
     assert float(shown["b"]) == float(shown["a_long_name_of_a_ta…"])
-
-
-def test_a_column_that_fits_when_a_wider_one_has_gone_stays() -> None:
-    rows = [row(n << 20, wide="x" * 10 * (n + 1), knob=n, dev=80.0) for n in range(2)]
-    lines = table_lines(rows, 25, layout=Layout(drop_first=["knob", "wide"]))
-    (found,) = tables("\n".join(lines))
-    assert list(found[0]) == ["trial", "knob", "dev"]
-
-
-def test_texts_wrap_at_words_and_numbers_never() -> None:
-    texts = ["a repair that is told in many words " * 3, "short"]
-    rows = [row(n << 20, rows=123_456_789, repair=text) for n, text in enumerate(texts)]
-    lines = table_lines(rows, 50)
-    assert max(map(len, lines)) <= 50
-    (found,) = tables("\n".join(lines))
-    assert [cells["rows"] for cells in found if cells["rows"]] == ["123456789"] * 2
-    assert " ".join(cells["repair"] for cells in found).split() == " ".join(texts).split()

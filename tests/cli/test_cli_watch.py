@@ -3,10 +3,11 @@
 import io
 import json
 import re
+import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from cli_samples import command, environment, in_terminal, invoke, refused
 from processes import wait_until
 from rich.console import Console
+from stand_in import StandIn
 
 from tune_sentcl.cli import watch_command
 from tune_sentcl.config import parse_config
@@ -37,6 +39,7 @@ from tune_sentcl.watch.terminal import RichWatcher
 pytest_plugins = ["cli_fixtures"]
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+DEV = "STS-B:spearman:dev"
 
 
 def shown(written: str) -> list[str]:
@@ -45,10 +48,17 @@ def shown(written: str) -> list[str]:
 
 
 def run_search(study: Path, console: Console) -> None:
-    """Two trials, one after another in this process."""
+    """Two trials that train nothing."""
     space = load_space("smoke", {"data.limit": 32, "evaluation.every": 0})
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    run_prepared(replace(prepared, watcher=RichWatcher(console)), str(study))
+    run_prepared(replace(prepared, watcher=RichWatcher(console)), str(study), StandIn(study))
+
+
+def finished_row(trial: str) -> TrialRow:
+    config = parse_config({"method": {"name": "scl"}}, "test")
+    names = {"trial_id": trial, "configuration": trial, "space": "smoke"}
+    scores = ((DEV, 60.0),)
+    return TrialRow(config, **names, origin="grid", status="finished", objectives=scores)
 
 
 class Search:
@@ -56,13 +66,13 @@ class Search:
 
     def __init__(self, driver: StudyDriver) -> None:
         self._driver, self._done = driver, 0
-        driver.record(SearchRecord(("STS-B:spearman:dev",), "tpe", 0))
+        driver.record(SearchRecord((DEV,), "tpe", 0))
         self._tell()
 
     def go_on(self, *_: object) -> None:
         """The trial under way ends and another one begins; the search ends with its sixth."""
         if self._done < 6:
-            self._driver.commit(finished_row(f"{self._done:016x}", "STS-B", 60.0))
+            self._driver.commit(finished_row(f"{self._done:016x}"))
             self._done += 1
         self._tell("running" if self._done < 6 else "ended")
 
@@ -81,14 +91,23 @@ def test_the_time_left_is_by_the_rate_of_this_run_else_by_the_estimate() -> None
     assert replace(planned, planned_seconds=None).seconds_left is None
 
 
+def driving(study: Path | str) -> StudyDriver:
+    return StudyDriver.open(study, space=load_space("smoke"), command=["test"])
+
+
+def sleeping(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], None]) -> None:
+    """Replace the sleep of `show --watch`."""
+    sleeps = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+    monkeypatch.setattr(watch_command, "time", sleeps)
+
+
 @contextmanager
 def under_way(study: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A search with one trial behind it, which goes on whenever `show --watch` would sleep."""
-    with StudyDriver.open(study, space=load_space("smoke"), command=["test"]) as driver:
+    with driving(study) as driver:
         search = Search(driver)
         search.go_on()
-        sleeps = SimpleNamespace(sleep=search.go_on, monotonic=time.monotonic)
-        monkeypatch.setattr(watch_command, "time", sleeps)
+        sleeping(monkeypatch, search.go_on)
         yield
 
 
@@ -99,12 +118,13 @@ def test_a_study_is_watched_in_a_terminal(tmp_path: Path, monkeypatch: pytest.Mo
         watch_command.watch(str(study), (), 100, console)
     lines = shown(written.getvalue())
     assert max(map(len, lines)) <= 80
-    assert any(
-        re.match(r"1 of 6 done, 1 running, \d+\.\d a minute, left 0:\d\d$", o) for o in lines
-    )
-    assert any(re.match(r"abcdef01 +\d\d:\d\d:\d\d +1 +4 +61\.50", one) for one in lines)
-    drawn = [one for one in lines if re.match(r"0{15}0", one)]
-    assert len(drawn) == 7  # after each end, and at last
+    counts = {
+        r"1 of 6 done, 1 running, \d+\.\d a minute, left 0:\d\d$": 1,
+        r"abcdef01 +\d\d:\d\d:\d\d +1 +4 +61\.50": 5,
+        r"0{15}0": 7,  # after each end, and at last
+    }
+    for pattern, count in counts.items():
+        assert sum(bool(re.match(pattern, line)) for line in lines) == count, pattern
 
 
 def test_a_study_is_watched_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,13 +143,13 @@ def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = tmp_path / "study"
-    with StudyDriver.open(study, space=load_space("smoke"), command=[]) as driver:
+    with driving(study) as driver:
         Search(driver).go_on()
 
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(watch_command, "time", SimpleNamespace(sleep=interrupted, monotonic=float))
+    sleeping(monkeypatch, interrupted)
     done = invoke("show", study, "--watch")
     assert (done.code, done.err[:11]) == (130, "interrupted")
 
@@ -165,7 +185,7 @@ def test_a_search_says_which_trials_run_and_how_far_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress_file, "_DISK_S", 0.0)
-    with StudyDriver.open(tmp_path / "study", space=load_space("smoke"), command=[]) as driver:
+    with driving(tmp_path / "study") as driver:
         files = driver.study.files
 
         def at_a_point() -> SearchProgress | None:
@@ -181,7 +201,7 @@ def test_a_search_says_which_trials_run_and_how_far_they_are(
         (running,) = said.running
         assert (running.trial_id, running.step, running.steps, running.dev) == ("abc", 1, 4, 61.5)
         assert (said.state, said.done, said.total) == ("running", 1, 3)
-        watcher.ended(finished_row("abc", "STS-B", 60.0), 3, None)
+        watcher.ended(finished_row("abc"), 3, None)
         watcher.end("interrupted")
         last = SearchProgress.read(files)
     assert last is not None and last.running == ()
@@ -189,7 +209,7 @@ def test_a_search_says_which_trials_run_and_how_far_they_are(
 
 
 def test_a_terminal_is_seen_to_be_one(held: Path) -> None:
-    env = {**environment(TERM="xterm"), "COLUMNS": "", "LINES": ""}
+    env = environment(TERM="xterm", COLUMNS="", LINES="")
     code, written = in_terminal(command("show", held, "--watch"), env, columns=80)
     assert code == 0
     assert "\x1b[1m" in written  # the study's name
@@ -197,38 +217,20 @@ def test_a_terminal_is_seen_to_be_one(held: Path) -> None:
     assert lines[-1] == "the search has ended, 1 of 1 trials are done"
 
 
-def test_a_study_whose_search_is_over_is_shown_once(held: Path) -> None:
-    done = invoke("show", held, "--watch")
-    assert done.code == 0
-    assert done.out.splitlines()[-1] == "the search has ended, 1 of 1 trials are done"
-
-
-def test_a_study_without_a_word_is_shown_once(held: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [None, "half of it {", "[]", json.dumps({"state": "running"})])
+def test_a_study_without_a_word_is_shown_once(
+    held: Path, tmp_path: Path, text: str | None
+) -> None:
     study = tmp_path / "study"
-    subprocess.run(["cp", "-r", str(held), str(study)], check=True)
-    for text in (None, "half of it {", "[]", json.dumps({"state": "running"})):
-        if text is None:
-            (study / PROGRESS).unlink()
-        else:
-            (study / PROGRESS).write_text(text)
-        done = invoke("show", study, "--watch")
-        assert done.code == 0, done.err
-        last = "no search has reported its progress in this study\n"
-        assert done.out == invoke("show", study).out + last
-
-
-def finished_row(trial: str, task: str, value: float) -> TrialRow:
-    name = f"{task}:spearman:dev"
-    config = parse_config({"method": {"name": "scl"}}, "test")
-    return TrialRow(
-        config,
-        trial_id=trial,
-        configuration=trial,
-        space="smoke",
-        origin="grid",
-        status="finished",
-        objectives=((name, value),),
-    )
+    shutil.copytree(held, study)
+    if text is None:
+        (study / PROGRESS).unlink()
+    else:
+        (study / PROGRESS).write_text(text)
+    done = invoke("show", study, "--watch")
+    assert done.code == 0, done.err
+    last = "no search has reported its progress in this study\n"
+    assert done.out == invoke("show", study).out + last
 
 
 def test_a_search_that_has_not_begun_is_waited_for(
@@ -242,14 +244,11 @@ def test_a_search_that_has_not_begun_is_waited_for(
         def sleep(_: float) -> None:
             naps.append(study.exists())
             if len(naps) == 3:
-                driver = StudyDriver.open(study, space=load_space("smoke"), command=["test"])
-                search.append(Search(opened.enter_context(driver)))
+                search.append(Search(opened.enter_context(driving(study))))
             elif search:
                 search[0].go_on()
 
-        monkeypatch.setattr(
-            watch_command, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
-        )
+        sleeping(monkeypatch, sleep)
         done = invoke("show", study, "--watch")
     assert done.code == 0, done.err
     assert "no search has begun there; waiting for at most 5:00" in done.err
@@ -258,14 +257,13 @@ def test_a_search_that_has_not_begun_is_waited_for(
 
 
 def test_watching_has_no_rows(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for option in ("--json", "--csv"):
-        refused(invoke("show", held, "--watch", option), "--watch", "cannot be combined")
+    refused(invoke("show", held, "--watch", "--csv"), "--watch", "cannot be combined")
     monkeypatch.setattr(watch_command, "_BEGIN_S", 0.0)
     refused(invoke("show", "nothing", "--watch"), "must be a study")
 
 
 def test_a_disk_that_refuses_the_word_ends_nothing(tmp_path: Path) -> None:
-    with StudyDriver.open(tmp_path / "study", space=load_space("smoke"), command=[]) as driver:
+    with driving(tmp_path / "study") as driver:
         (tmp_path / "study" / PROGRESS).mkdir()
         file_watcher = ProgressFileWatcher(RichWatcher(), driver)
         file_watcher.begin(0, 3)
@@ -275,7 +273,7 @@ def test_a_disk_that_refuses_the_word_ends_nothing(tmp_path: Path) -> None:
 
 def test_an_object_store_hears_the_last_word_at_once_and_the_others_at_times() -> None:
     place, before = "memory://watched/study", set(threading.enumerate())
-    with StudyDriver.open(place, space=load_space("smoke"), command=[]) as driver:
+    with driving(place) as driver:
         files = driver.study.files
         file_watcher = ProgressFileWatcher(RichWatcher(), driver)
         file_watcher.begin(0, 3)

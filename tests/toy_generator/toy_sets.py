@@ -21,7 +21,7 @@ from toy_generator.scenes import (
     varied_sentence,
 )
 from toy_generator.words import LEAVES
-from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, TransferTask
+from tune_sentcl.data.task import ClassifiedRows, StsSplit, StsSubset, StsTask, TransferTask
 from tune_sentcl.seeding import stream
 
 _SEED = 20210608

@@ -6,26 +6,24 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from processes import wait_until
 from search_samples import lambda_space, rows, run_planted, statuses
 from staged import fate, run_staged
 from stand_in import StandIn, Stopped
-from tracked import READERS
+from tracked import READERS, Run
 
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import search
 from tune_sentcl.signals import shutdown_signals
-from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.watch import tracking
-from tune_sentcl.watch.terminal import RichWatcher
 from tune_sentcl.watch.trackers import (
     TRACKERS,
     Tracker,
@@ -98,34 +96,24 @@ def kinds(fake: type[Fake]) -> list[str]:
     return [type(call).__name__.removeprefix("Trial") for call in fake.calls]
 
 
-def test_a_tracker_is_told_of_every_trial_once(
+def test_a_trial_that_goes_on_after_its_pause_begins_anew_and_has_all_its_points_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake: type[Fake]
 ) -> None:
-    """A trial that goes on after its pause begins anew, and has all its points again."""
     study = tmp_path / "study"
     stand_in = StandIn(study, fate)
     outcome = run_staged(tmp_path, stand_in, monkeypatch, seeds=(0, 1), track=(FAKE,))
     assert (outcome.ran, outcome.failures) == (10, 2)
-    told = [[c for c in fake.calls if c.trial_id == row["trial_id"]] for row in rows(study)]
-    assert sorted(sum(isinstance(c, TrialBegin) for c in of) for of in told) == [*[1] * 8, 2]
-    for row, of in zip(rows(study), told, strict=True):
-        last = max(place for place, call in enumerate(of) if isinstance(call, TrialBegin))
-        begun, *points, ended = of[last:]
-        assert isinstance(begun, TrialBegin) and isinstance(ended, TrialEnd)
-        assert begun.configuration == row["configuration"]
-        assert begun.params["method.lambda"] == row["method.lambda"]
-        spearman = [
-            (p.step, p.values["STS-B.dev.spearman"]) for p in points if isinstance(p, TrialPoint)
-        ]
-        finished = row["status"] == "finished"
-        assert spearman == [(1, 10.0), (2, 20.0)][: 2 if finished else 1]
-        assert (ended.step, ended.texts["status"]) == (row["steps"], row["status"])
-        assert ("score/STS12.test.spearman.all.cosine" in ended.values) == finished
-        assert ended.values.get("objective") == pytest.approx(row["objective"])
-        assert ended.values["cost/wall_seconds"] == row["wall_seconds"]
-        if row["status"] == "failed":
-            error = (ended.texts["error_type"], ended.texts["error_text"])
-            assert error == ("ValueError", "planted")
+    begins = []
+    for row in rows(study):
+        calls = [call for call in fake.calls if call.trial_id == row["trial_id"]]
+        starts = [place for place, call in enumerate(calls) if isinstance(call, TrialBegin)]
+        begins.append(len(starts))
+        *points, end = calls[starts[-1] + 1 :]
+        steps = [point.step for point in points if isinstance(point, TrialPoint)]
+        assert steps == ([1, 2] if row["status"] == "finished" else [1])
+        assert isinstance(end, TrialEnd) and end.step == row["steps"]
+        assert end.values["cost/wall_seconds"] == row["wall_seconds"]
+    assert sorted(begins) == [*[1] * 8, 2]
 
 
 def test_a_point_is_logged_while_its_trial_runs(tmp_path: Path, fake: type[Fake]) -> None:
@@ -193,25 +181,6 @@ def test_trap_a_client_that_fails_or_hangs_is_told_once_and_costs_nothing(
     assert statuses(study) == ["finished"] * 3
 
 
-def test_trap_trackers_that_hang_share_one_limit(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    fake: type[Fake],
-) -> None:
-    monkeypatch.setattr(tracking, "_INTERRUPTED_WAIT_S", 0.5)
-    fake.released.clear()
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    following = tracking.tracking(NAMES, str(study), "tiny", RichWatcher())
-    began = 0.0
-    opened = StudyDriver.open(study, space=space, command=[])
-    with pytest.raises(KeyboardInterrupt), opened, following:
-        began = time.monotonic()
-        raise KeyboardInterrupt
-    assert time.monotonic() - began < len(NAMES) * 0.5, "each waited for on its own"
-    assert capsys.readouterr().err.count("had not finished 0.5 s after the search") == 4
-
-
 HANGS = """
 import atexit, sys, threading
 from tune_sentcl.signals import shutdown_signals
@@ -242,46 +211,44 @@ with pytest.MonkeyPatch.context() as patch:
     study = Path("studies/lambda")
     for launcher in (StandIn(study, points=1, at_once=1), StandIn(study, fate)):
         with suppress(Stopped):
-            run_staged(Path(), launcher, patch, track=(sys.argv[1],))
+            run_staged(Path(), launcher, patch, track=tuple(sys.argv[1:]))
 print("said on stdout")
 """
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_client_holds_every_trial_once(
-    tmp_path: Path,
-    name: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_clients_hold_every_trial_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first search was interrupted, and the second takes the place of what it left."""
     monkeypatch.chdir(tmp_path)
     study = Path("studies/lambda")  # as on the page whose recipe reads them
-    code = TRACK.format(paths=sys.path)
-    command = [sys.executable, "-c", code, name]
+    command = [sys.executable, "-c", TRACK.format(paths=sys.path), *NAMES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "said on stdout\n"), done.stderr
-    assert name not in done.stderr, done.stderr
-    found, stored = READERS[name](study), {row["trial_id"]: row for row in rows(study)}
-    assert found.keys() == stored.keys()
+    stored = {row["trial_id"]: row for row in rows(study)}
     assert {row["status"] for row in stored.values()} == {"finished", "pruned", "failed"}
-    for trial_id, run in found.items():
-        row = stored[trial_id]
-        assert run.status == STATUSES.get(name, {}).get(row["status"], row["status"])
-        assert run.group == row["configuration"]
-        assert float(run.params["method.lambda"]) == row["method.lambda"]
-        assert run.last["status"] == row["status"]
-        finished = row["status"] == "finished"
-        points = [(1, 10.0), (2, 20.0)][: 2 if finished else 1]
-        assert run.curves["STS-B.dev.spearman"] == points
-        assert ("score/STS12.test.spearman.all.cosine" in run.last) == finished
-        if row["objective"] is not None:
-            assert run.last["objective"] == pytest.approx(row["objective"])
-        if row["status"] == "failed":
-            assert (run.last["error_type"], run.last["error_text"]) == ("ValueError", "planted")
-    if name == "mlflow":
-        told = {(i, str(r["method.lambda"])) for i, r in stored.items() if r["objective"]}
-        assert {line[:2] for line in printed_by_recipe(capsys)} >= told
+    for name in NAMES:
+        assert name not in done.stderr, done.stderr
+        runs = READERS[name](study)
+        assert runs.keys() == stored.keys(), name
+        for trial_id, run in runs.items():
+            assert_run(name, run, stored[trial_id])
+    told = {(i, str(r["method.lambda"])) for i, r in stored.items() if r["objective"]}
+    assert {line[:2] for line in printed_by_recipe(capsys)} >= told
+
+
+def assert_run(name: str, run: Run, row: dict[str, Any]) -> None:
+    """A client's run is that of a trial's row."""
+    status, finished = row["status"], row["status"] == "finished"
+    assert run.status == STATUSES.get(name, {}).get(status, status)
+    assert run.group == row["configuration"]
+    assert float(run.params["method.lambda"]) == row["method.lambda"]
+    assert run.curves["STS-B.dev.spearman"] == [(1, 10.0), (2, 20.0)][: 2 if finished else 1]
+    assert ("score/STS12.test.spearman.all.cosine" in run.last) == finished
+    assert run.last.get("objective") == pytest.approx(row["objective"])
+    error = ("ValueError", "planted") if status == "failed" else (None, None)
+    texts = [run.last.get(key) for key in ("status", "error_type", "error_text")]
+    assert texts == [status, *error]
 
 
 def printed_by_recipe(capsys: pytest.CaptureFixture[str]) -> set[tuple[str, ...]]:
@@ -302,45 +269,51 @@ def test_what_cannot_be_had_is_refused_before_anything_is_written(
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, track=("tensorbord", "wandb"))
     with pytest.raises(ConfigError) as refused:
         search("smoke", tmp_path / "study", options=options)
-    unknown, missing = map(str, refused.value.faults)
-    assert unknown == (
-        "--track: tensorbord: must be one of mlflow, wandb, tensorboard, trackio. Choose one."
-    )
-    assert missing == (
-        '--track: wandb: its client is not installed. Run: pip install "tune-sentcl[wandb]".'
-    )
+    assert list(map(str, refused.value.faults)) == [
+        "--track: tensorbord: must be one of mlflow, wandb, tensorboard, trackio. Choose one.",
+        '--track: wandb: its client is not installed. Run: pip install "tune-sentcl[wandb]".',
+    ]
     assert not (tmp_path / "study").exists()
 
 
-@pytest.mark.parametrize("name", ["what?", "50%25 #1/study"])
-def test_mlflow_is_refused_where_a_path_is_no_url(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+MLFLOW, BUCKET = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}, "s3://b/x"
+
+
+@pytest.mark.parametrize(
+    ("names", "study", "on_cluster", "variables", "sentence"),
+    [
+        (NAMES, "/disk/study", False, {}, ""),
+        (NAMES, "file:///disk/study", True, {}, ""),
+        (("tensorboard",), BUCKET, False, {}, r"there: s3://b/x\. Name a folder"),
+        (("tensorboard",), BUCKET, True, {}, r"there: s3://b/x\. Name a folder"),
+        (("mlflow",), BUCKET, False, {}, "Set MLFLOW_TRACKING_URI, or name a folder"),
+        (("mlflow", "wandb"), BUCKET, True, {}, ""),  # the cluster's variables
+        (("wandb",), BUCKET, False, {"WANDB_MODE": "offline"}, "Set WANDB_MODE=online"),
+        (("mlflow", "wandb"), BUCKET, False, {**MLFLOW, "WANDB_MODE": "online"}, ""),
+        (("mlflow",), "/disk/what?", False, {}, "Rename it, or set MLFLOW_TRACKING_URI"),
+        (("mlflow",), "file:///disk/50%2525", False, {}, "Rename it, or set MLFLOW_TRACKING_URI"),
+        (("mlflow",), "/disk/what?", False, MLFLOW, ""),
+        (("tensorboard", "trackio"), "/disk/what?", False, {}, ""),
+    ],
+)
+def test_files_need_a_folder_and_servers_need_none(
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    study: str,
+    on_cluster: bool,
+    variables: dict[str, str],
+    sentence: str,
 ) -> None:
-    study = tmp_path / name
-    for path in (str(study), study.as_uri()):
-        with pytest.raises(ConfigError, match="Rename it, or set MLFLOW_TRACKING_URI"):
-            check_tracking(("mlflow",), path)
-        check_tracking(("tensorboard", "trackio"), path)
-    study.mkdir(parents=True)
-    monkeypatch.chdir(study)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=sentence) if sentence else nullcontext():
+        check_tracking(names, study, on_cluster=on_cluster)
+
+
+def test_mlflow_is_refused_below_a_folder_whose_path_is_no_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "50%25 #1").mkdir()
+    monkeypatch.chdir(tmp_path / "50%25 #1")
     with pytest.raises(ConfigError, match="cannot write below a folder"):
         check_tracking(("mlflow",), "inside")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    check_tracking(("mlflow",), str(study))
-
-
-def test_files_need_a_folder_and_servers_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for on_cluster in (False, True):
-        with pytest.raises(ConfigError, match=r"there: s3://b/x\. Name a folder"):
-            check_tracking(("tensorboard",), "s3://b/x", on_cluster=on_cluster)
-        for study in ("/disk/study", "file:///disk/study"):
-            check_tracking(NAMES, study, on_cluster=on_cluster)
-    with pytest.raises(ConfigError, match="Set MLFLOW_TRACKING_URI, or name a folder"):
-        check_tracking(("mlflow",), "s3://b/x")
-    check_tracking(("mlflow", "wandb"), "s3://b/x", on_cluster=True)  # the cluster's variables
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    with pytest.raises(ConfigError, match="Set WANDB_MODE=online"):
-        check_tracking(("wandb",), "s3://b/x")
-    monkeypatch.setenv("WANDB_MODE", "online")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    check_tracking(("mlflow", "wandb"), "s3://b/x")
