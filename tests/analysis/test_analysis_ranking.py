@@ -1,6 +1,7 @@
 """Whoever names a study's best configuration names the same one, on the same data."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -99,7 +100,7 @@ def test_neither_the_order_of_seeds_nor_of_configurations_matters(
     assert rank_keys(scores) == rank_keys(shuffled)
 
 
-SEEDS: dict[str, list[tuple[str, list[float | Status]]]] = {
+SEEDS: dict[str, list[tuple[str, Sequence[float | Status]]]] = {
     # A constant has as many seeds as the most: it holds for them too.
     "one lucky seed, has 1 seed and the winner 3": [
         ("good", [80.2, 80.8, 81.1]),

@@ -36,7 +36,11 @@ def write_study(
         driver.record(SearchRecord(tuple(map(str, asked)), "tpe", 0))
         for seed, (trial_id, scores) in enumerate(values.items()):
             config = space.configurations[seed % 2].model_copy(update={"seed": seed // 2})
-            names = {"trial_id": trial_id, "configuration": f"c{seed % 2}", "space": "smoke"}
+            names: dict[str, Any] = {
+                "trial_id": trial_id,
+                "configuration": f"c{seed % 2}",
+                "space": "smoke",
+            }
             row = TrialRow(config, **names, origin="grid", status="finished")
             driver.commit(row, [_score(*item) for item in scores.items()])
     return path

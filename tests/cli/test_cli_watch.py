@@ -56,7 +56,7 @@ def run_search(study: Path, console: Console) -> None:
 
 def finished_row(trial: str) -> TrialRow:
     config = parse_config({"method": {"name": "scl"}}, "test")
-    names = {"trial_id": trial, "configuration": trial, "space": "smoke"}
+    names: dict[str, Any] = {"trial_id": trial, "configuration": trial, "space": "smoke"}
     scores = ((DEV, 60.0),)
     return TrialRow(config, **names, origin="grid", status="finished", objectives=scores)
 
