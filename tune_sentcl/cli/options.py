@@ -76,8 +76,8 @@ _INPUTS = {
     "seeds": Annotated[
         str | None,
         typer.Option(
-            help="Seeds, such as 0,1,2; each configuration is one trial per seed. Default: those "
-            "of the space.",
+            help="Seeds, such as 0,1,2. The grid runs with all seeds, sampled configurations as "
+            "--scheduler says. Default: the seeds of the space.",
             rich_help_panel=DATA_AND_SPACE,
         ),
     ],

@@ -97,5 +97,6 @@ def check_disk(study: str, need: DiskNeed) -> None:
     free = shutil.disk_usage(existing).free
     if free < missing:
         rule = f"needs {missing / 1e6:.0f} MB more, and the disk has {free / 1e6:.0f} MB free"
-        move = "Make room, keep fewer checkpoints (--keep), or save no states (--save-every 0)."
+        less = "keep fewer checkpoints (--keep) or states (--save-every 0, --states 0)"
+        move = f"Make room, or {less}."
         raise ResourceError(Fault("--study", "", study, rule, move))

@@ -62,12 +62,17 @@ class SearchOptions:
     Times are in seconds here. `declarations()` has each option's bounds and sentence.
     """
 
-    trials: int = _option(0, SAMPLING, "Sample this many configurations beyond the grid.", low=0)
+    trials: int = _option(
+        0,
+        SAMPLING,
+        "Sample this many configurations beyond the grid, counting those in the study.",
+        low=0,
+    )
     budget: float | None = _option(
         None,
         SAMPLING,
-        "Sample as many configurations as halving can pay for with this many whole trainings of "
-        "one seed.",
+        "Sample as many configurations as halving can train for the cost of this many whole "
+        "trainings of one seed, not counting the grid and --confirm.",
         low=1,
         metavar="N",
     )
@@ -80,14 +85,16 @@ class SearchOptions:
     learn_from: tuple[str, ...] = _option(
         (),
         SAMPLING,
-        "Sample the best configurations of another study first (repeatable).",
+        "Run up to ten of the best configurations of other studies before the sampler draws "
+        "(repeatable).",
         metavar="STUDY",
     )
     objectives: tuple[str, ...] = _option(
         (),
         SAMPLING,
-        "Score to maximize; several make a multi-objective search, and the first ranks "
-        "(repeatable). Default: STS-B:spearman:dev, or the first dev score of your own tasks.",
+        "Score to maximize (repeatable). Only the first guides the search; show prints all and "
+        "marks the Pareto front. Default: STS-B:spearman:dev, or the first dev score of your own "
+        "tasks.",
         metavar=SCORE,
         name="objective",
     )
@@ -110,15 +117,16 @@ class SearchOptions:
     scheduler: SchedulerName = _option(
         "halving",
         STAGES,
-        "Which sampled configurations go on. halving: all train for a small share of their rows, "
-        "the best quarter for four times as many, and so on to the end; the best third of these "
-        "and of the grid run with a further seed. none: all run whole, with all seeds.",
+        "Which sampled configurations go on. halving: all train on a small share of their rows, "
+        "the best quarter on four times as many, and so on to the end. Ranked together with the "
+        "grid, the best third then run with a further seed. The grid always runs whole, with all "
+        "seeds. none: all configurations run whole, with all seeds.",
     )
     states: float = _option(
         20.0,
         STAGES,
-        "Disk for the states of stopped trials, from which they go on later; a trial without one "
-        "starts again. 20 GB hold 15 of BERT-base or 75 of MiniLM.",
+        "Disk for the states of trials that halving has stopped. A trial without a state starts "
+        "again. 20 GB hold 15 states of BERT-base or 75 of MiniLM.",
         low=0,
         metavar="GB",
     )
@@ -142,15 +150,16 @@ class SearchOptions:
     memory_per_trial: float | None = _option(
         None,
         RESOURCES,
-        "Main memory in GB that Ray reserves for each trial; it is no limit. Default: none.",
+        "Main memory in GB that Ray reserves for each trial; it is no limit. Default: no "
+        "reservation.",
         low=0,
         metavar="GB",
     )
     deterministic: bool = _option(
         False,
         RESOURCES,
-        "Let torch use deterministic algorithms alone, so that a GPU repeats a trial to the bit; "
-        "slower.",
+        "Let torch use only deterministic algorithms, so that a GPU repeats a trial to the bit; "
+        "slower, and optimizer.precision=auto means fp32.",
     )
     max_failures: int = _option(
         5, PYTHON, "End the search after so many failures in a row with one error.", low=1
@@ -200,7 +209,11 @@ class SearchOptions:
         "ray", PYTHON, "local runs one trial after another in this process, without Ray."
     )
     keep: int = _option(
-        1, OUTPUT, "Keep the weights of this many best trials; 0 keeps none.", low=0
+        1,
+        OUTPUT,
+        "Keep this many trials' weights: first the best trial of the winner, then by score; 0 "
+        "keeps none.",
+        low=0,
     )
     track: tuple[str, ...] = _option(
         (),
@@ -274,10 +287,10 @@ class SearchOptions:
         option = "--trials" if self.trials else "--budget"
         value = f"{self.trials or self.budget or 0:g}"
         if self.trials and self.budget is not None:
-            rule = "sizes the search by itself, and so does --budget"
+            rule = "cannot be combined with --budget"
             yield Fault("--trials", "", value, rule, "Give one of them.")
         if self.samples and self.sampler == "grid":
-            rule = "the grid has a fixed number of trials"
+            rule = "cannot be combined with --sampler grid"
             yield Fault(option, "", value, rule, "Drop it, or take --sampler tpe.")
         if self.samples and not space.ranges:
             rule = f"{space.name} has no [search.ranges] left to sample from"
