@@ -42,7 +42,6 @@ from tune_sentcl.config.methods import (
     ClsrConfig,
     ConisiConfig,
     Count,
-    MethodConfig,
     NoneConfig,
     PairMethodConfig,
     SbertConfig,
@@ -58,6 +57,14 @@ from tune_sentcl.config.optimizers import (
     SgdConfig,
 )
 from tune_sentcl.config.parsing import parse_config, parse_dotted, unknown_key
+from tune_sentcl.config.registry import (
+    METHODS,
+    MethodConfig,
+    Registered,
+    cached,
+    code_of,
+    register_all,
+)
 from tune_sentcl.config.requirements import (
     DataName,
     evaluation_data,
@@ -82,6 +89,7 @@ from tune_sentcl.config.trial import TrialConfig
 __all__ = [
     "AUTO_FALLBACKS",
     "CHECKPOINTS",
+    "METHODS",
     "ORIGINAL_DEFAULTS",
     "ROWS",
     "UNSET",
@@ -111,6 +119,7 @@ __all__ = [
     "OptimizerConfig",
     "PairMethodConfig",
     "Pooling",
+    "Registered",
     "Precision",
     "ProtocolName",
     "Rows",
@@ -124,6 +133,8 @@ __all__ = [
     "Values",
     "affects_weights",
     "belongs",
+    "cached",
+    "code_of",
     "columns_of",
     "completed",
     "configuration_id_of",
@@ -142,6 +153,7 @@ __all__ = [
     "nest",
     "parse_config",
     "parse_dotted",
+    "register_all",
     "short_name",
     "shown",
     "source_names",

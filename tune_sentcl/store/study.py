@@ -13,7 +13,7 @@ import pyarrow as pa
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.parts import joined, part_names, read_part, rows_of_trials, select_fields
-from tune_sentcl.store.schema import TABLES
+from tune_sentcl.store.schema import schema_of
 from tune_sentcl.store.trial_folders import STATES, WEIGHTS, TrialFolder, TrialFolders
 
 
@@ -28,7 +28,7 @@ class StudyTables(ABC):
     """The tables of a study, read at each call (`Study`) or in memory (`Snapshot`)."""
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """One row per ended trial, with the columns of `schema.TRIALS`.
+        """One row per ended trial, with the columns of `schema.trials_schema()`.
 
         Args:
             columns: Columns to read; None for all.
@@ -156,7 +156,7 @@ class Study(StudyTables):
             return table if among is None else rows_of_trials(table, among)
 
         tables = self.files.each(read, part_names(self.files, folder))
-        table = joined(tables, select_fields(TABLES[folder], columns))
+        table = joined(tables, select_fields(schema_of(folder), columns))
         return table if columns is None else table.select(list(columns))
 
 
