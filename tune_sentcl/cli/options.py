@@ -54,6 +54,16 @@ SetOption = Annotated[
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        help="File with a loss of your own, or the name of an installed plugin; its code is run "
+        "(repeatable).",
+        rich_help_panel=DATA_AND_SPACE,
+    ),
+]
 SeedsOption = Annotated[
     str | None,
     typer.Option(

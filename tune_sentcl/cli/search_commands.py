@@ -8,6 +8,7 @@ from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.options import (
     DataOption,
     JsonOption,
+    PluginOption,
     SeedsOption,
     SetOption,
     SpaceArgument,
@@ -29,6 +30,7 @@ def search(
     study: StudyOption,
     data: DataOption = None,
     settings: SetOption = None,
+    plugins: PluginOption = None,
     seeds: SeedsOption = None,
     **given: Any,
 ) -> None:
@@ -37,7 +39,7 @@ def search(
     from tune_sentcl.space import load_space
 
     overrides, chosen = parse_settings(settings or []), parse_seeds(seeds)
-    loaded = load_space(space, overrides)
+    loaded = load_space(space, overrides, plugins or ())
     options.check(loaded)
     # Imports torch, for which bad input need not wait.
     from tune_sentcl.launch import search as run_search
@@ -59,6 +61,7 @@ def plan(
     study: OptionalStudy = None,
     data: DataOption = None,
     settings: SetOption = None,
+    plugins: PluginOption = None,
     seeds: SeedsOption = None,
     json_rows: JsonOption = False,
     **given: Any,
@@ -67,7 +70,7 @@ def plan(
     options = search_options(given)
     from tune_sentcl.space import load_space
 
-    loaded = load_space(space, parse_settings(settings or []))
+    loaded = load_space(space, parse_settings(settings or []), plugins or ())
     # Imports torch, for which a misspelt space need not wait.
     from tune_sentcl.tuning.plan import make_plan
 
@@ -91,6 +94,7 @@ def check(
     study: OptionalStudy = None,
     data: DataOption = None,
     settings: SetOption = None,
+    plugins: PluginOption = None,
     seeds: SeedsOption = None,
     json_rows: JsonOption = False,
     **given: Any,
@@ -102,7 +106,7 @@ def check(
     from tune_sentcl.tuning.prepare import prepare
     from tune_sentcl.tuning.worker import study_path
 
-    searched = load_space(space, parse_settings(settings or []))
+    searched = load_space(space, parse_settings(settings or []), plugins or ())
     prepared = prepare(searched, data, parse_seeds(seeds), options)
     prepare_ray()
     from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
@@ -128,6 +132,7 @@ def check(
 )
 def train(
     settings: SetOption = None,
+    plugins: PluginOption = None,
     data: DataOption = None,
     study: Annotated[str | None, typer.Option(help="Keep the trial in this study.")] = None,
     json_rows: JsonOption = False,
@@ -138,7 +143,7 @@ def train(
     from tune_sentcl.launch import train_one
 
     values = parse_settings(settings or [])
-    scores = train_one(values, study=study, data=data, options=options)
+    scores = train_one(values, study=study, data=data, options=options, plugins=plugins or ())
     if json_rows:
         print_json(scores)
     else:

@@ -1,7 +1,7 @@
 """The catalogue of knobs: every settable key of the config, read off the config classes.
 
-The methods of the registry and the optimizers are distinguished by `name`. A knob of a union belongs to the
-members that have it, its owners; its default may differ between them.
+The registered methods, and the optimizers, are distinguished by `name`. A knob of theirs belongs
+to the members that have it, its owners; its default may differ between them.
 """
 
 import types
@@ -63,7 +63,7 @@ def knobs() -> Mapping[str, Knob]:
         if not tables and _is_table(field.annotation):
             tables = {"": field.annotation}
         for owner, table in tables.items():
-            for knob in _section_knobs(section, owner, table):
+            for knob in section_knobs(section, owner, table):
                 found[knob.key] = _joined(found[knob.key], knob) if knob.key in found else knob
         if not tables:
             found[section] = _knob(section, "", field)
@@ -106,7 +106,8 @@ def short_name(key: str) -> str:
     return section if last == "name" else last
 
 
-def _section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
+def section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
+    """The knobs of one table of a section."""
     return [
         _knob(f"{section}.{field.alias or name}", owner, field)
         for name, field in table.model_fields.items()

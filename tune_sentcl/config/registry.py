@@ -51,8 +51,10 @@ def cached(function: Callable[P, T]) -> Callable[P, T]:
     return typing.cast(Callable[P, T], found)
 
 
-def register_all(methods: Iterable[Registered]) -> None:
-    """Register methods; one of a name that exists replaces it."""
+def register_all(methods: Iterable[Registered], dropped: Iterable[str] = ()) -> None:
+    """Register methods, each in place of one of its name, and drop others."""
+    for name in dropped:
+        del METHODS[name]
     METHODS.update({one.name: one for one in methods})
     for clear in _CACHED:
         clear()

@@ -1,0 +1,149 @@
+"""The decorators with which a plugin registers what it defines."""
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from tune_sentcl.config import Registered
+from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
+from tune_sentcl.config.tables import MethodBase, shown
+from tune_sentcl.errors import Fault, PluginError
+from tune_sentcl.plugins.sources import Plugin
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
+"""The parameters by which a loss asks for the tensors of a batch."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_KINDS = (float, int, bool)
+_RESERVED = ("guide",)  # ids take this knob for the name of an encoder
+_loading: list[tuple[Plugin, list[Registered]]] = []
+
+
+@contextmanager
+def collected(plugin: Plugin) -> Iterator[list[Registered]]:
+    """Collect what a plugin registers within the block."""
+    _loading.append((plugin, []))
+    try:
+        yield _loading[-1][1]
+    finally:
+        _loading.pop()
+
+
+def loss(name: str) -> Callable[[FunctionT], FunctionT]:
+    """Register a loss over sentence embeddings as the method `name`.
+
+    The function asks for the tensors of a batch by the names of its parameters: `anchors` and
+    `positives`, of shape (rows, dim); `negatives`, the (count, dim) negatives of all rows, and
+    `owners`, the row of each; or `labels`, the (rows,) similarities of pairs with a score. Its
+    other parameters are knobs: each has a default and is annotated `float`, `int`, `bool`, or
+    `Literal` of texts, in `Annotated` with a `pydantic.Field` for bounds and a description. It
+    returns a tensor of one number.
+
+    Only loading a file as a plugin registers anything; otherwise the decorator checks alone.
+
+    Args:
+        name: The value of `method.name`: lower-case letters, digits and underscores.
+
+    Raises:
+        PluginError: The signature breaks one of these rules.
+    """
+
+    def declare(function: FunctionT) -> FunctionT:
+        config = _loss_config(name, function)
+        if _loading:
+            plugin, methods = _loading[-1]
+            methods.append(Registered(config, function, plugin.name, plugin.fingerprint))
+        return function
+
+    return declare
+
+
+def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
+    """The class of a loss's knobs, from the function's signature."""
+    where = f"loss {name}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        rule = "a name must have lower-case letters, digits and underscores alone"
+        raise PluginError(Fault("loss", "", repr(name), rule, 'Write @tune_sentcl.loss("mine").'))
+    if not inspect.isfunction(function):
+        rule, move = "must be a function", "Decorate a function."
+        raise PluginError(Fault(where, "", type(function).__name__, rule, move))
+    try:
+        parameters = inspect.signature(function, eval_str=True).parameters
+    except (NameError, SyntaxError, TypeError, AttributeError) as error:
+        rule = f"its annotations must be Python that can be evaluated ({error})"
+        raise PluginError(Fault(where, "", "", rule, "Import what they name.")) from None
+    base = GradedConfig if "labels" in parameters else TripletRowsConfig
+    knobs = [one for key, one in parameters.items() if key not in INPUTS]
+    faults = [*_input_faults(where, parameters), *_knob_faults(where, knobs, base)]
+    if faults:
+        raise PluginError(faults)
+    fields: dict[str, Any] = {one.name: (_described(name, one), one.default) for one in knobs}
+    made: type[MethodBase] = create_model(
+        f"{name}_config", __base__=base, __doc__=function.__doc__, name=Literal[name], **fields
+    )
+    try:
+        made.model_validate({"name": name, **{one.name: one.default for one in knobs}})
+    except ValidationError as error:
+        first = error.errors()[0]
+        rule = f"its default must fit ({first['msg']})"
+        key, value = str(first["loc"][0]), shown(first["input"])
+        raise PluginError(Fault(where, key, value, rule, "Correct the default.")) from None
+    return made
+
+
+def _input_faults(where: str, parameters: Mapping[str, inspect.Parameter]) -> Iterator[Fault]:
+    for key in ("anchors", "positives"):
+        if key not in parameters:
+            move = "Write (anchors, positives, negatives, *, margin: float = 0.2)."
+            yield Fault(where, key, "", "a loss must have this parameter", move)
+    if "labels" in parameters and {"negatives", "owners"} & parameters.keys():
+        rule = "rows have labels or negatives, not both"
+        yield Fault(where, "labels", "", rule, "Drop one of the two.")
+    for key in INPUTS:
+        if key in parameters and parameters[key].default is not inspect.Parameter.empty:
+            yield Fault(where, key, "", "must have no default, because it is no knob", "Drop it.")
+    for one in parameters.values():
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
+            rule = "must be a parameter that can be given by its name"
+            yield Fault(where, str(one).partition(":")[0], "", rule, "Name every knob.")
+
+
+def _knob_faults(
+    where: str, knobs: list[inspect.Parameter], base: type[MethodBase]
+) -> Iterator[Fault]:
+    for one in knobs:
+        kind = one.annotation
+        if typing.get_origin(kind) is Annotated:
+            kind = typing.get_args(kind)[0]
+        is_choice = typing.get_origin(kind) is Literal
+        is_choice = is_choice and all(isinstance(value, str) for value in typing.get_args(kind))
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            continue  # another fault already
+        if kind is one.empty:
+            rule, move = "a knob must have an annotation", f"Write {one.name}: float = 0.1."
+            yield Fault(where, one.name, "", rule, move)
+        elif kind not in _KINDS and not is_choice:
+            rule = "a knob must be a float, an int, a bool or a Literal of texts"
+            shown_kind = getattr(kind, "__name__", str(kind))
+            yield Fault(where, one.name, shown_kind, rule, "Choose one of them.")
+        elif one.default is one.empty:
+            rule, move = "a knob must have a default", f"Write {one.name} = ... behind its type."
+            yield Fault(where, one.name, "", rule, move)
+        elif one.name in base.model_fields or one.name in _RESERVED or hasattr(base, one.name):
+            rule = "the name is taken by what every loss has"
+            yield Fault(where, one.name, "", rule, "Name the knob otherwise.")
+
+
+def _described(name: str, knob: inspect.Parameter) -> Any:
+    """A knob's annotation with a description, which messages print."""
+    if FieldInfo.from_annotation(knob.annotation).description:
+        return knob.annotation
+    return Annotated[knob.annotation, Field(description=f"a knob of the loss {name}")]
