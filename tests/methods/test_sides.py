@@ -39,7 +39,7 @@ DRAWS = np.random.default_rng(0)
 def method_of(values: Mapping[str, Any], dropout: float = 0.0) -> AnyMethod:
     config = trial_config(**values)
     guide = None
-    if config.method.name == "gist":
+    if isinstance(config.method, GistConfig):
         guide = Guide(config.method.guide, resolve_checkpoint(config.method.guide).fingerprint)
     return built(config, toy_encoder("mean", dropout=dropout), guide)
 

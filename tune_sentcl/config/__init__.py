@@ -63,6 +63,7 @@ from tune_sentcl.config.registry import (
     Registered,
     cached,
     code_of,
+    plugin_of,
     register_all,
 )
 from tune_sentcl.config.requirements import (
@@ -153,6 +154,7 @@ __all__ = [
     "nest",
     "parse_config",
     "parse_dotted",
+    "plugin_of",
     "register_all",
     "short_name",
     "shown",

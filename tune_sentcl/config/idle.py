@@ -10,14 +10,15 @@ from typing import Any
 from tune_sentcl.config.catalogue import belongs, knobs, short_name, union_members
 from tune_sentcl.config.data_names import source_names
 from tune_sentcl.config.methods import PairMethodConfig
-from tune_sentcl.config.registry import code_of
+from tune_sentcl.config.registry import plugin_of
 from tune_sentcl.config.sections import AUTO_FALLBACKS
 from tune_sentcl.config.tables import MethodBase, Values
 
 
 def _method(values: Values) -> type[MethodBase]:
     """The class of a method; `MethodBase` for an unknown one."""
-    found: type[MethodBase] = union_members("method").get(values.get("method.name"), MethodBase)
+    name = str(values.get("method.name"))
+    found: type[MethodBase] = union_members("method").get(name, MethodBase)
     return found
 
 
@@ -79,7 +80,7 @@ def is_idle(key: str, values: Values) -> bool:
     if section in _UNUSED_WITHOUT_STEPS and _is_stepless(values):
         return True
     # Knobs of a plugin may have the names of others.
-    own = section == "method" and code_of(values["method.name"])
+    own = section == "method" and plugin_of(values["method.name"])
     return not own and key in IDLE and IDLE[key](values)
 
 

@@ -60,6 +60,11 @@ def register_all(methods: Iterable[Registered], dropped: Iterable[str] = ()) -> 
         clear()
 
 
+def plugin_of(method: str) -> str:
+    """The plugin of a method; empty for a built-in or unknown method."""
+    return METHODS[method].plugin if method in METHODS else ""
+
+
 def code_of(method: str) -> str:
     """The fingerprint of a method's plugin; empty for a built-in or unknown method."""
     return METHODS[method].fingerprint if method in METHODS else ""
@@ -67,8 +72,8 @@ def code_of(method: str) -> str:
 
 @cached
 def _union() -> TypeAdapter[MethodBase]:
-    members = tuple(one.config for one in METHODS.values())
-    return TypeAdapter(Annotated[Union[members], Field(discriminator="name")])  # noqa: UP007
+    members: Any = Union[tuple(one.config for one in METHODS.values())]  # noqa: UP007
+    return TypeAdapter(Annotated[members, Field(discriminator="name")])
 
 
 MethodConfig = Annotated[

@@ -4,17 +4,15 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from types import ModuleType
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
-from tune_sentcl.config import Registered
 from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
 from tune_sentcl.config.tables import MethodBase, shown
 from tune_sentcl.errors import Fault, PluginError
-from tune_sentcl.plugins.sources import Plugin
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -24,21 +22,20 @@ INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _KINDS = (float, int, bool)
 _RESERVED = ("guide",)  # ids take this knob for the name of an encoder
-_loading: list[tuple[Plugin, list[Registered]]] = []
+_MARK = "_tune_sentcl_config"
 
 
-@contextmanager
-def collected(plugin: Plugin) -> Iterator[list[Registered]]:
-    """Collect what a plugin registers within the block."""
-    _loading.append((plugin, []))
-    try:
-        yield _loading[-1][1]
-    finally:
-        _loading.pop()
+def declared(module: ModuleType) -> Iterator[tuple[type[MethodBase], Callable[..., Any]]]:
+    """The config and the implementation of each method in a module's namespace."""
+    found = {id(value): value for value in vars(module).values()}
+    for value in found.values():
+        config = getattr(value, "__dict__", {}).get(_MARK)
+        if config is not None:
+            yield config, value
 
 
 def loss(name: str) -> Callable[[FunctionT], FunctionT]:
-    """Register a loss over sentence embeddings as the method `name`.
+    """Declare a loss over sentence embeddings as the method `name`.
 
     The function asks for the tensors of a batch by the names of its parameters: `anchors` and
     `positives`, of shape (rows, dim); `negatives`, the (count, dim) negatives of all rows, and
@@ -47,7 +44,7 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     `Literal` of texts, in `Annotated` with a `pydantic.Field` for bounds and a description. It
     returns a tensor of one number.
 
-    Only loading a file as a plugin registers anything; otherwise the decorator checks alone.
+    The function stays as it is. Loading its module as a plugin registers the method.
 
     Args:
         name: The value of `method.name`: lower-case letters, digits and underscores.
@@ -57,10 +54,7 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     """
 
     def declare(function: FunctionT) -> FunctionT:
-        config = _loss_config(name, function)
-        if _loading:
-            plugin, methods = _loading[-1]
-            methods.append(Registered(config, function, plugin.name, plugin.fingerprint))
+        setattr(function, _MARK, _loss_config(name, function))
         return function
 
     return declare
@@ -80,15 +74,14 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
         rule = f"its annotations must be Python that can be evaluated ({error})"
         raise PluginError(Fault(where, "", "", rule, "Import what they name.")) from None
-    base = GradedConfig if "labels" in parameters else TripletRowsConfig
+    base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
     knobs = [one for key, one in parameters.items() if key not in INPUTS]
     faults = [*_input_faults(where, parameters), *_knob_faults(where, knobs, base)]
     if faults:
         raise PluginError(faults)
     fields: dict[str, Any] = {one.name: (_described(name, one), one.default) for one in knobs}
-    made: type[MethodBase] = create_model(
-        f"{name}_config", __base__=base, __doc__=function.__doc__, name=Literal[name], **fields
-    )
+    fields["name"] = (Literal[name], ...)
+    made: Any = create_model(f"{name}_config", __base__=base, **fields)
     try:
         made.model_validate({"name": name, **{one.name: one.default for one in knobs}})
     except ValidationError as error:
@@ -96,7 +89,8 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
         rule = f"its default must fit ({first['msg']})"
         key, value = str(first["loc"][0]), shown(first["input"])
         raise PluginError(Fault(where, key, value, rule, "Correct the default.")) from None
-    return made
+    config: type[MethodBase] = made
+    return config
 
 
 def _input_faults(where: str, parameters: Mapping[str, inspect.Parameter]) -> Iterator[Fault]:

@@ -15,7 +15,7 @@ from typing import Any
 from tune_sentcl.config import METHODS, Knob, Registered, register_all
 from tune_sentcl.config.catalogue import section_knobs
 from tune_sentcl.errors import Fault, PluginError, first_line
-from tune_sentcl.plugins.declaring import collected
+from tune_sentcl.plugins.declaring import declared
 from tune_sentcl.plugins.sources import Plugin, read_plugin
 
 _ran: dict[Plugin, list[Registered]] = {}
@@ -89,7 +89,7 @@ def _check_kinds(methods: Sequence[Registered]) -> None:
                 raise PluginError(Fault(where, knob.key, knob.kind, rule, "Rename the knob."))
 
 
-class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
     """Imports the modules of a plugin from the bytes that its fingerprint has hashed."""
 
     def __init__(self, plugin: Plugin) -> None:
@@ -119,11 +119,10 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
 
 
 def _run(plugin: Plugin) -> list[Registered]:
-    """Run a plugin's code; returns what it registers."""
+    """Run a plugin's code; returns what it declares."""
     _make_importable(plugin)
     try:
-        with collected(plugin) as methods:
-            importlib.import_module(plugin.module)
+        module = importlib.import_module(plugin.module)
     except PluginError as error:
         faults = [replace(one, where=f"{plugin.name}: {one.where}") for one in error.faults]
         raise PluginError(faults) from None
@@ -133,15 +132,19 @@ def _run(plugin: Plugin) -> list[Registered]:
         what = f"{type(error).__name__} ({first_line(str(error))})"
         rule = f"raises {what} when it is loaded: {line}"
         raise PluginError(Fault(plugin.name, "", "", rule, "Correct it.")) from None
+    methods = [Registered(*one, plugin.name, plugin.fingerprint) for one in declared(module)]
     if not methods:
         move = 'Decorate a function: @tune_sentcl.loss("mine").'
-        raise PluginError(Fault(plugin.name, "", "", "registers nothing", move))
+        raise PluginError(Fault(plugin.name, "", "", "declares no loss", move))
     return methods
 
 
 def _make_importable(plugin: Plugin) -> None:
-    """Let imports find the plugin's own modules first, and forget those of other plugins."""
+    """Let imports find the plugin's own modules first, and forget those of other versions."""
+    installed = "" if plugin.sources else plugin.module.partition(".")[0]
     for name, module in list(sys.modules.items()):
+        if installed and name.partition(".")[0] == installed:
+            del sys.modules[name]
         if name not in plugin.sources:
             continue
         loader, path = getattr(module, "__loader__", None), plugin.sources[name].path

@@ -200,7 +200,9 @@ def _say_time(
     found = None
     try:
         found = estimate(prepared, study, **how)
-    except TuneSentclError as error:
+    except Exception as error:
+        if not isinstance(error, TuneSentclError) and not prepared.space.plugins:
+            raise
         say(f"the time cannot be estimated: {error}")
     for line in stages_table(prepared, found and found.training):
         say(line)
