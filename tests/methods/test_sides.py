@@ -22,6 +22,7 @@ from method_samples import (
 from model_samples import sentence_transformer
 from torch import Tensor
 
+from tune_sentcl.config import GistConfig
 from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora
 from tune_sentcl.errors import CheckpointError, ConfigError, DataError
 from tune_sentcl.methods import AnyMethod, StepLoss
