@@ -118,7 +118,7 @@ def test_a_study_is_read_without_its_plugin_and_not_searched(tmp_path: Path) -> 
     assert "method.reach" not in knobs()
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "study")], env={"COLUMNS": "200"})
     assert "reach" in shown.stdout and "0.4" in shown.stdout, shown.output
-    assert Study.read(tmp_path / "study").manifest.methods[0].plugin == "my_loss.py"
+    assert Study.read(tmp_path / "study").manifest.losses[0].plugin == "my_loss.py"
     assert METHODS["margin_cosine"].implementation is None
     with pytest.raises(PluginError, match=r"Give --plugin my_loss\.py"):
         train_one({"method.name": "margin_cosine", **TOY}, study=None, data=None)
@@ -188,15 +188,18 @@ BAD = {
     ),
     "no positives": (HEAD + loss_file("anchors"), "positives: a loss must have this parameter"),
     "both": (HEAD + loss_file(f"{PAIR}, labels, negatives"), "rows have labels or negatives"),
-    "keywords": (HEAD + loss_file(f"{PAIR}, **more"), "**more: must be a parameter that can be"),
-    "default": (HEAD + loss_file(f"{PAIR}, reach: float"), "reach: a knob must have a default"),
+    "keywords": (HEAD + loss_file(f"{PAIR}, **more"), "**more: must be a parameter that can"),
+    "default": (
+        HEAD + loss_file(f"{PAIR}, reach: float"),
+        "float: a knob must have a default",
+    ),
     "annotation": (
         HEAD + loss_file(f"{PAIR}, reach=1.0"),
-        "reach: a knob must have an ann",
+        "reach=1.0: a knob must be annotated",
     ),
     "kind": (
         HEAD + loss_file(f"{PAIR}, reach: str = 'a'"),
-        "reach = str: a knob must be a float, an int, a bool or a Literal of texts",
+        "reach: str = 'a': a knob must be annotated float, int, bool or Literal of texts",
     ),
     "unknown": (HEAD + loss_file(f"{PAIR}, reach: Reach = 1"), "name 'Reach' is not defined"),
     "fit": (
@@ -204,7 +207,10 @@ BAD = {
         "reach = 0.5: its default must fit",
     ),
     "choice": (HEAD + loss_file(f"{PAIR}, side: Literal['a'] = 'b'"), "side = 'b': its default"),
-    "taken": (HEAD + loss_file(f"{PAIR}, chunk: int = 3"), "chunk: the name is taken"),
+    "taken": (
+        HEAD + loss_file(f"{PAIR}, chunk: int = 3"),
+        "chunk: int = 3: every loss has",
+    ),
     "column": (
         HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),
         "method.hidden = float: must be int, as in method clsr",

@@ -115,7 +115,10 @@ def section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
 
 
 def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
-    description = field.description or f"which {key.partition('.')[0]} it is"
+    naming = key.endswith(".name")
+    description = field.description or (
+        f"which {key[:-5]} it is" if naming else f"a knob of {owner}"
+    )
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):
         default = list(default)  # dotted configs hold lists, as JSON does

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, create_model
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError, create_model
 
 from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
 from tune_sentcl.config.tables import MethodBase, shown
@@ -76,10 +75,9 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
         raise PluginError(Fault(where, "", "", rule, "Import what they name.")) from None
     base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
     knobs = [one for key, one in parameters.items() if key not in INPUTS]
-    faults = [*_input_faults(where, parameters), *_knob_faults(where, knobs, base)]
-    if faults:
+    if faults := list(_faults(where, parameters, base)):
         raise PluginError(faults)
-    fields: dict[str, Any] = {one.name: (_described(name, one), one.default) for one in knobs}
+    fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in knobs}
     fields["name"] = (Literal[name], ...)
     made: Any = create_model(f"{name}_config", __base__=base, **fields)
     try:
@@ -93,51 +91,40 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     return config
 
 
-def _input_faults(where: str, parameters: Mapping[str, inspect.Parameter]) -> Iterator[Fault]:
+def _faults(
+    where: str, parameters: Mapping[str, inspect.Parameter], base: type[MethodBase]
+) -> Iterator[Fault]:
     for key in ("anchors", "positives"):
         if key not in parameters:
-            move = "Write (anchors, positives, negatives, *, margin: float = 0.2)."
+            move = "Write (anchors, positives, *, margin: float = 0.2)."
             yield Fault(where, key, "", "a loss must have this parameter", move)
     if "labels" in parameters and {"negatives", "owners"} & parameters.keys():
         rule = "rows have labels or negatives, not both"
         yield Fault(where, "labels", "", rule, "Drop one of the two.")
-    for key in INPUTS:
-        if key in parameters and parameters[key].default is not inspect.Parameter.empty:
-            yield Fault(where, key, "", "must have no default, because it is no knob", "Drop it.")
     for one in parameters.values():
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
-            rule = "must be a parameter that can be given by its name"
-            yield Fault(where, str(one).partition(":")[0], "", rule, "Name every knob.")
+        rule = _input_rule(one) if one.name in INPUTS else _knob_rule(one, base)
+        if rule:
+            yield Fault(where, str(one), "", rule, "Correct the parameter.")
 
 
-def _knob_faults(
-    where: str, knobs: list[inspect.Parameter], base: type[MethodBase]
-) -> Iterator[Fault]:
-    for one in knobs:
-        kind = one.annotation
-        if typing.get_origin(kind) is Annotated:
-            kind = typing.get_args(kind)[0]
-        is_choice = typing.get_origin(kind) is Literal
-        is_choice = is_choice and all(isinstance(value, str) for value in typing.get_args(kind))
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            continue  # another fault already
-        if kind is one.empty:
-            rule, move = "a knob must have an annotation", f"Write {one.name}: float = 0.1."
-            yield Fault(where, one.name, "", rule, move)
-        elif kind not in _KINDS and not is_choice:
-            rule = "a knob must be a float, an int, a bool or a Literal of texts"
-            shown_kind = getattr(kind, "__name__", str(kind))
-            yield Fault(where, one.name, shown_kind, rule, "Choose one of them.")
-        elif one.default is one.empty:
-            rule, move = "a knob must have a default", f"Write {one.name} = ... behind its type."
-            yield Fault(where, one.name, "", rule, move)
-        elif one.name in base.model_fields or one.name in _RESERVED or hasattr(base, one.name):
-            rule = "the name is taken by what every loss has"
-            yield Fault(where, one.name, "", rule, "Name the knob otherwise.")
+def _input_rule(one: inspect.Parameter) -> str:
+    """The rule that a parameter for a tensor breaks; empty for a good one."""
+    return "" if one.default is one.empty else "must have no default, because it is no knob"
 
 
-def _described(name: str, knob: inspect.Parameter) -> Any:
-    """A knob's annotation with a description, which messages print."""
-    if FieldInfo.from_annotation(knob.annotation).description:
-        return knob.annotation
-    return Annotated[knob.annotation, Field(description=f"a knob of the loss {name}")]
+def _knob_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
+    """The rule that a knob breaks; empty for a good one."""
+    kind, rule = one.annotation, ""
+    if typing.get_origin(kind) is Annotated:
+        kind = typing.get_args(kind)[0]
+    is_choice = typing.get_origin(kind) is Literal
+    is_choice = is_choice and all(isinstance(value, str) for value in typing.get_args(kind))
+    if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
+        rule = "must be a parameter that can be given by its name"
+    elif kind not in _KINDS and not is_choice:
+        rule = "a knob must be annotated float, int, bool or Literal of texts"
+    elif one.default is one.empty:
+        rule = "a knob must have a default"
+    elif one.name in _RESERVED or hasattr(base, one.name) or one.name in base.model_fields:
+        rule = "every loss has a knob or an attribute of this name"
+    return rule

@@ -10,8 +10,8 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from tune_sentcl.config.stored_methods import StoredMethod, stored_methods
 from tune_sentcl.errors import DamagedError, Fault, StudyError
+from tune_sentcl.plugins.stored import StoredLoss, stored_losses
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.provenance import git_commit, library_versions
@@ -110,7 +110,7 @@ class Manifest:
         search: The last search; None before the first.
         plan: The last estimated search; None without one.
         epoch: The number of the last driver, which is part of its file names.
-        methods: The methods of plugins that its searches have loaded.
+        losses: The losses of plugins that its searches have loaded.
     """
 
     schema: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
@@ -124,7 +124,7 @@ class Manifest:
     search: SearchRecord | None = None
     plan: PlanRecord | None = None
     epoch: int = 0
-    methods: tuple[StoredMethod, ...] = ()
+    losses: tuple[StoredLoss, ...] = ()
 
     @classmethod
     def read(cls, files: StudyFiles) -> Self:
@@ -165,7 +165,7 @@ class Manifest:
             command: Its command line.
             least: The smallest allowed epoch.
         """
-        loaded = stored_methods([plugin.name for plugin in space.plugins])
+        loaded = stored_losses([plugin.name for plugin in space.plugins])
         return Manifest(
             schema=SCHEMA_VERSION,
             space=self.space,
@@ -178,7 +178,7 @@ class Manifest:
             search=self.search,
             plan=self.plan,
             epoch=max(self.epoch + 1, least),
-            methods=tuple({one.name: one for one in (*self.methods, *loaded)}.values()),
+            losses=tuple({one.name: one for one in (*self.losses, *loaded)}.values()),
         )
 
     def check_space(self, space: Space, where: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
-from tune_sentcl.config.stored_methods import register_stored
+from tune_sentcl.plugins.stored import register_stored
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.parts import joined, part_names, read_part, rows_of_trials, select_fields
@@ -96,7 +96,7 @@ class Study(StudyTables):
     manifest: Manifest
 
     def __post_init__(self) -> None:
-        register_stored(self.manifest.methods)
+        register_stored(self.manifest.losses)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
