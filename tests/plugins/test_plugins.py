@@ -252,6 +252,7 @@ def test_a_plugin_that_is_not_there_is_refused(
 def test_only_named_files_and_what_they_import_are_run(tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / "other.py").write_text("raise RuntimeError('must not run')\n")
+    (tmp_path / "tune_sentcl.py").write_text("raise RuntimeError('a checkout beside the file')\n")
     (tmp_path / "numpy.py").write_text("raise RuntimeError('nor may this hide the package')\n")
     (plugin,) = load_plugins([tmp_path / "my_loss.py"])
     assert [source.path for source in plugin.sources.values()] == [

@@ -103,7 +103,7 @@ def _local_modules(own: Source, folder: Path, where: str) -> dict[str, Source]:
 
 
 def _imported(source: Source, where: str) -> Iterator[str]:
-    """The top-level names of the modules that some code imports, not those of Python itself."""
+    """The top-level names of what some code imports, without Python's modules and this package."""
     try:
         tree = ast.parse(source.code, source.path)
     except (SyntaxError, ValueError) as error:
@@ -116,7 +116,8 @@ def _imported(source: Source, where: str) -> Iterator[str]:
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(node.module or "")
-    yield from sorted({name.partition(".")[0] for name in names} - sys.stdlib_module_names)
+    tops = {name.partition(".")[0] for name in names}
+    yield from sorted(tops - sys.stdlib_module_names - {__name__.partition(".")[0]})
 
 
 def _beside(folder: Path, name: str, where: str) -> Iterator[tuple[str, Source]]:

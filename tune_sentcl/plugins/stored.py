@@ -6,15 +6,15 @@ from typing import Any, Literal
 from pydantic import ConfigDict, create_model
 from pydantic.dataclasses import dataclass
 
-from tune_sentcl.config import METHODS, Registered, knobs, register_all
-from tune_sentcl.config.catalogue import section_knobs
+from tune_sentcl.config import METHODS, MethodBase, Registered, knobs, register_all
+from tune_sentcl.config.catalogue import Kind, section_knobs
 from tune_sentcl.config.embedding_methods import (
     EmbeddingLossConfig,
     GradedConfig,
     TripletRowsConfig,
 )
 
-_TYPES: dict[str, Any] = {"float": float, "int": int, "bool": bool, "str": str}
+_TYPES: dict[Kind, Any] = {"float": float, "int": int, "bool": bool, "str": str}
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="ignore"))
@@ -31,7 +31,7 @@ class StoredLoss:
     name: str
     plugin: str
     graded: bool
-    knobs: Mapping[str, tuple[Literal["float", "int", "bool", "str"], Any]]
+    knobs: Mapping[str, tuple[Kind, Any]]
 
 
 def stored_losses(plugins: Collection[str]) -> list[StoredLoss]:
@@ -66,7 +66,8 @@ def register_stored(losses: Iterable[StoredLoss]) -> None:
                 for name, (kind, default) in one.knobs.items()
                 if f"method.{name}" not in known or known[f"method.{name}"].kind == kind
             }
-            base = GradedConfig if one.graded else TripletRowsConfig
+            base: type[MethodBase] = GradedConfig if one.graded else TripletRowsConfig
             fields["name"] = (Literal[one.name], ...)
-            config: Any = create_model(f"{one.name}_config", __base__=base, **fields)
+            made: Any = create_model(f"{one.name}_config", __base__=base, **fields)
+            config: type[MethodBase] = made
             register_all([Registered(config, None, one.plugin)])
