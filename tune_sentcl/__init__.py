@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
     from tune_sentcl.launch import search
+    from tune_sentcl.plugins import loss
     from tune_sentcl.space import Space, load_space
     from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -22,6 +23,7 @@ __all__ = [
     "TrialConfig",
     "TuneSentclError",
     "load_space",
+    "loss",
     "paper_results",
     "read_study",
     "search",
@@ -34,6 +36,7 @@ _HOMES = {
     "TrialConfig": "tune_sentcl.config",
     "TuneSentclError": "tune_sentcl.errors",
     "load_space": "tune_sentcl.space",
+    "loss": "tune_sentcl.plugins",
     "paper_results": "tune_sentcl.analysis",
     "read_study": "tune_sentcl.analysis",
     "search": "tune_sentcl.launch",

@@ -100,6 +100,10 @@ def refuse_credentials(where: str, key: str, text: str) -> None:
         raise ConfigError(Fault(where, key, "", f"{rule} show it", move))
 
 
+class PluginError(BadInputError):
+    """A plugin cannot be read or run, or what it defines breaks a rule."""
+
+
 class SpaceError(BadInputError):
     """A space file is missing or does not describe a set of trials."""
 

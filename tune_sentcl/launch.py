@@ -13,6 +13,7 @@ from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import DeviceError, StudyError, TrialFailedError
 from tune_sentcl.history import Assignment
 from tune_sentcl.on_ray.environment import prepare_ray
+from tune_sentcl.plugins import Plugin, load_plugins
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
@@ -184,6 +185,7 @@ def train_one(
     study: str | Path | None,
     data: str | Path | None,
     options: SearchOptions | None = None,
+    plugins: Sequence[str | Path] = (),
 ) -> list[Row]:
     """Train and measure one trial in this process, without Ray.
 
@@ -192,6 +194,7 @@ def train_one(
         study: A study of single trials that keeps the trial; None keeps nothing.
         data: The data root; None takes TUNE_SENTCL_DATA.
         options: Objectives and resources of the trial; other options have no effect.
+        plugins: Files that end in .py, or names of installed plugins.
 
     Returns:
         The trial's rows of the scores table, also if the study held the trial already.
@@ -200,13 +203,14 @@ def train_one(
         BadInputError: An argument or an input is wrong.
         TuneSentclError: The trial failed; the study has its row.
     """
+    loaded = load_plugins(plugins)
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
     options = options or SearchOptions()
     share = options.gpus_per_trial
     if share is None:
         share = float(torch.cuda.is_available())
     options = replace(options, launcher="local", gpus_per_trial=share)
-    prepared = prepare(_single(config), data, (config.seed,), options, origin="single")
+    prepared = prepare(_single(config, loaded), data, (config.seed,), options, origin="single")
     (assignment,) = prepared.proposals.assignments()
     name = assignment.trial_id
     if study is None:
@@ -228,7 +232,7 @@ def train_one(
     return list(kept.scores(where=pc.field("trial_id") == name).to_pylist())
 
 
-def _single(config: TrialConfig) -> Space:
+def _single(config: TrialConfig, plugins: tuple[Plugin, ...]) -> Space:
     return Space(
         name="single",
         paper="",
@@ -240,4 +244,5 @@ def _single(config: TrialConfig) -> Space:
         seeds=(config.seed,),
         text="",
         source="--set",
+        plugins=plugins,
     )

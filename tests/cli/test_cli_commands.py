@@ -11,7 +11,7 @@ from cli_samples import SMOKE, TOY, invoke, refused, rows, run_code, snapshot, t
 from disk_samples import write
 
 from tune_sentcl.space import space_names
-from tune_sentcl.store.schema import SCORES, TRIALS
+from tune_sentcl.store.schema import SCORES, trials_schema
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -130,14 +130,14 @@ def test_train_trains_again_what_has_lost_its_weights(held: Path, place: Path) -
 
 def test_show_prints_the_trials_table(held: Path) -> None:
     (row,) = trials(held)
-    assert list(row) == TRIALS.names
+    assert list(row) == trials_schema().names
     assert (row["status"], row["origin"], row["data.limit"]) == ("finished", "single", 32)
     assert row["evaluation.suites"] == ["sts"]
     assert row["encoder.share_duplicates"] is True
     assert row["method.cross_premise_label"] is None
     done = invoke("show", held, "--csv")
     (line,) = csv.DictReader(io.StringIO(done.out))
-    assert (list(line), line["trial_id"]) == (TRIALS.names, row["trial_id"])
+    assert (list(line), line["trial_id"]) == (trials_schema().names, row["trial_id"])
     shown = invoke("show", held)
     assert (shown.code, shown.err) == (0, "")
     assert str(row["trial_id"])[:8] in shown.out

@@ -41,7 +41,7 @@ def given(option: Any, number: int) -> list[str]:
 def test_every_option_of_search_is_passed_on() -> None:
     theirs, ours = option_names(SEARCH), option_names(SUBMIT)
     assert theirs.keys() == inspect.signature(search).parameters.keys()
-    own = {"space", "study", "address"}
+    own = {"space", "study", "address", "plugins"}
     arguments = [
         word
         for number, (name, option) in enumerate(theirs.items(), 2)

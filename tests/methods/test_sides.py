@@ -22,6 +22,7 @@ from method_samples import (
 from model_samples import sentence_transformer
 from torch import Tensor
 
+from tune_sentcl.config import GistConfig
 from tune_sentcl.data.rows.corpus import Batch, Corpus, join_corpora
 from tune_sentcl.errors import CheckpointError, ConfigError, DataError
 from tune_sentcl.methods import AnyMethod, StepLoss
@@ -37,7 +38,7 @@ DRAWS = np.random.default_rng(0)
 def method_of(values: Mapping[str, Any], dropout: float = 0.0) -> AnyMethod:
     config = trial_config(**values)
     guide = None
-    if config.method.name == "gist":
+    if isinstance(config.method, GistConfig):
         guide = Guide(config.method.guide, resolve_checkpoint(config.method.guide).fingerprint)
     return built(config, toy_encoder("mean", dropout=dropout), guide)
 

@@ -17,7 +17,7 @@ from store_samples import (
 
 from tune_sentcl.store import TrialRow, stored_run_columns
 from tune_sentcl.store.provenance import git_commit
-from tune_sentcl.store.schema import TRIALS
+from tune_sentcl.store.schema import trials_schema
 
 
 def test_a_start_without_a_time_zone_is_refused() -> None:
@@ -30,7 +30,7 @@ def test_columns_keep_their_types_when_all_null(tmp_path: Path) -> None:
         finish(study, "t2")
         study.commit(row("t1", "failed"))
     table = pq.read_table(tmp_path / "trials" / "000001.parquet")
-    assert table.schema.equals(TRIALS)
+    assert table.schema.equals(trials_schema())
     assert table.schema.metadata[b"tune_sentcl.schema"] == b"1"
     assert pq.read_table(tmp_path / "scores")["classifier_seed"].type == pa.int64()
 

@@ -22,14 +22,14 @@ from store_samples import (
 from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import SearchRecord, Study, table_writer
-from tune_sentcl.store.schema import CURVES, SCORES, TRIALS
+from tune_sentcl.store.schema import CURVES, SCORES, trials_schema
 
 
 def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:
     with opened(tmp_path) as study:
         study.commit(row("t1", config=scl(7, **{"lambda": 0.9})), scores(), points())
     reader = Study.read(tmp_path)
-    assert reader.trials().schema.equals(TRIALS, check_metadata=True)
+    assert reader.trials().schema.equals(trials_schema(), check_metadata=True)
     assert reader.scores().schema.equals(SCORES)
     assert reader.curves().schema.equals(CURVES)
     (trial,) = reader.trials().to_pylist()
@@ -100,7 +100,7 @@ def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Pat
             assert [trials[t]["attempt"] for t in ("t1", "t2", "t3")] == [None, 1, attempt]
             slopes = [trials[t]["method.slope"] for t in ("t1", "t2", "t3")]
             assert slopes == [None, 0.25, None]
-            assert driver.study.trials().schema.names == [*TRIALS.names, "method.slope"]
+            assert driver.study.trials().schema.names == [*trials_schema().names, "method.slope"]
             driver.commit(row("t3", attempt=2))
         driver.commit(row("t2", attempt=2))
         assert len(driver.study.trials()) == 3

@@ -49,6 +49,16 @@ DataOption = Annotated[
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        help="File with a loss of your own, or the name of an installed plugin; its code is run "
+        "(repeatable).",
+        rich_help_panel=DATA_AND_SPACE,
+    ),
+]
 RankByOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -73,6 +83,7 @@ _INPUTS = {
             rich_help_panel=DATA_AND_SPACE,
         ),
     ],
+    "plugins": PluginOption,
     "seeds": Annotated[
         str | None,
         typer.Option(
@@ -139,7 +150,7 @@ def requested_search(
     from tune_sentcl.space import load_space  # not for --help
 
     overrides, seeds = parse_settings(given["settings"] or []), parse_seeds(given["seeds"])
-    loaded = load_space(space, overrides)
+    loaded = load_space(space, overrides, given["plugins"] or ())
     options.check(loaded)
     return loaded, given["data"], seeds, options
 

@@ -99,7 +99,7 @@ def check(
 
 
 @with_search_options(
-    *("settings", "data", "objectives", "allow_test_objective", "retrain"),
+    *("settings", "plugins", "data", "objectives", "allow_test_objective", "retrain"),
     *("cpus_per_trial", "gpus_per_trial", "deterministic"),
 )
 def train(
@@ -112,7 +112,8 @@ def train(
     from tune_sentcl.launch import train_one
 
     values = parse_settings(given["settings"] or [])
-    scores = train_one(values, study=study, data=given["data"], options=options)
+    plugins = given["plugins"] or ()
+    scores = train_one(values, study=study, data=given["data"], options=options, plugins=plugins)
     if json_rows:
         print_json(scores)
     else:

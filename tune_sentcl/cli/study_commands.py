@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.options import DataOption, JsonOption, RankByOption, own_entries
+from tune_sentcl.cli.options import DataOption, JsonOption, PluginOption, RankByOption, own_entries
 from tune_sentcl.cli.study_tables import SHOWN, print_study
 from tune_sentcl.cli.terminal_tables import (
     Layout,
@@ -34,10 +34,12 @@ OwnOption = Annotated[
 
 def spaces(
     space: Annotated[str | None, typer.Argument(help="Show this space in full.")] = None,
+    plugins: PluginOption = None,
     json_rows: JsonOption = False,
 ) -> None:
     """List the spaces, or show one with its paper, tables, knobs and number of trials."""
-    found = [load_space(name) for name in (space_names() if space is None else [space])]
+    names = space_names() if space is None else [space]
+    found = [load_space(name, plugins=plugins or ()) for name in names]
     rows = [
         {"name": one.name, "paper": one.paper, "tables": list(one.tables)}
         | {"trials": len(one.configurations)}

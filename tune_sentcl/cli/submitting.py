@@ -4,7 +4,7 @@ import inspect
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ from tune_sentcl.cli.search_commands import search
 from tune_sentcl.cli.terminal_tables import line
 from tune_sentcl.errors import ConfigError, Fault, refuse_credentials
 from tune_sentcl.on_ray.environment import prepare_ray
+from tune_sentcl.plugins import Plugin
 from tune_sentcl.space import Space, load_space
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ PipOption = Annotated[
     bool, typer.Option("--pip", help="Let the cluster install this package's dependencies.")
 ]
 
-_REPLACED = frozenset({"space", "study", "address"})  # the cluster's command has other values
+# The command on the cluster has other values of these.
+_REPLACED = frozenset({"space", "study", "address", "plugins"})
 _LOG_AGAIN = ", last available logs"  # Ray's message repeats the log after these words
 
 
@@ -62,7 +64,7 @@ def submit(
 
     extras = [*space.extras, *(asked["track"] or ())]
     environment = runtime_environment(pip=pip, extras=extras)
-    command = shlex.join(command_words(context, study or "STUDY"))
+    command = shlex.join(command_words(context, study or "STUDY", space.plugins))
     if dry_run:
         name = "tune-sentcl-STUDY-DIGEST-runN" if study is None else job_id(study, "N")
         line(f"command: {command}")
@@ -97,7 +99,9 @@ def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
     from tune_sentcl.store.study_urls import refuse_itself
 
     options = search_options({**asked, "address": None})
-    space = load_space(asked["space"], parse_settings(asked["settings"] or []))
+    space = load_space(
+        asked["space"], parse_settings(asked["settings"] or []), asked["plugins"] or ()
+    )
     parse_seeds(asked["seeds"])
     options.check(space)
     if study is not None:
@@ -129,12 +133,15 @@ def _check_location(where: str, location: str) -> None:
         raise ConfigError(Fault(where, "", location or "''", rule, move))
 
 
-def command_words(context: typer.Context, study: str) -> Iterator[str]:
+def command_words(
+    context: typer.Context, study: str, plugins: Sequence[Plugin] = ()
+) -> Iterator[str]:
     """The search command that the cluster runs, with the options given to `submit`."""
-    from tune_sentcl.on_ray.jobs import SPACE_FILE
+    from tune_sentcl.on_ray.jobs import SPACE_FILE, plugin_path
 
     yield from ("python", "-m", "tune_sentcl", "search", SPACE_FILE)
     yield from ("--study", study, "--address", "auto")
+    yield from (f"--plugin={plugin_path(plugin)}" for plugin in plugins)
     theirs = inspect.signature(search).parameters.keys() - _REPLACED
     for option in context.command.params:
         name = option.name or ""

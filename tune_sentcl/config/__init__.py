@@ -42,7 +42,6 @@ from tune_sentcl.config.methods import (
     ClsrConfig,
     ConisiConfig,
     Count,
-    MethodConfig,
     NoneConfig,
     PairMethodConfig,
     SbertConfig,
@@ -58,6 +57,15 @@ from tune_sentcl.config.optimizers import (
     SgdConfig,
 )
 from tune_sentcl.config.parsing import parse_config, parse_dotted, unknown_key
+from tune_sentcl.config.registry import (
+    METHODS,
+    MethodConfig,
+    Registered,
+    cached,
+    code_of,
+    plugin_of,
+    register_all,
+)
 from tune_sentcl.config.requirements import (
     DataName,
     evaluation_data,
@@ -82,6 +90,7 @@ from tune_sentcl.config.trial import TrialConfig
 __all__ = [
     "AUTO_FALLBACKS",
     "CHECKPOINTS",
+    "METHODS",
     "ORIGINAL_DEFAULTS",
     "ROWS",
     "UNSET",
@@ -113,6 +122,7 @@ __all__ = [
     "Pooling",
     "Precision",
     "ProtocolName",
+    "Registered",
     "Rows",
     "SbertConfig",
     "SclConfig",
@@ -124,6 +134,8 @@ __all__ = [
     "Values",
     "affects_weights",
     "belongs",
+    "cached",
+    "code_of",
     "columns_of",
     "completed",
     "configuration_id_of",
@@ -142,6 +154,8 @@ __all__ = [
     "nest",
     "parse_config",
     "parse_dotted",
+    "plugin_of",
+    "register_all",
     "short_name",
     "shown",
     "source_names",

@@ -1,10 +1,9 @@
 """The catalogue of knobs: every settable key of the config, read off the config classes.
 
-`method` and `optimizer` are unions, distinguished by `name`. A knob of a union belongs to the
-members that have it, its owners; its default may differ between them.
+The registered methods, and the optimizers, are distinguished by `name`. A knob of theirs belongs
+to the members that have it, its owners; its default may differ between them.
 """
 
-import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tune_sentcl.config.registry import METHODS, cached
 from tune_sentcl.config.sections import Auto
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
@@ -54,26 +54,27 @@ class Knob:
         return self.defaults.get(owner, next(iter(self.defaults.values())))
 
 
-@functools.cache
+@cached
 def knobs() -> Mapping[str, Knob]:
     """Every key of the config by its dotted name, in the order of the config."""
     found: dict[str, Knob] = {}
     for section, field in TrialConfig.model_fields.items():
-        if _is_table(field.annotation):
+        tables = dict(union_members(section))
+        if not tables and _is_table(field.annotation):
             tables = {"": field.annotation}
-        else:
-            tables = dict(union_members(section))
         for owner, table in tables.items():
-            for knob in _section_knobs(section, owner, table):
+            for knob in section_knobs(section, owner, table):
                 found[knob.key] = _joined(found[knob.key], knob) if knob.key in found else knob
         if not tables:
             found[section] = _knob(section, "", field)
     return types.MappingProxyType(found)
 
 
-@functools.cache
+@cached
 def union_members(section: str) -> Mapping[str, Any]:
-    """The tables of a section's union by name; empty if the section is no union."""
+    """The tables of a section by name; empty if the section has one table, or is a value."""
+    if section == "method":
+        return {name: one.config for name, one in METHODS.items()}
     annotation = TrialConfig.model_fields[section].annotation
     tables = [member for member in typing.get_args(annotation) if _is_table(member)]
     names = (typing.get_args(table.model_fields["name"].annotation)[0] for table in tables)
@@ -105,7 +106,8 @@ def short_name(key: str) -> str:
     return section if last == "name" else last
 
 
-def _section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
+def section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
+    """The knobs of one table of a section."""
     return [
         _knob(f"{section}.{field.alias or name}", owner, field)
         for name, field in table.model_fields.items()
@@ -113,7 +115,10 @@ def _section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
 
 
 def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
-    description = field.description or f"which {key.partition('.')[0]} it is"
+    naming = key.endswith(".name")
+    description = field.description or (
+        f"which {key[:-5]} it is" if naming else f"a knob of {owner}"
+    )
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):
         default = list(default)  # dotted configs hold lists, as JSON does

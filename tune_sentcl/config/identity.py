@@ -3,7 +3,6 @@
 It is computed from dotted values, so it works on stored configs that cannot be built any more.
 """
 
-import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 from tune_sentcl.config.catalogue import knobs
 from tune_sentcl.config.idle import acting_alike, is_idle
+from tune_sentcl.config.registry import cached
 from tune_sentcl.config.sections import completed
 from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
@@ -49,11 +49,13 @@ class Fingerprints:
         checkpoint: Of the encoder's starting weights and tokenizer.
         selection: Of the development set; used only if `evaluation.select` lets it shape the
             weights.
+        code: Of the plugin that defines the method; empty for a built-in method.
     """
 
     data: str
     checkpoint: str
     selection: str = ""
+    code: str = ""
 
 
 def trial_id(config: TrialConfig, fingerprints: Fingerprints) -> str:
@@ -78,7 +80,8 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     counting = weight_values(values)
     counting["method.name"] = values["method.name"]
     selection = fingerprints.selection if "evaluation.select" in counting else ""
-    return _digest(counting, [fingerprints.data, fingerprints.checkpoint, selection])
+    prints = [fingerprints.data, fingerprints.checkpoint, selection]
+    return _digest(counting, prints + [fingerprints.code] * bool(fingerprints.code))
 
 
 def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
@@ -112,7 +115,7 @@ def _departures(values: Values) -> dict[str, Any]:
     }
 
 
-@functools.cache
+@cached
 def _defaults(method: str, optimizer: str) -> Mapping[str, Any]:
     owners = {"method": method, "optimizer": optimizer}
     named = {key: owners.get(knob.section, "") for key, knob in knobs().items()}

@@ -10,13 +10,24 @@ from typing import Any
 from tune_sentcl.config.catalogue import belongs, knobs, short_name, union_members
 from tune_sentcl.config.data_names import source_names
 from tune_sentcl.config.methods import PairMethodConfig
+from tune_sentcl.config.registry import plugin_of
 from tune_sentcl.config.sections import AUTO_FALLBACKS
-from tune_sentcl.config.tables import Values
+from tune_sentcl.config.tables import MethodBase, Values
 
-_METHODS = union_members("method")
-_STEPLESS = frozenset(name for name, table in _METHODS.items() if not table.takes_steps)
-_FREEZING = frozenset(name for name, table in _METHODS.items() if table.freezes_encoder)
-_PAIRED = frozenset(name for name, t in _METHODS.items() if issubclass(t, PairMethodConfig))
+
+def _method(values: Values) -> type[MethodBase]:
+    """The class of a method; `MethodBase` for an unknown one."""
+    name = str(values.get("method.name"))
+    found: type[MethodBase] = union_members("method").get(name, MethodBase)
+    return found
+
+
+def _freezes(values: Values) -> bool:
+    return _method(values).freezes_encoder
+
+
+def _is_stepless(values: Values) -> bool:
+    return not _method(values).takes_steps
 
 
 def _of(values: Values, key: str) -> Any:
@@ -30,7 +41,7 @@ def _longer_than_any(values: Values) -> bool:
 
 
 def _without_adapters(values: Values) -> bool:
-    return values["method.name"] in _FREEZING or _of(values, "encoder.lora_rank") == 0
+    return _freezes(values) or _of(values, "encoder.lora_rank") == 0
 
 
 IDLE: dict[str, Callable[[Values], bool]] = {
@@ -41,21 +52,19 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "method.share": lambda v: _of(v, "method.strategy") == "s" or _of(v, "method.lambda") == 0,
     "method.margin_kind": lambda v: _of(v, "method.margin") == 0,
     "method.whitening_dim": lambda v: not _of(v, "method.whitening"),
-    "encoder.train_length": lambda v: v["method.name"] in _FREEZING,
-    "encoder.share_duplicates": lambda v: v["method.name"] not in _PAIRED,
-    "encoder.packed": lambda v: v["method.name"] in _FREEZING,
+    "encoder.train_length": _freezes,
+    "encoder.share_duplicates": lambda v: not issubclass(_method(v), PairMethodConfig),
+    "encoder.packed": _freezes,
     "data.mix": lambda v: len(source_names(_of(v, "data.source"))) == 1,
-    "encoder.freeze_layers": lambda v: v["method.name"] in _FREEZING,
-    "encoder.lora_rank": lambda v: v["method.name"] in _FREEZING,
+    "encoder.freeze_layers": _freezes,
+    "encoder.lora_rank": _freezes,
     "encoder.lora_alpha": _without_adapters,
     "encoder.lora_dropout": _without_adapters,
     "encoder.lora_targets": _without_adapters,
     "optimizer.warmup": lambda v: _of(v, "optimizer.warmup_epochs") is not None,
-    "optimizer.precision": lambda v: v["method.name"] in _FREEZING,
-    "evaluation.every": lambda v: v["method.name"] in _STEPLESS,
-    "evaluation.select": lambda v: (
-        v["method.name"] in _STEPLESS or _of(v, "evaluation.every") == 0
-    ),
+    "optimizer.precision": _freezes,
+    "evaluation.every": _is_stepless,
+    "evaluation.select": lambda v: _is_stepless(v) or _of(v, "evaluation.every") == 0,
 }
 """By key, a test whether the knob has no effect; used only for knobs that belong."""
 
@@ -68,9 +77,11 @@ def is_idle(key: str, values: Values) -> bool:
     section = key.partition(".")[0]
     if not belongs(key, values):
         return True
-    if section in _UNUSED_WITHOUT_STEPS and values["method.name"] in _STEPLESS:
+    if section in _UNUSED_WITHOUT_STEPS and _is_stepless(values):
         return True
-    return key in IDLE and IDLE[key](values)
+    # Knobs of a plugin may have the names of others.
+    own = section == "method" and plugin_of(values["method.name"])
+    return not own and key in IDLE and IDLE[key](values)
 
 
 UNSET, UNTRAINED = "unset", "untrained"
@@ -88,7 +99,7 @@ def stated(key: str, values: Values) -> Any:
         return None
     if value is None:
         return UNSET if knobs()[key].may_be_unset else None
-    return UNTRAINED if key == "method.name" and value in _STEPLESS else value
+    return UNTRAINED if key == "method.name" and _is_stepless(values) else value
 
 
 def varied(rows: Sequence[Values]) -> list[str]:
@@ -154,7 +165,7 @@ def draws(values: Values) -> bool:
 
     Without training steps, no random numbers are drawn and every seed gives the same numbers.
     """
-    return values.get("method.name") not in _STEPLESS
+    return not _is_stepless(values)
 
 
 def acting_alike(values: Values) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The methods' knobs: one class per method, and their union, distinguished by `name`.
+"""The knobs of the built-in methods: one class per method, registered under its name.
 
 The names are the papers': `lambda` and `temperature`, `num_positives` (P) and `num_negatives` (N).
 Never change a default here: trial ids leave defaults out (see `identity.ORIGINAL_DEFAULTS`).
@@ -16,6 +16,7 @@ from tune_sentcl.config.embedding_methods import (
     MnrConfig,
     TripletConfig,
 )
+from tune_sentcl.config.registry import Registered, register_all
 from tune_sentcl.config.tables import ChunkedConfig, MethodBase, Rows
 
 
@@ -195,18 +196,18 @@ class NoneConfig(MethodBase):
         return "sentences" if self.whitening else "nothing"
 
 
-MethodConfig = Annotated[
-    SbertConfig
-    | SclConfig
-    | AugmentConfig
-    | SimcseConfig
-    | ConisiConfig
-    | ClsrConfig
-    | CosentConfig
-    | AngleConfig
-    | MnrConfig
-    | GistConfig
-    | TripletConfig
-    | NoneConfig,
-    Field(discriminator="name"),
-]
+_BUILT_IN: tuple[type[MethodBase], ...] = (
+    SbertConfig,
+    SclConfig,
+    AugmentConfig,
+    SimcseConfig,
+    ConisiConfig,
+    ClsrConfig,
+    CosentConfig,
+    AngleConfig,
+    MnrConfig,
+    GistConfig,
+    TripletConfig,
+    NoneConfig,
+)
+register_all(map(Registered, _BUILT_IN))

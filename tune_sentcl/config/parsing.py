@@ -128,7 +128,8 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
             name = item["input"].get("name")
             names = ", ".join(union_members(key))
             given = "" if name is None else shown(name)
-            yield Fault(where, f"{key}.name", given, f"must be one of {names}", "Choose one.")
+            move = "Choose one." + " Or give its --plugin." * (key == "method")
+            yield Fault(where, f"{key}.name", given, f"must be one of {names}", move)
         else:
             yield Fault(where, key, value, _rule(item["type"], item), _next_move(key, owner))
 

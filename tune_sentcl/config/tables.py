@@ -85,6 +85,7 @@ class MethodBase(Frozen):
     """Base of every method's config.
 
     Attributes:
+        name: The method's name, a literal in each subclass.
         takes_steps: Whether there is a loss to minimize; if not, the optimizer's knobs have no
             effect.
         freezes_encoder: Whether the encoder's own weights are not trained; its embeddings then
@@ -93,6 +94,8 @@ class MethodBase(Frozen):
 
     takes_steps: ClassVar[bool] = True
     freezes_encoder: ClassVar[bool] = False
+
+    name: str
 
     @property
     def rows(self) -> Rows:

@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from tune_sentcl.config.embedding_methods import MnrConfig
-from tune_sentcl.config.methods import MethodConfig
 from tune_sentcl.config.optimizers import AdamwConfig, OptimizerConfig
+from tune_sentcl.config.registry import MethodConfig
 from tune_sentcl.config.sections import DataConfig, EncoderConfig, EvaluationConfig
 from tune_sentcl.config.tables import Frozen, flatten
 

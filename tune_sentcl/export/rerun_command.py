@@ -14,6 +14,7 @@ from tune_sentcl.config import (
     is_toy,
     knobs,
     parse_dotted,
+    plugin_of,
 )
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.objective import DEFAULT, Objective, unmeasured
@@ -56,6 +57,8 @@ def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None
         words += [word for one in given for word in ("--objective", str(one))]
     if any(one.split == "test" for one in given):
         words += ["--allow-test-objective"]
+    if plugin := plugin_of(config.method.name):
+        words += ["--plugin", plugin]
     for key, value in settings(config).items():
         words += ["--set", f"{key}={as_setting(value)}"]
     return shlex.join(words)

@@ -3,7 +3,8 @@
 from importlib import import_module
 from typing import Any
 
-from tune_sentcl.config import MethodConfig, TrialConfig
+from tune_sentcl.config import METHODS, MethodConfig, TrialConfig
+from tune_sentcl.errors import Fault, PluginError
 from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
 
 __all__ = ["AnyMethod", "Method", "MethodInputs", "StepLoss", "build_method", "method_class"]
@@ -12,7 +13,19 @@ AnyMethod = Method[Any, Any]
 
 
 def method_class(config: MethodConfig) -> type[AnyMethod]:
-    """The class of a config's method: `METHOD` in the module of the method's name."""
+    """The class of a config's method: a plugin's, or `METHOD` in the module of its name.
+
+    Raises:
+        PluginError: The method's plugin is not loaded; only a study names it.
+    """
+    registered = METHODS[config.name]
+    if registered.implementation is not None:
+        from tune_sentcl.methods.plugin_losses import loss_class
+
+        return loss_class(config)
+    if registered.plugin:
+        rule, move = "its plugin must be given", f"Give --plugin {registered.plugin}."
+        raise PluginError(Fault("method.name", "", config.name, rule, move))
     module = import_module(f"tune_sentcl.methods.{config.name}")
     found: type[AnyMethod] = module.METHOD
     return found

@@ -30,6 +30,7 @@ from tune_sentcl.on_ray.preflight import (
     dependencies,
     installed_versions,
 )
+from tune_sentcl.plugins import Plugin
 from tune_sentcl.space import Space
 from tune_sentcl.store.study_urls import normalized_location
 
@@ -85,7 +86,7 @@ def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
 
 
 def write_working_directory(space: Space, folder: Path) -> None:
-    """Write what a job receives: this package as it is here, its metadata and the space's text.
+    """Write what a job receives: this package as it is here, its metadata, space and plugins.
 
     Ray puts the directory first on `sys.path` of the driver and of every worker, so this package
     replaces one that the cluster's image holds. The study's version columns and the comparison of
@@ -100,6 +101,19 @@ def write_working_directory(space: Space, folder: Path) -> None:
         metadata.write_text(installed.read_text("METADATA") or "", encoding="utf-8")
     named = "" if "name" in tomllib.loads(space.text) else f"name = {json.dumps(space.name)}\n"
     (folder / SPACE_FILE).write_text(f"{named}{space.text}", encoding="utf-8")
+    for plugin in space.plugins:
+        own = folder / plugin_path(plugin)
+        for module, source in plugin.sources.items():
+            path = own.parent / module.replace(".", "/")
+            path = path / "__init__.py" if source.is_package else path.with_suffix(".py")
+            path = own if module == plugin.module else path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(source.code)
+
+
+def plugin_path(plugin: Plugin) -> str:
+    """What the job's command gives as --plugin: a file that it receives, or an installed one."""
+    return f"plugins/{plugin.fingerprint}/{plugin.name}" if plugin.sources else plugin.name
 
 
 class _Client(JobSubmissionClient):

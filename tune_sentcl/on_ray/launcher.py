@@ -29,7 +29,6 @@ from tune_sentcl.store.disk import is_alive
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import Bundle, trials_to_request
-from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure, worker_settings
 
@@ -61,11 +60,12 @@ def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session],
             num_parallel = min(fit, prepared.options.max_concurrent or fit)
             count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"
             prepared.watcher.where = f"{num_parallel} at a time on {count} of the cluster"
-        yield lambda session: _run(session, prepared.options, study, surveyed)
+        yield lambda session: _run(session, prepared, study, surveyed)
 
 
-def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey) -> None:
+def _run(session: Session, prepared: PreparedSearch, study: str, surveyed: Survey) -> None:
     """Run a session to its end; an interrupted trial gets no row."""
+    options = prepared.options
     if len(cluster_nodes()) > 1:
         session.share()
 
@@ -83,7 +83,11 @@ def _run(session: Session, options: SearchOptions, study: str, surveyed: Survey)
             train,
             loader=[ray.put(session.loader)],
             settings=worker_settings(
-                study, options, gpus, session.loader.early_stopping_objective
+                study,
+                options,
+                gpus,
+                session.loader.early_stopping_objective,
+                prepared.space.plugins,
             ),
             folder=str(Path.cwd()),
         )

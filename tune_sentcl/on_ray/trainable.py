@@ -13,9 +13,10 @@ import ray
 from ray import tune
 
 from tune_sentcl.config import Fingerprints, parse_config
-from tune_sentcl.errors import StudyError
+from tune_sentcl.errors import PluginError, StudyError
 from tune_sentcl.history import Assignment
 from tune_sentcl.on_ray.draining import watch_draining
+from tune_sentcl.plugins import activate
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 
@@ -43,6 +44,11 @@ def train(
         os.chdir(folder)  # relative paths are the driver's
     # Before the next trial Tune waits so long for the end of this trial's thread.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
+    try:
+        activate(settings.plugins)  # before the config, whose method one of them may define
+    except PluginError as error:
+        tune.report({"step": -1, "failure": Failure(type(error).__name__, str(error), {})})
+        return
     with watch_draining() as is_draining:
         attempt = Attempt(_assignment(params), _get_loader(*loader), settings, is_draining)
         try:

@@ -56,6 +56,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "tables": (_are_texts, "must be a list of texts"),
     "summary": (_is_text, "must be text"),
     "seeds": (_are_seeds, "must be a list of distinct whole numbers of 0 or more, not empty"),
+    "plugins": (_are_texts, "must be a list of texts"),
     "fixed": (_is_table, "must be a table"),
     "block": (_are_blocks, "must be one or more [[block]] tables"),
     "search": (_is_table, "must be a table"),

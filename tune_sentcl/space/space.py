@@ -3,7 +3,7 @@
 import difflib
 import itertools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.config.data_names import own_sources
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
+from tune_sentcl.plugins import Plugin, activate, load_plugins
 from tune_sentcl.space.grids import (
     UNION_NAMES,
     Range,
@@ -52,6 +53,7 @@ class Space:
         overrides: Values that replace the file's in every trial, as in `--set`.
         auto_values: By checkpoint, the values that replace `auto` for the keys of
             `AUTO_FALLBACKS`.
+        plugins: The plugins whose methods it uses.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Space:
     source: str
     overrides: Values = field(default_factory=dict)
     auto_values: Mapping[str, Values] = field(default_factory=dict)
+    plugins: tuple[Plugin, ...] = ()
 
     def with_auto_values(self, auto_values: Mapping[str, Values]) -> "Space":
         """The space with `auto_values` (see the attribute) in place of `auto`."""
@@ -92,7 +95,9 @@ class Space:
             rule = "overrides need a space that was read from a file"
             move = "Set the values where the configurations of this space are made."
             raise SpaceError(Fault(self.source, "", self.name, rule, move))
-        return build_space(self.text, self.source, {**self.overrides, **overrides})
+        activate(self.plugins)
+        changed = build_space(self.text, self.source, {**self.overrides, **overrides})
+        return replace(changed, plugins=self.plugins)
 
     def active_ranges(self, values: Values) -> list[Range]:
         """The ranges of knobs that a method and an optimizer have.
@@ -287,13 +292,17 @@ def spaces_of(paper: str) -> Iterator[Space]:
             yield load_space(name)
 
 
-def load_space(name: str | Path, overrides: Values | None = None) -> Space:
-    """Read and validate a search space.
+def load_space(
+    name: str | Path, overrides: Values | None = None, plugins: Sequence[str | Path] = ()
+) -> Space:
+    """Read and validate a search space, and run the code of its plugins.
 
     Args:
         name: The name of one of the package's spaces, such as `scl/lambda`, or the path of a TOML
             file.
         overrides: Dotted keys and values that replace the file's in every trial, as in `--set`.
+        plugins: Files that end in .py, or names of installed plugins, besides those that the file
+            names. One of the same name as one of the file's stands for it.
 
     Returns:
         The space with its distinct configurations.
@@ -301,10 +310,15 @@ def load_space(name: str | Path, overrides: Values | None = None) -> Space:
     Raises:
         SpaceError: There is no such space, or the file is not a valid space.
         ConfigError: A trial is not valid; the error lists every fault in the file.
+        PluginError: A plugin cannot be read or run.
     """
     path = _locate(str(name))
     try:
-        return build_space(path.read_text(encoding="utf-8"), str(path), dict(overrides or {}))
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+        check_layout(document, str(path))
+        loaded = load_plugins(plugins, document.get("plugins", ()), path.parent)
+        return replace(build_space(text, str(path), dict(overrides or {})), plugins=loaded)
     except FileNotFoundError:
         move = "Check the path, or name one of the package's spaces: tune-sentcl spaces."
         raise SpaceError(Fault(str(path), "", "", "no such file", move)) from None

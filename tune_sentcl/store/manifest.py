@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
+from tune_sentcl.plugins.stored import StoredLoss, stored_losses
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.provenance import git_commit, library_versions
@@ -109,6 +110,7 @@ class Manifest:
         search: The last search; None before the first.
         plan: The last estimated search; None without one.
         epoch: The number of the last driver, which is part of its file names.
+        losses: The losses of plugins that its searches have loaded.
     """
 
     schema: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
@@ -122,6 +124,7 @@ class Manifest:
     search: SearchRecord | None = None
     plan: PlanRecord | None = None
     epoch: int = 0
+    losses: tuple[StoredLoss, ...] = ()
 
     @classmethod
     def read(cls, files: StudyFiles) -> Self:
@@ -162,6 +165,7 @@ class Manifest:
             command: Its command line.
             least: The smallest allowed epoch.
         """
+        loaded = stored_losses([plugin.name for plugin in space.plugins])
         return Manifest(
             schema=SCHEMA_VERSION,
             space=self.space,
@@ -174,6 +178,7 @@ class Manifest:
             search=self.search,
             plan=self.plan,
             epoch=max(self.epoch + 1, least),
+            losses=tuple({one.name: one for one in (*self.losses, *loaded)}.values()),
         )
 
     def check_space(self, space: Space, where: str) -> None:

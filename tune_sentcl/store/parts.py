@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.schema import TABLES
+from tune_sentcl.store.schema import schema_of
 
 _PART = re.compile(r"[0-9]{6,}\.parquet")
 _WRITER = b"tune_sentcl.writer"
@@ -50,7 +50,7 @@ def encoded_part(table: pa.Table) -> bytes:
 
 def empty_part(folder: str) -> bytes:
     """A part without rows."""
-    return encoded_part(TABLES[folder].empty_table())
+    return encoded_part(schema_of(folder).empty_table())
 
 
 def marked_part(data: bytes, writer: str) -> tuple[bytes, int]:
@@ -82,7 +82,7 @@ def read_part(
     folder, where = part.partition("/")[0], files.display_path(part)
     try:
         file = pq.ParquetFile(pa.BufferReader(data or b""))
-        schema = widened(TABLES[folder], file.schema_arrow)
+        schema = widened(schema_of(folder), file.schema_arrow)
         lacking = [f.name for f in schema if not f.nullable and f.name not in file.schema.names]
         if lacking:
             raise DamagedError(_schema_fault(folder, where, ", ".join(lacking)))

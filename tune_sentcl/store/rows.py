@@ -12,7 +12,7 @@ from tune_sentcl.config import TrialConfig, completed, flatten, knobs, nest
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.score import Score
 from tune_sentcl.store.provenance import library_versions
-from tune_sentcl.store.schema import CURVES, LIBRARIES, SCORES, TRIALS
+from tune_sentcl.store.schema import CURVES, LIBRARIES, SCORES, trials_schema
 
 RUN_COLUMNS = (
     "steps",
@@ -35,6 +35,7 @@ RUN_COLUMNS = (
     "data_fingerprint",
     "checkpoint_fingerprint",
     "selection_fingerprint",
+    "code_fingerprint",
     "git_commit",
     "notes",
     *(f"version_{name}" for name in LIBRARIES),
@@ -66,7 +67,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """How one trial ended: a row of `TRIALS`.
+    """How one trial ended: a row of the trials table.
 
     Attributes:
         config: The trial's config with its seed; gives the knob columns and the JSON.
@@ -99,6 +100,7 @@ class TrialRow:
         data_fingerprint: See `tune_sentcl.config.Fingerprints`.
         checkpoint_fingerprint: See `tune_sentcl.config.Fingerprints`.
         selection_fingerprint: See `tune_sentcl.config.Fingerprints`; None if empty.
+        code_fingerprint: See `tune_sentcl.config.Fingerprints`; None if empty.
         git_commit: See `tune_sentcl.store.provenance.git_commit`.
         versions: Versions by library; by default those of this process.
         objectives: Each objective's name, as TASK:METRIC:SPLIT, and its value times 100.
@@ -137,6 +139,7 @@ class TrialRow:
     data_fingerprint: str | None = None
     checkpoint_fingerprint: str | None = None
     selection_fingerprint: str | None = None
+    code_fingerprint: str | None = None
     git_commit: str | None = None
     versions: Mapping[str, str] = field(default_factory=library_versions)
     objectives: tuple[tuple[str, float | None], ...] = ()
@@ -182,8 +185,8 @@ def stored_run_columns(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trials_table(rows: Sequence[TrialRow]) -> pa.Table:
-    """Rows as a table of schema `TRIALS`."""
-    return _table([row.values() for row in rows], TRIALS)
+    """Rows as a table of schema `trials_schema()`."""
+    return _table([row.values() for row in rows], trials_schema())
 
 
 def scores_table(trial_id: str, scores: Iterable[Score]) -> pa.Table:

@@ -1,15 +1,15 @@
 """The columns of a study's tables, as explicit Arrow schemas.
 
 Adding a column keeps `SCHEMA_VERSION`. Removing one or changing its meaning needs a new version.
-Studies of other versions are refused. The knob columns of `TRIALS` come from the config union, so
-a new knob becomes a nullable column without a change here.
+Studies of other versions are refused. The knob columns of the trials come from the registered
+methods, so a new knob becomes a nullable column without a change here.
 """
 
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tune_sentcl.config import knobs
+from tune_sentcl.config import cached, knobs
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 
 SCHEMA_VERSION = 1
@@ -39,7 +39,9 @@ def _objectives() -> Iterator[pa.Field]:
         yield pa.field(name, pa.string())  # TASK:METRIC:SPLIT
 
 
-def _trials() -> pa.Schema:
+@cached
+def trials_schema() -> pa.Schema:
+    """One row per trial."""
     identity = [
         pa.field("trial_id", pa.string(), nullable=False),
         pa.field("configuration", pa.string(), nullable=False),  # the id without the seed
@@ -72,6 +74,7 @@ def _trials() -> pa.Schema:
         pa.field("data_fingerprint", pa.string()),
         pa.field("checkpoint_fingerprint", pa.string()),
         pa.field("selection_fingerprint", pa.string()),  # null: the last step's weights are kept
+        pa.field("code_fingerprint", pa.string()),  # of the plugin; null: a built-in method
         pa.field("git_commit", pa.string()),
         *(pa.field(f"version_{name}", pa.string()) for name in LIBRARIES),
         *_objectives(),
@@ -83,9 +86,6 @@ def _trials() -> pa.Schema:
     ]
     return pa.schema([*identity, *settings, *run_columns], metadata=_METADATA)
 
-
-TRIALS = _trials()
-"""One row per trial."""
 
 SCORES = pa.schema(
     [
@@ -121,5 +121,10 @@ CURVES = pa.schema(
 )
 """One row per point of a curve."""
 
-TABLES = {"trials": TRIALS, "scores": SCORES, "curves": CURVES}
-"""The schema of each table by the name of its folder."""
+TABLES = ("trials", "scores", "curves")
+"""The folders of the tables."""
+
+
+def schema_of(folder: str) -> pa.Schema:
+    """The schema of a table by the name of its folder."""
+    return {"scores": SCORES, "curves": CURVES}.get(folder) or trials_schema()

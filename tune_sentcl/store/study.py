@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
+from tune_sentcl.plugins.stored import register_stored
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.parts import joined, part_names, read_part, rows_of_trials, select_fields
-from tune_sentcl.store.schema import TABLES
+from tune_sentcl.store.schema import schema_of
 from tune_sentcl.store.trial_folders import STATES, WEIGHTS, TrialFolder, TrialFolders
 
 
@@ -28,7 +29,7 @@ class StudyTables(ABC):
     """The tables of a study, read at each call (`Study`) or in memory (`Snapshot`)."""
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """One row per ended trial, with the columns of `schema.TRIALS`.
+        """One row per ended trial, with the columns of `schema.trials_schema()`.
 
         Args:
             columns: Columns to read; None for all.
@@ -94,6 +95,9 @@ class Study(StudyTables):
     files: StudyFiles
     manifest: Manifest
 
+    def __post_init__(self) -> None:
+        register_stored(self.manifest.losses)
+
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Open a study without a lock; its disk may be read-only.
@@ -156,7 +160,7 @@ class Study(StudyTables):
             return table if among is None else rows_of_trials(table, among)
 
         tables = self.files.each(read, part_names(self.files, folder))
-        table = joined(tables, select_fields(TABLES[folder], columns))
+        table = joined(tables, select_fields(schema_of(folder), columns))
         return table if columns is None else table.select(list(columns))
 
 

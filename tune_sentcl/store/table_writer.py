@@ -17,7 +17,7 @@ from tune_sentcl.store.parts import (
     rows_without_trials,
     widened,
 )
-from tune_sentcl.store.schema import TABLES
+from tune_sentcl.store.schema import schema_of
 
 MAX_TRIALS = 256
 """The trials with which a part is full."""
@@ -38,7 +38,7 @@ class TableWriter:
         self._files, self._folder = files, folder
         self._names = part_names(files.files, folder)
         self._part_of: dict[str, str] = {}
-        self._rows = TABLES[folder].empty_table()
+        self._rows = schema_of(folder).empty_table()
         self._is_full = True
         for part, (rows, size, is_whole) in zip(
             self._names, files.files.each(self._survey, self._names), strict=True
@@ -55,7 +55,7 @@ class TableWriter:
     def rows(self, trial_id: str) -> pa.Table:
         """The rows of a trial."""
         part = self._part_of.get(trial_id)
-        table = TABLES[self._folder].empty_table() if part is None else self._part(part)
+        table = schema_of(self._folder).empty_table() if part is None else self._part(part)
         return rows_of_trials(table, [trial_id])
 
     def replace(self, trial_id: str, rows: pa.Table) -> None:
@@ -65,7 +65,7 @@ class TableWriter:
             return
         if part is None and self._is_full:
             self._names.append(next_part(self._folder, self._names))
-            self._rows, self._is_full = TABLES[self._folder].empty_table(), False
+            self._rows, self._is_full = schema_of(self._folder).empty_table(), False
         name = part or self._names[-1]
         before = self._part(name)
         others = rows_without_trials(before, [trial_id]) if part else before
@@ -105,7 +105,7 @@ class TableWriter:
         data = self._files.read(part)
         table = read_part(self._files.files, part, data, None if part == self._names[-1] else [])
         columns = pq.read_schema(pa.BufferReader(data)).names
-        return table, len(data or b""), set(TABLES[self._folder].names) <= set(columns)
+        return table, len(data or b""), set(schema_of(self._folder).names) <= set(columns)
 
     def _part(self, part: str) -> pa.Table:
         if part == self._names[-1]:

@@ -17,6 +17,7 @@ from tune_sentcl.config import (
     Rows,
     TrialConfig,
     Values,
+    code_of,
     completed,
     evaluation_data,
     trial_id_of,
@@ -119,7 +120,8 @@ class InputLoader:
         # Weights can only be selected if there are evaluation points.
         selects = config.evaluation.select == "best" and config.evaluation.every > 0
         selection = self._selection_fingerprint(sets) if selects else ""
-        prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection)
+        code = code_of(config.method.name)
+        prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection, code)
         return TrialInputs(corpus, sets, checkpoint, prints, resource)
 
     def sets(self, config: TrialConfig) -> EvaluationSets:

@@ -2,10 +2,11 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, evaluation_data, varied
+from tune_sentcl.config import METHODS, TrialConfig, code_of, evaluation_data, varied
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import Configuration, History
 from tune_sentcl.objective import Objective
@@ -114,3 +115,19 @@ def interrupted_trials(study: Study, history: History) -> dict[str, TrialConfig]
     names = sorted(name for name in study.states() if name not in history)
     configs = ((name, config_of(study, name)) for name in names)
     return {name: config for name, config in configs if config is not None}
+
+
+def changed_code(history: History) -> Iterator[str]:
+    """Say of each plugin's method how many trials of a study ran with other code of it."""
+    columns = (history.table[name].to_pylist() for name in ("method.name", "code_fingerprint"))
+    older: Counter[str] = Counter(
+        method
+        for method, code in zip(*columns, strict=True)
+        if code and code_of(method) not in ("", code)
+    )
+    for method, count in sorted(older.items()):
+        trials = f"{count} trial{'' if count == 1 else 's'} of method {method}"
+        yield (
+            f"{METHODS[method].plugin} has changed since {trials} began: they stay in the study, "
+            "and the search runs others with the new code"
+        )

@@ -154,7 +154,9 @@ def say_estimate(prepared: PreparedSearch, say: Callable[[str], None]) -> Estima
     planned, loader, proposals = None, prepared.loader, prepared.proposals
     try:
         planned = estimate(prepared)
-    except TuneSentclError as error:
+    except Exception as error:
+        if not isinstance(error, TuneSentclError) and not prepared.space.plugins:
+            raise
         say(f"the time cannot be estimated: {error}")
     for line in stages_table(prepared, planned and planned.training):
         say(line)

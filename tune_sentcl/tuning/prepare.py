@@ -20,6 +20,7 @@ from tune_sentcl.errors import (
 from tune_sentcl.history import History
 from tune_sentcl.judging.power import older_noise, shown
 from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.plugins import activate
 from tune_sentcl.space import Space
 from tune_sentcl.store.driver import refuse_foreign
 from tune_sentcl.store.files import StudyFiles
@@ -41,7 +42,7 @@ from tune_sentcl.tuning.input_checks import (
     read_inputs,
     warnings,
 )
-from tune_sentcl.tuning.past_trials import interrupted_trials, past_studies
+from tune_sentcl.tuning.past_trials import changed_code, interrupted_trials, past_studies
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
@@ -160,7 +161,11 @@ class PreparedSearch:
         history, interrupted = History(self.objectives), {}
         if study is not None:
             compared = self.loader.early_stopping_objective
-            history = History.read(study, self.objectives, early_stopping_objective=compared)
+            history = History.read(
+                study, self.objectives, ["method.name"], early_stopping_objective=compared
+            )
+            for text in changed_code(history):
+                self.watcher.say(text)
             interrupted = interrupted_trials(study, history)
         shares, search = self.shares, self
         is_fixed = recorded is not None and recorded.first_seed is not None
@@ -237,6 +242,7 @@ def prepare(
     Raises:
         BadInputError: An option or an input is wrong.
     """
+    activate(space.plugins)  # another version may have been loaded since
     options.check(space)
     check_priors(space)
     options = replace(options, learn_from=distinct_studies(options.learn_from))

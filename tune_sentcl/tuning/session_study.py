@@ -236,6 +236,7 @@ class SessionStudy:
             "data_fingerprint": inputs.fingerprints.data,
             "checkpoint_fingerprint": inputs.fingerprints.checkpoint,
             "selection_fingerprint": inputs.fingerprints.selection or None,
+            "code_fingerprint": inputs.fingerprints.code or None,
             "git_commit": self._driver.study.manifest.git_commit,
         }
         return TrialRow(

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from tune_sentcl.config import configuration_id_of, knobs, parse_dotted, trial_id_of
+from tune_sentcl.config import cached, configuration_id_of, knobs, parse_dotted, trial_id_of
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.score import Measurement
 from tune_sentcl.trial import InputLoader, TrialInputs
@@ -47,7 +46,7 @@ class TrialNamer:
         return configuration_id_of(values, self.resolve(values).inputs.fingerprints)
 
 
-@cache
+@cached
 def _input_keys() -> list[str]:
     """The keys that may change a trial's inputs, or whether they can be read.
 

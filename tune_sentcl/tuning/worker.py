@@ -24,6 +24,7 @@ from tune_sentcl.errors import (
 from tune_sentcl.history import Assignment
 from tune_sentcl.model.device import deterministic, is_out_of_memory, limit_memory
 from tune_sentcl.objective import DEFAULT, Objective
+from tune_sentcl.plugins import Plugin
 from tune_sentcl.store.trial_files import TrialFiles
 from tune_sentcl.trial import (
     Account,
@@ -52,6 +53,7 @@ class WorkerSettings:
         seconds: Time limit of a trial; None: no limit.
         save_every: Seconds between saved states; None: no states.
         deterministic: Whether torch uses deterministic algorithms alone.
+        plugins: The code that the trials' methods come from, as the driver has read it.
     """
 
     study: str | None
@@ -62,6 +64,7 @@ class WorkerSettings:
     seconds: float | None = None
     save_every: float | None = None
     deterministic: bool = False
+    plugins: tuple[Plugin, ...] = ()
 
 
 def worker_settings(
@@ -69,6 +72,7 @@ def worker_settings(
     options: SearchOptions,
     gpus: float,
     early_stopping_objective: Objective = DEFAULT,
+    plugins: tuple[Plugin, ...] = (),
 ) -> WorkerSettings:
     """The worker settings that the options of a search imply, with this share of a GPU."""
     return WorkerSettings(
@@ -80,6 +84,7 @@ def worker_settings(
         options.trial_timeout,
         60 * options.save_every or None,
         options.deterministic,
+        plugins,
     )
 
 
@@ -141,7 +146,7 @@ class Attempt:
         Raises:
             DeviceError: The trial needs a GPU, and torch finds none.
             NodeDrainingError: This machine is about to be removed.
-            OtherInputsError: Data or weights differ from those that the driver read.
+            OtherInputsError: Data, weights or plugins differ from those that the driver read.
         """
         settings, assignment = self._settings, self._assignment
         config = assignment.config
@@ -235,8 +240,8 @@ def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
     ]
     if differing:
         raise OtherInputsError(
-            f"{socket.gethostname()} reads other data or weights than the driver: "
-            f"{'; '.join(differing)}. Give every node the same files and hub revisions"
+            f"{socket.gethostname()} reads other data, weights or plugins than the driver: "
+            f"{'; '.join(differing)}. Give every node the same files, hub revisions and packages"
         )
 
 

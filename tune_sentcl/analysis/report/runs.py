@@ -151,6 +151,7 @@ _USED = {
     "data_source": "training data",
     "data_fingerprint": "fingerprint of the data",
     "checkpoint_fingerprint": "fingerprint of the checkpoint",
+    "code_fingerprint": "fingerprint of the plugin",
 }
 _SHOWN = 6
 

@@ -1,0 +1,94 @@
+"""What the tests of plugins share: files of losses, and a registry that ends as it began."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tune_sentcl.config import METHODS, register_all
+from tune_sentcl.space import Space, load_space
+
+RANKING = '''"""CoSENT and AnglE, as a user would write them."""
+
+import tune_sentcl
+from tune_sentcl.losses import angle, cosent
+
+
+@tune_sentcl.loss("own_cosent")
+def own_cosent(anchors, positives, labels, *, temperature: float = 0.05):
+    return cosent(anchors, positives, labels, temperature=temperature)
+
+
+@tune_sentcl.loss("own_angle")
+def own_angle(anchors, positives, labels, *, temperature: float = 0.05):
+    return angle(anchors, positives, labels, temperature=temperature)
+'''
+
+MARGIN = '''"""A margin between cosines, in a dozen lines."""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch.nn.functional import cosine_similarity, relu
+
+import tune_sentcl
+from reach import FACTOR
+
+
+@tune_sentcl.loss("margin_cosine")
+def margin_cosine(
+    anchors,
+    positives,
+    *,
+    reach: Annotated[float, Field(gt=0, description="how much nearer a positive is")] = 0.3,
+    whitening_dim: int = 1,
+    side: Literal["rows", "both"] = "rows",
+):
+    cosines = cosine_similarity(anchors[:, None], positives[None], dim=-1)
+    losses = relu(FACTOR * reach + cosines - cosines.diagonal()[:, None])
+    return losses.mean() + (losses.T.mean() if side == "both" else 0.0) * whitening_dim
+'''
+
+
+SPACE = """name = "margin"
+plugins = ["my_loss.py"]
+[fixed]
+method.name = "margin_cosine"
+encoder.checkpoint = "toy"
+data.source = "toy"
+data.limit = 64
+optimizer.lr = 1e-3
+optimizer.batch_size = 32
+[[block]]
+grid.method.reach = [0.2, 0.4]
+"""
+
+
+@contextmanager
+def unchanged_registry() -> Iterator[None]:
+    """Within this, plugins may register methods; then only the earlier ones are left."""
+    before = dict(METHODS)
+    yield
+    register_all(before.values(), METHODS.keys() - before.keys())
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    with unchanged_registry():
+        yield
+
+
+def written(folder: Path, text: str = MARGIN, factor: float = 1.0) -> Path:
+    """A plugin's file, beside a module that it may import."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "reach.py").write_text(f"FACTOR = {factor}\n")
+    (folder / "my_loss.py").write_text(text)
+    return folder / "my_loss.py"
+
+
+def margin_space(folder: Path, *plugins: Path) -> Space:
+    """A space of the margin loss that names its file, and two points."""
+    (folder / "margin.toml").write_text(SPACE)
+    return load_space(folder / "margin.toml", plugins=plugins)

@@ -1,0 +1,305 @@
+"""Losses of a user's own files: their knobs, ids and scores, and what is refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from plugin_samples import MARGIN, RANKING, SPACE, margin_space, registry, written
+from search_samples import numbers, rows, run_here
+from typer.testing import CliRunner
+
+from tune_sentcl import loss
+from tune_sentcl.cli import app
+from tune_sentcl.config import METHODS, is_idle, knobs, parse_dotted, register_all
+from tune_sentcl.errors import BadInputError, ConfigError, PluginError
+from tune_sentcl.launch import train_one
+from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
+from tune_sentcl.plugins import load_plugins
+from tune_sentcl.space import load_space
+from tune_sentcl.store.study import Study
+
+__all__ = ["registry"]
+
+TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
+
+
+def test_built_in_losses_as_a_plugin_score_the_same_to_the_bit(tmp_path: Path) -> None:
+    plugin = written(tmp_path, RANKING)
+    text = SPACE.replace('method.name = "margin_cosine"\n', "").partition("[[block]]")[0]
+    names = ["cosent", "own_cosent", "angle", "own_angle"]
+    text += f"[[block]]\ngrid.method.name = {names}\nfixed.method.temperature = 0.1\n"
+    (tmp_path / "both.toml").write_text(text)
+    outcome = run_here(load_space(tmp_path / "both.toml"), tmp_path / "study")
+    assert (outcome.ran, outcome.failures) == (4, 0)
+    trials = {row["method.name"]: row for row in rows(tmp_path / "study")}
+    by_trial: dict[str, dict[object, float]] = {}
+    for (trial_id, *what), value in numbers(tmp_path / "study").items():
+        by_trial.setdefault(trial_id, {})[tuple(what)] = value
+    scores = {name: by_trial[row["trial_id"]] for name, row in trials.items()}
+    assert scores["own_cosent"] == scores["cosent"] != scores["angle"] == scores["own_angle"]
+    (found,) = load_plugins([plugin])
+    codes = {name: row["code_fingerprint"] for name, row in trials.items()}
+    assert codes["own_cosent"] == codes["own_angle"] == found.fingerprint
+    assert codes["cosent"] is None
+    assert len({row["trial_id"] for row in trials.values()}) == 4
+
+
+def test_a_signature_gives_knobs_with_bounds_messages_and_an_effect(tmp_path: Path) -> None:
+    load_plugins([written(tmp_path)])
+    assert knobs()["method.reach"].description == "how much nearer a positive is"
+    assert knobs()["method.side"].default("margin_cosine") == "rows"
+    config = parse_dotted({"method.name": "margin_cosine", **TOY}, "test")
+    assert config.method.rows == "triplets"
+    # A built-in knob of this name has no effect without whitening.
+    assert not is_idle("method.whitening_dim", config.dotted())
+    with pytest.raises(ConfigError) as refused:
+        parse_dotted({"method.name": "margin_cosine", "method.reach": 0.0}, "test")
+    assert "must be above 0. Choose another value: how much nearer" in str(refused.value)
+
+
+def test_chunks_and_widths_work_for_a_loss_of_ones_own(tmp_path: Path) -> None:
+    plugin = written(tmp_path)
+    config = {"method.name": "margin_cosine", "method.dims": [32, 16], **TOY}
+    whole, chunked = (
+        [row["value"] for row in train_one(more, study=None, data=None, plugins=[plugin])]
+        for more in (config, {**config, "method.chunk": 7})
+    )
+    assert whole == pytest.approx(chunked, abs=3)  # dropout draws by chunk
+    assert {row["protocol"] for row in train_one(config, study=None, data=None)} >= {"cosine@16"}
+
+
+def test_the_code_names_the_trial_and_the_path_does_not(tmp_path: Path) -> None:
+    prints = [
+        load_plugins([path])[0].fingerprint
+        for path in (
+            written(tmp_path / "a"),
+            written(tmp_path / "b"),
+            written(tmp_path / "c", factor=2.0),
+            written(tmp_path / "d", f"{MARGIN}\n"),
+        )
+    ]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 3
+
+
+def test_changed_code_makes_other_trials_and_is_told_before_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study"
+    written(tmp_path)
+    run_here(margin_space(tmp_path), study)
+    assert run_here(margin_space(tmp_path), study).ran == 0
+    written(tmp_path, factor=2.0)
+    capsys.readouterr()
+    assert run_here(margin_space(tmp_path), study).ran == 2
+    said = capsys.readouterr().err
+    told = "my_loss.py has changed since 2 trials of method margin_cosine began"
+    assert told in said and said.index(told) < said.index("[1/2]")
+    found = rows(study)
+    assert len(found) == 4 and len({row["code_fingerprint"] for row in found}) == 2
+    assert len({row["trial_id"] for row in found}) == 4
+
+
+def test_a_space_that_was_loaded_before_a_change_still_runs_its_own_code(tmp_path: Path) -> None:
+    written(tmp_path)
+    old = margin_space(tmp_path)
+    written(tmp_path, factor=2.0)
+    new = margin_space(tmp_path)
+    run_here(old, tmp_path / "study")
+    (code,) = {row["code_fingerprint"] for row in rows(tmp_path / "study")}
+    assert code == old.plugins[0].fingerprint != new.plugins[0].fingerprint
+
+
+def test_a_study_is_read_without_its_plugin_and_not_searched(tmp_path: Path) -> None:
+    written(tmp_path)
+    run_here(margin_space(tmp_path), tmp_path / "study")
+    register_all([], ["margin_cosine"])
+    assert "method.reach" not in knobs()
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "study")], env={"COLUMNS": "200"})
+    assert "reach" in shown.stdout and "0.4" in shown.stdout, shown.output
+    assert Study.read(tmp_path / "study").manifest.losses[0].plugin == "my_loss.py"
+    assert METHODS["margin_cosine"].implementation is None
+    with pytest.raises(PluginError, match=r"Give --plugin my_loss\.py"):
+        train_one({"method.name": "margin_cosine", **TOY}, study=None, data=None)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "text"),
+    [
+        ("raise KeyError('lost it')", "KeyError", "lost it"),
+        ("return float('nan') * anchors.sum()", "NonFiniteError", "loss must be finite"),
+        ("return 1.0", "PluginError", "returned = float: must return a tensor of one number"),
+        ("return anchors", "PluginError", "returned = (32, 32) torch.float32: must return"),
+    ],
+)
+def test_a_loss_that_fails_fails_its_trial(
+    tmp_path: Path, body: str, error: str, text: str
+) -> None:
+    written(tmp_path, f"import tune_sentcl\n{loss_file('anchors, positives', body)}")
+    outcome = run_here(
+        load_space(
+            _space(tmp_path, SPACE.replace("grid.method.reach = [0.2, 0.4]", "")),
+        ),
+        tmp_path / "study",
+    )
+    assert outcome.failures == 1
+    (row,) = rows(tmp_path / "study")
+    assert (row["status"], row["error_type"]) == ("failed", error)
+    assert text in row["error_text"]
+    if error == "KeyError":
+        *_, place, line, _ = row["error_text"].splitlines()
+        assert str(tmp_path / "my_loss.py") in place and "margin_cosine" in place
+        assert line.strip() == body
+
+
+def loss_file(parameters: str, body: str = "return anchors.sum()") -> str:
+    return f'@tune_sentcl.loss("margin_cosine")\ndef margin_cosine({parameters}):\n    {body}\n'
+
+
+def _space(folder: Path, text: str) -> Path:
+    (folder / "margin.toml").write_text(text)
+    return folder / "margin.toml"
+
+
+HEAD = "import tune_sentcl\nfrom typing import Literal\n"
+PAIR = "anchors, positives"
+BAD = {
+    "syntax": ("def broken(:\n", "must be Python (invalid syntax, line 1)"),
+    "import": ("import tune_sentcl\nimport not_there\n", "raises ModuleNotFoundError (No module"),
+    "raises": (
+        HEAD + "raise ValueError('no')\n",
+        "raises ValueError (no) when it is loaded",
+    ),
+    "exits": ("import sys\nsys.exit(3)\n", "raises SystemExit (3) when it is loaded"),
+    "nothing": (HEAD, "declares no loss. Decorate a function"),
+    "built in": (
+        HEAD + loss_file(PAIR).replace("_cosine", "").replace("margin", "scl"),
+        "built in",
+    ),
+    "twice": (
+        HEAD + loss_file(PAIR) + loss_file(PAIR).replace("def ", "def other_"),
+        "there is a method of this name, of my_loss.py",
+    ),
+    "name": (HEAD + loss_file(PAIR).replace('"margin', '"My margin'), "must have lower-case"),
+    "class": (
+        HEAD + '@tune_sentcl.loss("margin_cosine")\nclass Margin:\n    pass\n',
+        "loss margin_cosine: type: must be a function",
+    ),
+    "no positives": (HEAD + loss_file("anchors"), "positives: a loss must have this parameter"),
+    "both": (HEAD + loss_file(f"{PAIR}, labels, negatives"), "rows have labels or negatives"),
+    "keywords": (HEAD + loss_file(f"{PAIR}, **more"), "**more: must be a parameter that can"),
+    "default": (
+        HEAD + loss_file(f"{PAIR}, reach: float"),
+        "float: a knob must have a default",
+    ),
+    "annotation": (
+        HEAD + loss_file(f"{PAIR}, reach=1.0"),
+        "reach=1.0: a knob must be annotated",
+    ),
+    "kind": (
+        HEAD + loss_file(f"{PAIR}, reach: str = 'a'"),
+        "reach: str = 'a': a knob must be annotated float, int, bool or Literal of texts",
+    ),
+    "unknown": (HEAD + loss_file(f"{PAIR}, reach: Reach = 1"), "name 'Reach' is not defined"),
+    "fit": (
+        HEAD + loss_file(f"{PAIR}, reach: int = 0.5"),
+        "reach = 0.5: its default must fit",
+    ),
+    "choice": (HEAD + loss_file(f"{PAIR}, side: Literal['a'] = 'b'"), "side = 'b': its default"),
+    "taken": (
+        HEAD + loss_file(f"{PAIR}, chunk: int = 3"),
+        "chunk: int = 3: every loss has",
+    ),
+    "column": (
+        HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),
+        "method.hidden = float: must be int, as in method clsr",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_plugin_is_one_sentence_and_nothing_is_written(tmp_path: Path, case: str) -> None:
+    code, said = BAD[case]
+    path, before = written(tmp_path, code), dict(METHODS)
+    space = _space(tmp_path, SPACE.replace('plugins = ["my_loss.py"]\n', ""))
+    given = ["search", str(space), "--study", str(tmp_path / "study"), "--plugin", str(path)]
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 2, done.exception
+    assert said in done.stderr and done.stderr.count("\n") == 1
+    assert before == METHODS and not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["nothere.py"], "--plugin: nothere.py: must be a file that can be read"),
+        (["not_installed"], "or an installed plugin (installed: none)"),
+        (["a/my_loss.py", "b/my_loss.py"], "two plugins must not have one name"),
+    ],
+)
+def test_a_plugin_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "a")
+    written(tmp_path / "b", factor=2.0)
+    with pytest.raises(BadInputError) as refused:
+        load_plugins(names)
+    assert said in str(refused.value)
+
+
+def test_only_named_files_and_what_they_import_are_run(tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "other.py").write_text("raise RuntimeError('must not run')\n")
+    (tmp_path / "tune_sentcl.py").write_text("raise RuntimeError('a checkout beside the file')\n")
+    (tmp_path / "numpy.py").write_text("raise RuntimeError('nor may this hide the package')\n")
+    (plugin,) = load_plugins([tmp_path / "my_loss.py"])
+    assert [source.path for source in plugin.sources.values()] == [
+        str(tmp_path / name) for name in ("my_loss.py", "reach.py")
+    ]
+    (tmp_path / "my_loss.py").write_text(f"import numpy\n{MARGIN}")
+    with pytest.raises(PluginError, match="another module of this name is loaded already"):
+        load_plugins([tmp_path / "my_loss.py"])
+
+
+def test_an_installed_package_is_named_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "nice_losses"
+    written(package, MARGIN.replace("from reach", "from nice_losses.reach"))
+    (package / "__init__.py").write_text("")
+    info = tmp_path / "site" / "nice_losses-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nice-losses\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tune_sentcl.plugins]\nnice = nice_losses.my_loss\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    (plugin,) = load_plugins(["nice"])
+    assert (plugin.name, plugin.sources) == ("nice", {})
+    assert METHODS["margin_cosine"].fingerprint == plugin.fingerprint
+    (package / "reach.py").write_text("FACTOR = 3.0\n")
+    assert load_plugins(["nice"])[0].fingerprint != plugin.fingerprint
+    for name in [name for name in sys.modules if name.startswith("nice_losses")]:
+        del sys.modules[name]
+
+
+def test_a_job_receives_the_files_and_names_them(tmp_path: Path) -> None:
+    written(tmp_path / "here")
+    package = tmp_path / "here" / "reach"  # a package goes before a module of its name
+    package.mkdir()
+    (package / "__init__.py").write_text("from reach.deep import FACTOR\n")
+    (package / "deep.py").write_text("FACTOR = 1.5\n")
+    space = margin_space(tmp_path / "here")
+    write_working_directory(space, tmp_path / "there")
+    there = tmp_path / "there" / plugin_path(space.plugins[0])
+    again = load_space(tmp_path / "there" / "space.toml", plugins=[there])
+    assert again.plugins == space.plugins and again.configurations == space.configurations
+
+
+def test_the_decorator_alone_registers_nothing_and_config_stays_light() -> None:
+    before = dict(METHODS)
+    loss("mine")(lambda anchors, positives: anchors.sum())
+    assert before == METHODS
+    code = "import sys, tune_sentcl.plugins; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,82 @@
+"""The registry of training methods: the built-in ones, and those of the loaded plugins."""
+
+import functools
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, ParamSpec, TypeVar, Union
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, TypeAdapter
+
+from tune_sentcl.config.tables import MethodBase
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A method.
+
+    Attributes:
+        config: The class of its knobs.
+        implementation: Its class, or the function of a plugin's loss. None for a built-in method:
+            `METHOD` in the module `tune_sentcl.methods.NAME`, which imports torch.
+        plugin: The plugin that has registered it; empty for a built-in method.
+        fingerprint: A hash of the plugin's code; empty for a built-in method.
+    """
+
+    config: type[MethodBase]
+    implementation: Callable[..., Any] | None = None
+    plugin: str = ""
+    fingerprint: str = ""
+
+    @property
+    def name(self) -> str:
+        """The value of `method.name`."""
+        found: str = typing.get_args(self.config.model_fields["name"].annotation)[0]
+        return found
+
+
+METHODS: dict[str, Registered] = {}
+"""The methods by name; change it through `register_all`."""
+
+_CACHED: list[Callable[[], None]] = []
+
+
+def cached(function: Callable[P, T]) -> Callable[P, T]:
+    """Cache what a function makes of the methods, until another method is registered."""
+    found = functools.cache(function)
+    _CACHED.append(found.cache_clear)
+    return typing.cast(Callable[P, T], found)
+
+
+def register_all(methods: Iterable[Registered], dropped: Iterable[str] = ()) -> None:
+    """Register methods, each in place of one of its name, and drop others."""
+    for name in dropped:
+        del METHODS[name]
+    METHODS.update({one.name: one for one in methods})
+    for clear in _CACHED:
+        clear()
+
+
+def plugin_of(method: str) -> str:
+    """The plugin of a method; empty for a built-in or unknown method."""
+    return METHODS[method].plugin if method in METHODS else ""
+
+
+def code_of(method: str) -> str:
+    """The fingerprint of a method's plugin; empty for a built-in or unknown method."""
+    return METHODS[method].fingerprint if method in METHODS else ""
+
+
+@cached
+def _union() -> TypeAdapter[MethodBase]:
+    members: Any = Union[tuple(one.config for one in METHODS.values())]  # noqa: UP007
+    return TypeAdapter(Annotated[members, Field(discriminator="name")])
+
+
+MethodConfig = Annotated[
+    SerializeAsAny[MethodBase], BeforeValidator(lambda value: _union().validate_python(value))
+]
+"""The knobs of any registered method, told apart by their `name`."""

@@ -1,0 +1,130 @@
+"""The decorators with which a plugin registers what it defines."""
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import ValidationError, create_model
+
+from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
+from tune_sentcl.config.tables import MethodBase, shown
+from tune_sentcl.errors import Fault, PluginError
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
+"""The parameters by which a loss asks for the tensors of a batch."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_KINDS = (float, int, bool)
+_RESERVED = ("guide",)  # ids take this knob for the name of an encoder
+_MARK = "_tune_sentcl_config"
+
+
+def declared(module: ModuleType) -> Iterator[tuple[type[MethodBase], Callable[..., Any]]]:
+    """The config and the implementation of each method in a module's namespace."""
+    found = {id(value): value for value in vars(module).values()}
+    for value in found.values():
+        config = getattr(value, "__dict__", {}).get(_MARK)
+        if config is not None:
+            yield config, value
+
+
+def loss(name: str) -> Callable[[FunctionT], FunctionT]:
+    """Declare a loss over sentence embeddings as the method `name`.
+
+    The function asks for the tensors of a batch by the names of its parameters: `anchors` and
+    `positives`, of shape (rows, dim); `negatives`, the (count, dim) negatives of all rows, and
+    `owners`, the row of each; or `labels`, the (rows,) similarities of pairs with a score. Its
+    other parameters are knobs: each has a default and is annotated `float`, `int`, `bool`, or
+    `Literal` of texts, in `Annotated` with a `pydantic.Field` for bounds and a description. It
+    returns a tensor of one number.
+
+    The function stays as it is. Loading its module as a plugin registers the method.
+
+    Args:
+        name: The value of `method.name`: lower-case letters, digits and underscores.
+
+    Raises:
+        PluginError: The signature breaks one of these rules.
+    """
+
+    def declare(function: FunctionT) -> FunctionT:
+        setattr(function, _MARK, _loss_config(name, function))
+        return function
+
+    return declare
+
+
+def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
+    """The class of a loss's knobs, from the function's signature."""
+    where = f"loss {name}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        rule = "a name must have lower-case letters, digits and underscores alone"
+        raise PluginError(Fault("loss", "", repr(name), rule, 'Write @tune_sentcl.loss("mine").'))
+    if not inspect.isfunction(function):
+        rule, move = "must be a function", "Decorate a function."
+        raise PluginError(Fault(where, "", type(function).__name__, rule, move))
+    try:
+        parameters = inspect.signature(function, eval_str=True).parameters
+    except (NameError, SyntaxError, TypeError, AttributeError) as error:
+        rule = f"its annotations must be Python that can be evaluated ({error})"
+        raise PluginError(Fault(where, "", "", rule, "Import what they name.")) from None
+    base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
+    knobs = [one for key, one in parameters.items() if key not in INPUTS]
+    if faults := list(_faults(where, parameters, base)):
+        raise PluginError(faults)
+    fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in knobs}
+    fields["name"] = (Literal[name], ...)
+    made: Any = create_model(f"{name}_config", __base__=base, **fields)
+    try:
+        made.model_validate({"name": name, **{one.name: one.default for one in knobs}})
+    except ValidationError as error:
+        first = error.errors()[0]
+        rule = f"its default must fit ({first['msg']})"
+        key, value = str(first["loc"][0]), shown(first["input"])
+        raise PluginError(Fault(where, key, value, rule, "Correct the default.")) from None
+    config: type[MethodBase] = made
+    return config
+
+
+def _faults(
+    where: str, parameters: Mapping[str, inspect.Parameter], base: type[MethodBase]
+) -> Iterator[Fault]:
+    for key in ("anchors", "positives"):
+        if key not in parameters:
+            move = "Write (anchors, positives, *, margin: float = 0.2)."
+            yield Fault(where, key, "", "a loss must have this parameter", move)
+    if "labels" in parameters and {"negatives", "owners"} & parameters.keys():
+        rule = "rows have labels or negatives, not both"
+        yield Fault(where, "labels", "", rule, "Drop one of the two.")
+    for one in parameters.values():
+        rule = _input_rule(one) if one.name in INPUTS else _knob_rule(one, base)
+        if rule:
+            yield Fault(where, str(one), "", rule, "Correct the parameter.")
+
+
+def _input_rule(one: inspect.Parameter) -> str:
+    """The rule that a parameter for a tensor breaks; empty for a good one."""
+    return "" if one.default is one.empty else "must have no default, because it is no knob"
+
+
+def _knob_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
+    """The rule that a knob breaks; empty for a good one."""
+    kind, rule = one.annotation, ""
+    if typing.get_origin(kind) is Annotated:
+        kind = typing.get_args(kind)[0]
+    is_choice = typing.get_origin(kind) is Literal
+    is_choice = is_choice and all(isinstance(value, str) for value in typing.get_args(kind))
+    if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
+        rule = "must be a parameter that can be given by its name"
+    elif kind not in _KINDS and not is_choice:
+        rule = "a knob must be annotated float, int, bool or Literal of texts"
+    elif one.default is one.empty:
+        rule = "a knob must have a default"
+    elif one.name in _RESERVED or hasattr(base, one.name) or one.name in base.model_fields:
+        rule = "every loss has a knob or an attribute of this name"
+    return rule

@@ -1,0 +1,162 @@
+"""Runs the code of plugins, and registers what they define."""
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tune_sentcl.config import METHODS, Knob, Registered, register_all
+from tune_sentcl.config.catalogue import section_knobs
+from tune_sentcl.errors import Fault, PluginError, first_line
+from tune_sentcl.plugins.declaring import declared
+from tune_sentcl.plugins.sources import Plugin, read_plugin
+
+_ran: dict[Plugin, list[Registered]] = {}
+"""What each plugin has registered in this process: the same code runs once."""
+
+
+def load_plugins(
+    given: Sequence[str | Path], of_space: Sequence[str] = (), folder: Path | None = None
+) -> tuple[Plugin, ...]:
+    """Read plugins, and register what they define.
+
+    Args:
+        given: Files that end in .py, or names of installed plugins.
+        of_space: Those that a space file names. A given file of the same name stands for it.
+        folder: The space file's folder, from which its paths start.
+
+    Raises:
+        PluginError: One cannot be read or run, or defines nothing, or what exists already.
+    """
+    plugins = [read_plugin(str(name), "--plugin") for name in given]
+    names = {plugin.name for plugin in plugins}
+    for name in of_space:
+        if Path(name).name not in names:
+            path = str((folder or Path()) / name) if name.endswith(".py") else name
+            plugins.append(read_plugin(path, "plugins"))
+    found = tuple(dict.fromkeys(plugins))
+    names = {plugin.name for plugin in found}
+    if len(names) < len(found):
+        rule = "two plugins must not have one name"
+        shown = ", ".join(plugin.name for plugin in found)
+        raise PluginError(Fault("--plugin", "", shown, rule, "Rename one of the files."))
+    activate(found)
+    return found
+
+
+def activate(plugins: Sequence[Plugin]) -> None:
+    """Register what plugins define; all of it or nothing.
+
+    A method that another version of a plugin has registered in this process is replaced.
+
+    Raises:
+        PluginError: As for `load_plugins`.
+    """
+    for plugin in plugins:
+        if plugin not in _ran:
+            _ran[plugin] = _run(plugin)
+    methods: dict[str, Registered] = {}
+    for one in (one for plugin in plugins for one in _ran[plugin]):
+        before = methods.get(one.name) or METHODS.get(one.name)
+        if one.name in methods or (before is not None and not before.plugin):
+            whose = f"of {before.plugin}" if before and before.plugin else "built in"
+            rule = f"there is a method of this name, {whose}"
+            raise PluginError(Fault(one.plugin, "", one.name, rule, "Give it another name."))
+        methods[one.name] = one
+    names = {plugin.name for plugin in plugins}
+    older = {name for name, one in METHODS.items() if one.plugin in names} - methods.keys()
+    _check_kinds([*(one for one in METHODS.values() if one.name not in older), *methods.values()])
+    if older or any(METHODS.get(name) is not one for name, one in methods.items()):
+        register_all(methods.values(), older)
+
+
+def _check_kinds(methods: Sequence[Registered]) -> None:
+    """Refuse a knob of another kind than one of the same name: they share a column."""
+    known: dict[str, Knob] = {}
+    for name, one in {one.name: one for one in methods}.items():
+        for knob in section_knobs("method", name, one.config):
+            other = known.setdefault(knob.key, knob)
+            if other.kind != knob.kind:
+                rule = f"must be {other.kind}, as in method {other.owners[0]}, whose column it has"
+                where = f"{one.plugin}: loss {name}"
+                raise PluginError(Fault(where, knob.key, knob.kind, rule, "Rename the knob."))
+
+
+class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
+    """Imports the modules of a plugin from the bytes that its fingerprint has hashed."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.name, self.sources = plugin.name, dict(plugin.sources)
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
+        """The spec of a module of the plugin; None for another one."""
+        if fullname not in self.sources:
+            return None
+        source = self.sources[fullname]
+        places = [str(Path(source.path).parent)] if source.is_package else None
+        spec = ModuleSpec(fullname, self, origin=source.path, is_package=source.is_package)
+        spec.has_location = True
+        spec.submodule_search_locations = places
+        return spec
+
+    def get_filename(self, fullname: str) -> str:
+        """The file, as tracebacks show it."""
+        return self.sources[fullname].path
+
+    def get_data(self, path: Any) -> bytes:
+        """The bytes that were read; on another machine there is no such file."""
+        for source in self.sources.values():
+            if source.path == path:
+                return source.code
+        raise OSError(f"{path} is not a file of the plugin")
+
+
+def _run(plugin: Plugin) -> list[Registered]:
+    """Run a plugin's code; returns what it declares."""
+    _make_importable(plugin)
+    try:
+        module = importlib.import_module(plugin.module)
+    except PluginError as error:
+        faults = [replace(one, where=f"{plugin.name}: {one.where}") for one in error.faults]
+        raise PluginError(faults) from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{Path(last.filename).name}, line {last.lineno}"
+        what = f"{type(error).__name__} ({first_line(str(error))})"
+        rule = f"raises {what} when it is loaded: {line}"
+        raise PluginError(Fault(plugin.name, "", "", rule, "Correct it.")) from None
+    methods = [Registered(*one, plugin.name, plugin.fingerprint) for one in declared(module)]
+    if not methods:
+        move = 'Decorate a function: @tune_sentcl.loss("mine").'
+        raise PluginError(Fault(plugin.name, "", "", "declares no loss", move))
+    return methods
+
+
+def _make_importable(plugin: Plugin) -> None:
+    """Let imports find the plugin's own modules first, and forget those of other versions."""
+    installed = "" if plugin.sources else plugin.module.partition(".")[0]
+    for name, module in list(sys.modules.items()):
+        if installed and name.partition(".")[0] == installed:
+            del sys.modules[name]
+        if name not in plugin.sources:
+            continue
+        loader, path = getattr(module, "__loader__", None), plugin.sources[name].path
+        if isinstance(loader, _Loader) or getattr(module, "__file__", None) == path:
+            del sys.modules[name]
+            continue
+        rule = f"imports {name}, and another module of this name is loaded already"
+        raise PluginError(Fault(plugin.name, "", path, rule, f"Rename {Path(path).name}."))
+    if plugin.sources:
+        older = [one for one in sys.meta_path if _is_of(one, plugin.name)]
+        sys.meta_path[:] = [_Loader(plugin), *(one for one in sys.meta_path if one not in older)]
+
+
+def _is_of(finder: object, name: str) -> bool:
+    return isinstance(finder, _Loader) and finder.name == name
