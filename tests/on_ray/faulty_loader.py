@@ -12,7 +12,9 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import DeviceError
 from tune_sentcl.trial import InputLoader, TrialInputs
 
-Harm = Literal["device once", "device", "cuda assert once", "die once", "hang", "other data"]
+Harm = Literal[
+    "device once", "device", "cuda assert once", "die", "die once", "hang", "other data"
+]
 
 
 class FaultyLoader(InputLoader):
@@ -35,7 +37,7 @@ class FaultyLoader(InputLoader):
             raise DeviceError("CUDA error: an illegal memory access (a stand-in)")
         if harm == "cuda assert once" and not before:
             torch.zeros(2, device="cuda")[torch.tensor([5], device="cuda")].cpu()
-        if harm == "die once" and not before:
+        if harm == "die" or (harm == "die once" and not before):
             os._exit(1)
         if harm == "hang":
             time.sleep(600)
