@@ -21,6 +21,7 @@ from search_samples import (
     run_here,
     run_on_ray,
     run_planted,
+    statuses,
     temporary_files,
 )
 from stand_in import StandIn
@@ -160,15 +161,16 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
 ) -> None:
     """Nothing that a trial leaves in its process may reach the next one there.
 
-    The rows lie under a relative path. No more trials are drawn than run side by side: those that
-    are drawn too early are drawn without the others' scores.
+    The rows lie under a relative path. Stages decide the same, whichever trial comes first.
     """
     lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
     (tmp_path / "pairs.csv").write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
     monkeypatch.chdir(tmp_path)
-    fixed = 'evaluation.data = "toy"\nevaluation.every = 1'
-    source = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7, ranges=LAMBDA, fixed=fixed).source
+    with_a_pause(monkeypatch)
+    fixed = 'evaluation.data = "toy"\nevaluation.every = 1\noptimizer.epochs = 4'
+    source = lambda_space(tmp_path / "space", 0.1, 0.7, ranges=LAMBDA, fixed=fixed).source
     space = load_space(source, {"data.source": "pairs.csv"})
+    study, here = tmp_path / "ray", tmp_path / "here"
     under_way, draw = [], Session.next
 
     def spied(session: Session) -> Any:
@@ -177,9 +179,9 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
 
     monkeypatch.setattr(Session, "next", spied)
     before = actor_pids()
-    asked: dict[str, Any] = {"trials": 2, "max_concurrent": 9, "max_time": 500.0}
-    outcome = run_on_ray(space, tmp_path / "ray", **asked)
-    assert (outcome.trials, outcome.ran, outcome.failures) == (5, 5, 0)
+    asked: dict[str, Any] = {"trials": 4, "sampler": "random", "scheduler": "halving"}
+    outcome = run_on_ray(space, study, **asked, max_concurrent=9, max_time=500.0)
+    assert (outcome.ran, outcome.failures) == (2 + 4 + 1, 0), "one sampled trial goes on"
     assert max(under_way) <= sum(node.slots(Bundle(1, 0.0)) for node in cluster_nodes())
     # Two slots, one that waits for either, and one to spare: far from one a trial.
     assert 1 <= len(actor_pids() - before) <= 4
@@ -187,18 +189,23 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
     assert printed.out == "", "Ray adds nothing to stdout"
     for noise in ("Configuration for experiment", "FileNotFoundError", "Traceback", "WARNING"):
         assert noise not in printed.err
-    found = rows(tmp_path / "ray")
-    assert {(row["cpus"], row["data_source"]) for row in found} == {(1, "pairs.csv")}
-    assert [row["origin"] for row in found].count("sampler") == 2
-    assert temporary_files(tmp_path / "ray") == []
-    best = configurations(Study.read(tmp_path / "ray"), (DEFAULT,))["configuration"].iloc[0]
-    (kept,) = checkpoints(tmp_path / "ray")
-    assert {row["trial_id"]: row["configuration"] for row in found}[kept] == best
-    run_here(space, tmp_path / "here")
-    assert len(objectives(tmp_path / "here")) == 3
-    assert numbers(tmp_path / "here").items() <= numbers(tmp_path / "ray").items()
-    assert points(tmp_path / "here") <= points(tmp_path / "ray")
-    assert run_on_ray(space, tmp_path / "here").ran == 0
+    assert {(row["cpus"], row["data_source"]) for row in rows(study)} == {(1, "pairs.csv")}
+    assert statuses(study) == 3 * ["finished"] + 3 * ["pruned"]
+    assert temporary_files(study) == []
+    best = configurations(Study.read(study), (DEFAULT,))["configuration"].iloc[0]
+    (kept,) = checkpoints(study)
+    assert {row["trial_id"]: row["configuration"] for row in rows(study)}[kept] == best
+    run_here(space, here, **asked)
+    assert (ends(study), numbers(study), points(study)) == (
+        ends(here),
+        numbers(here),
+        points(here),
+    )
+    assert run_on_ray(space, here, **asked).ran == 0
+
+
+def ends(study: Path) -> dict[str, tuple[object, ...]]:
+    return {row["trial_id"]: (row["status"], row["steps"], row["stages"]) for row in rows(study)}
 
 
 def points(study: Path) -> set[tuple[object, ...]]:
