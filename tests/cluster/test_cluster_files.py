@@ -6,8 +6,6 @@ import importlib.metadata
 import json
 import re
 import subprocess
-import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -225,32 +223,22 @@ def test_everything_in_the_image_is_pinned() -> None:
     (install,) = [rest for _, rest in instructions() if '".[' in rest]
     assert "--constraint constraints.txt" in install
     extras = re.findall(r"\.\[([a-z,]+)\]", install)[0].split(",")
-    needed = set(requirements("tune-sentcl", extras))
+    needed = {name for name, _ in requirements("tune-sentcl", frozenset(extras), set())}
     assert {"ray", "torch", "aiohttp"} <= needed
     assert needed - pins().keys() == set()
 
 
-def requirements(top: str, extras: list[str]) -> Iterator[str]:
-    """The name of every distribution that an installation brings."""
-    waiting, seen = [(top, frozenset(extras))], set()
-    while waiting:
-        name, wanted = waiting.pop()
-        lines = own_lines() if name == top else importlib.metadata.requires(name) or []
-        for requirement in map(Requirement, lines):
-            marker = requirement.marker
-            if marker and not any(marker.evaluate({"extra": e}) for e in ("", *wanted)):
-                continue
-            needed = (canonicalize_name(requirement.name), frozenset(requirement.extras))
-            if needed not in seen:
-                seen.add(needed)
-                waiting.append(needed)
-                yield needed[0]
-
-
-def own_lines() -> list[str]:
-    """What this checkout asks for; the installed package may be of another day."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = list(project["dependencies"])
-    for extra, more in project["optional-dependencies"].items():
-        lines += [f'{line}; extra == "{extra}"' for line in more]
-    return lines
+def requirements(
+    name: str, extras: frozenset[str], known: set[tuple[str, frozenset[str]]]
+) -> set[tuple[str, frozenset[str]]]:
+    """Every distribution that an installation brings, with its extras."""
+    for line in importlib.metadata.requires(name) or []:
+        part = Requirement(line)
+        key = (canonicalize_name(part.name), frozenset(part.extras))
+        asked = part.marker is None or any(
+            part.marker.evaluate({"extra": e}) for e in ("", *extras)
+        )
+        if asked and key not in known:
+            known.add(key)
+            requirements(*key, known)
+    return known
