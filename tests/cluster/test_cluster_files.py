@@ -194,7 +194,8 @@ def test_pods_are_safe_scale_to_zero_and_are_those_of_the_job() -> None:
         mounts = {mount["name"] for mount in container["volumeMounts"]}
         assert mounts == {volume["name"] for volume in pod["volumes"]}
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    used = [volume.get("persistentVolumeClaim") for volume in pod["volumes"]]
+    volumes = workers["template"]["spec"]["volumes"]
+    used = [volume.get("persistentVolumeClaim") for volume in volumes]
     assert {"claimName": claim["metadata"]["name"]} in used
 
 

@@ -273,7 +273,7 @@ def without_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
     """A cluster whose package index takes connections and never answers."""
     folder = tmp_path_factory.mktemp("pip")
     (port,) = free_ports(1)
-    index = {"PIP_INDEX_URL": f"http://127.0.0.1:{port}/simple"}
+    index: dict[str, Any] = {"PIP_INDEX_URL": f"http://127.0.0.1:{port}/simple"}
     python = light_python(folder / "python")
     with (
         socket.create_server(("127.0.0.1", port)),

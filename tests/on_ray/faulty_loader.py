@@ -1,6 +1,7 @@
 """A loader that does harm in workers alone: broken devices, hangs, other files."""
 
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +38,10 @@ class FaultyLoader(InputLoader):
             raise DeviceError("CUDA error: an illegal memory access (a stand-in)")
         if harm == "cuda assert once" and not before:
             torch.zeros(2, device="cuda")[torch.tensor([5], device="cuda")].cpu()
-        if harm == "die" or (harm == "die once" and not before):
+        if harm == "die once" and not before:
             os._exit(1)
+        if harm == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
         if harm == "hang":
             time.sleep(600)
         if harm == "other data":
