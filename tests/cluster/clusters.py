@@ -32,28 +32,25 @@ TOKEN, OTHER = "a" * 64, "b" * 64
 # Ray puts the outer address of the machine in the place of 127.0.0.1.
 LOOPBACK = "127.0.0.2"
 ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "cluster"
 _PORTS = range(20_000, 32_000)  # Ray's workers take those below, the system's clients those above
 _END_S = 20.0
 
 
+# From another place in each process; none twice in a row.
+_START = (os.getpid() * 37) % len(_PORTS)
+_ports_in_turn = itertools.cycle([*_PORTS[_START:], *_PORTS[:_START]])
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on, each process from a place of its own."""
-    found: list[int] = []
-    while len(found) < count:
-        port = next(_places)
+    """Ports of loopback that nobody listens on."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = next(_ports_in_turn)
         with suppress(OSError):
             socket.create_server(("127.0.0.1", port)).close()
-            found.append(port)
-    return found
-
-
-def _in_turn() -> Iterator[int]:
-    """Each port of the range, from another place in each process; none twice in a row."""
-    start = (os.getpid() * 37) % len(_PORTS)
-    return itertools.cycle([*_PORTS[start:], *_PORTS[:start]])
-
-
-_places = _in_turn()
+            ports.append(port)
+    return ports
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -77,11 +74,7 @@ class Node:
 
     def kill(self) -> None:
         """End the node and all on it at once, as a machine that loses its power."""
-        doomed = {self.process.pid, *descendants(self.process.pid)}
-        for pid in doomed:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+        self._kill({self.process.pid, *descendants(self.process.pid)})
 
     def end(self) -> None:
         """End it as an operator does; what does not go is killed."""
@@ -90,7 +83,10 @@ class Node:
             self.process.terminate()
         with suppress(TimeoutError):
             wait_until(lambda: not alive(doomed - {self.process.pid}), "its processes", _END_S)
-        for pid in alive(doomed):
+        self._kill(doomed)
+
+    def _kill(self, pids: set[int]) -> None:
+        for pid in alive(pids):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
@@ -98,18 +94,10 @@ class Node:
 
 @dataclass
 class Cluster:
-    """A head, and the nodes that were added to it.
+    """A head, and the nodes that were added to it, in their order.
 
-    Attributes:
-        home: HOME of its processes and of the clients in `environment`.
-        gcs: HOST:PORT for `ray.init`.
-        dashboard: URL for jobs.
-        temp: Ray's folders, one of each node; sessions and logs lie there.
-        head: The head's node.
-        python: The interpreter that its nodes run.
-        variables: Of its processes and its clients, the token's among them.
-        prefix: A command that the head runs in, and its clients have to.
-        nodes: The others, in the order in which they were added.
+    `gcs` is HOST:PORT for `ray.init`; `dashboard` is a URL. `temp` holds Ray's folders, one of
+    each node. Clients of the cluster run in `prefix` too.
     """
 
     home: Path
@@ -152,14 +140,7 @@ class Cluster:
     def add_node(
         self, *options: str, cpus: int = 1, ip: str = LOOPBACK, prefix: Sequence[str] = ()
     ) -> Node:
-        """Add a node with a raylet of its own.
-
-        Args:
-            options: More of `ray start`.
-            cpus: Its cores.
-            ip: Its address.
-            prefix: A command to run it in, such as `ip netns exec NAME`.
-        """
+        """Add a node with more options of `ray start`, and run it by the prefix."""
         command = [
             *prefix,
             *_start_command(self.python),
@@ -198,41 +179,31 @@ def _ports() -> list[str]:
 
 def _start(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Node:
     """Start a node, three times at most: Ray gives one half a minute, however full the machine."""
-    for _ in range(2):
-        node = _begin(command, variables, log)
-        if not _too_late(node):
+    for _ in range(3):
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                command,
+                env=variables,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        node = Node(process, log)
+        try:
+            wait_until(lambda: _up(node) or process.poll() is not None, "a Ray node")  # noqa: B023
+        except BaseException:
+            node.end()
+            raise
+        if _up(node):
             return node
-    return _begin(command, variables, log)
-
-
-def _begin(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Node:
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            command,
-            env=variables,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-    node = Node(process, log)
-    try:
-        wait_until(lambda: _up(node) or _too_late(node), "a Ray node")
-    except BaseException:
-        node.end()
-        raise
-    return node
-
-
-def _too_late(node: Node) -> bool:
-    return node.process.poll() is not None and "timed out during startup" in node.log.read_text()
+        if "timed out during startup" not in log.read_text():
+            break
+    pytest.fail(f"the node did not start: {log.read_text()}")
 
 
 def _up(node: Node) -> bool:
-    said = node.log.read_text()
-    if node.process.poll() is not None and not _too_late(node):
-        pytest.fail(f"the node did not start: {said}")
-    return "Ray runtime started" in said
+    return "Ray runtime started" in node.log.read_text()
 
 
 @contextmanager
@@ -245,16 +216,11 @@ def cluster(
     prefix: tuple[str, ...] = (),
     **variables: str,
 ) -> Iterator[Cluster]:
-    """A cluster of a head with dashboard and token.
+    """A cluster of a head with dashboard and token, with more options of `ray start --head`.
 
-    Args:
-        home: A folder for what it leaves beside Ray's own.
-        options: More of `ray start --head`.
-        cpus: The head's cores.
-        ip: Its address; the dashboard listens on it too.
-        python: The interpreter of its nodes; see `light_python`.
-        prefix: A command to run the head in, such as `ip netns exec NAME`.
-        variables: Of its processes and its clients, beside the token's.
+    `home` keeps what it leaves beside Ray's own. `prefix` runs the head, such as `ip netns exec
+    NAME`. `python` is the interpreter of its nodes; see `light_python`. `variables` are of its
+    processes and its clients, beside the token's.
     """
     home.mkdir(parents=True, exist_ok=True)
     port, dashboard, client = free_ports(3)

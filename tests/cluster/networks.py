@@ -18,13 +18,7 @@ HUB = "10.77.0.1"
 
 @dataclass(frozen=True)
 class Machine:
-    """A namespace.
-
-    Attributes:
-        name: Of the namespace.
-        ip: Its address.
-        hub: The namespace that it is wired to; empty of the hub itself.
-    """
+    """A namespace by its name, its address, and the one that it is wired to; a hub is to none."""
 
     name: str
     ip: str
@@ -57,7 +51,7 @@ def network(count: int) -> Iterator[tuple[Machine, ...]]:
         _ip("-n", hub.name, "link", "set", "lo", "up")
         _ip("-n", hub.name, "link", "add", "bridge0", "type", "bridge")
         _up(hub, "bridge0")
-        found = [hub]
+        machines = [hub]
         for number in range(1, count + 1):
             machine = Machine(f"ts{tag}n{number}", f"10.77.0.{10 + number}", hub.name)
             _ip("netns", "add", machine.name)
@@ -67,8 +61,8 @@ def network(count: int) -> Iterator[tuple[Machine, ...]]:
             _ip("-n", hub.name, *wire, "netns", machine.name)
             _ip("-n", hub.name, "link", "set", machine.name, "master", "bridge0", "up")
             _up(machine, "wire0")
-            found.append(machine)
-        yield tuple(found)
+            machines.append(machine)
+        yield tuple(machines)
     finally:
         for name in reversed(made):
             _ip("netns", "delete", name)

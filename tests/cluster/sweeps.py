@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,7 @@ def undisturbed(space: Path, study: Path) -> Path:
 
 @contextmanager
 def three_nodes(folder: Path, machines: Sequence[Machine] = (), **more: str) -> Iterator[Cluster]:
-    """A head without cores and three nodes of one core each, with a token.
-
-    Args:
-        folder: For what they leave.
-        machines: Where the head and the nodes run; all on loopback where there are none.
-        more: Variables of theirs.
-    """
+    """A head without cores and three nodes of one core each; on loopback without machines."""
     variables: dict[str, Any] = {"TUNE_SENTCL_ANSWER_SECONDS": "240", **more}
     places: list[dict[str, Any]] = [{"ip": m.ip, "prefix": m.prefix} for m in machines]
     first, *others = places or [{}] * 4
@@ -72,16 +66,11 @@ def three_nodes(folder: Path, machines: Sequence[Machine] = (), **more: str) -> 
 
 
 class Client:
-    """A command at work, whose words are kept in a file.
-
-    Attributes:
-        process: Its process.
-    """
+    """A command at work, whose words are kept in a file."""
 
     def __init__(
         self, log: Path, prefix: Sequence[str], words: Sequence[object], variables: dict[str, str]
     ) -> None:
-        """Begin."""
         self._log = log
         with log.open("w") as file:
             self.process = subprocess.Popen(
@@ -103,15 +92,11 @@ class Client:
         return self.said
 
 
-def client(head: Cluster, *words: object) -> Client:
-    log = head.home / f"client-{len(list(head.home.glob('client-*')))}.log"
-    asked = [*words, "--address", head.dashboard]
-    return Client(log, head.prefix, asked, head.environment())
-
-
 def submitted(head: Cluster, space: Path, study: Path | str) -> Client:
     """A process that has submitted the search and follows it to its end."""
-    return client(head, "submit", space, "--study", study, "--follow", *OFTEN)
+    log = head.home / f"client-{len(list(head.home.glob('client-*')))}.log"
+    words = ["submit", space, "--study", study, "--follow", *OFTEN, "--address", head.dashboard]
+    return Client(log, head.prefix, words, head.environment())
 
 
 def under_way(head: Cluster, space: Path, study: Path) -> Client:
@@ -135,11 +120,10 @@ def trials_with_states(study: Path) -> set[str]:
 
 
 def rows(study: Path | str) -> list[dict[str, Any]]:
-    try:
-        found: list[dict[str, Any]] = Study.read(study).trials().to_pylist()
-    except StudyError:
-        return []
-    return found
+    """The trials of a study; none before there is one."""
+    with suppress(StudyError):
+        return list(Study.read(study).trials().to_pylist())
+    return []
 
 
 def numbers(study: Path | str) -> dict[str, set[tuple[Any, ...]]]:
@@ -153,9 +137,9 @@ def numbers(study: Path | str) -> dict[str, set[tuple[Any, ...]]]:
 
 def ends_as(study: Path, whole: Path) -> None:
     """Every trial is there once, with the same scores and curves, and nothing is left over."""
-    found, expected = rows(study), {row["trial_id"] for row in rows(whole)}
-    assert [row["status"] for row in found] == ["finished"] * len(expected)
-    assert {row["trial_id"] for row in found} == expected
+    expected = {row["trial_id"] for row in rows(whole)}
+    assert [row["status"] for row in rows(study)] == ["finished"] * len(expected)
+    assert {row["trial_id"] for row in rows(study)} == expected
     assert numbers(study) == numbers(whole)
     assert states(study) == []
 

@@ -1,9 +1,10 @@
-"""One study of thirty trials on a cluster that loses drivers, workers, nodes and ways at random.
+"""One study of thirty trials on a cluster that loses drivers, workers, nodes and ways.
 
 TUNE_SENTCL_CHAOS_ROUNDS=20 pytest --log-cli-level=INFO \
         tests/cluster/test_cluster_chaos.py
 """
 
+import itertools
 import json
 import logging
 import os
@@ -15,13 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import optuna
 import pytest
 from clusters import Cluster
 from networks import Machine, network
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from processes import alive, descendants, wait_until
+from search_samples import mirrored
 from sweeps import (
     OFTEN,
     SOON,
@@ -37,10 +36,11 @@ from sweeps import (
     written_space,
 )
 
-# On two cores three rounds take ten minutes; some waits are longer than other tests may take.
+# Some waits are longer than other tests may take.
 pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(2400)]
 
-ROUNDS = int(os.environ.get("TUNE_SENTCL_CHAOS_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("TUNE_SENTCL_CHAOS_ROUNDS", "9"))
+"""Each fault comes once in nine rounds."""
 TRIALS = 30
 _log = logging.getLogger(__name__)
 
@@ -57,17 +57,19 @@ class Chaos:
     def __init__(
         self, head: Cluster, machines: tuple[Machine, ...], space: Path, study: Path
     ) -> None:
-        """Nothing is done yet."""
         self._head, self._machines, self._space, self._study = head, machines, space, study
         self._chance = random.Random(7)
         self._follower: Client | None = None
         self._nodes = dict(zip(machines[1:], head.nodes, strict=True))
         self._haunted = False
         self._reached: dict[tuple[str, str], int] = {}
+        faults = list(self._faults().items())
+        self._chance.shuffle(faults)
+        self._in_turn = itertools.cycle(faults)
 
     def round(self) -> str:
         """Let the search get somewhere, then do something to it; returns what."""
-        name, strike = self._chance.choice(list(self._faults().items()))
+        name, strike = next(self._in_turn)
         follower = self._running()
         there = self._progress()
         wait_until(
@@ -216,8 +218,6 @@ def test_chaos_loses_nothing_and_repeats_little(tmp_path: Path) -> None:
         assert not words or int(words[0]) >= lost
         assert "started again" not in (row["notes"] or "")
     _log.info("%d of %d trials went on from what a lost attempt had left", went_on, TRIALS)
-    journal = JournalStorage(JournalFileBackend(str(study / "optuna.journal")))
-    mirror = optuna.load_study(study_name=None, storage=journal).get_trials()
-    assert {trial.state.name for trial in mirror} == {"COMPLETE"}
+    assert {trial.state.name for trial in mirrored(study)} == {"COMPLETE"}
     left = [path.name for path in study.rglob(".*") if path.name not in (".lock", ".lease")]
     assert left == []

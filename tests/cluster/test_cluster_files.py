@@ -6,16 +6,15 @@ import importlib.metadata
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
-from cluster_folder import FILES, FOLDER, LAUNCHED, ROOT, kubernetes, launched, normal, pins
-from local_user import LocalUser
+from clusters import FOLDER, ROOT
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tune_sentcl.config import knobs
 from tune_sentcl.on_ray.environment import prepare_ray
@@ -24,42 +23,47 @@ prepare_ray()
 
 import ray.autoscaler  # noqa: E402 - its settings come first
 from ray.autoscaler._private.util import prepare_config, validate_config  # noqa: E402
+from ray.util.accelerators import accelerators  # noqa: E402
 
+FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
+LAUNCHED = ("aws", "gcp", "on-prem")  # by `ray up`
 SCHEMAS = ROOT.parent / "shared" / "schemas"
-SCRIPTS = [path for path in FILES if path.read_bytes().startswith(b"#!")]
-IMAGE = re.compile(r"registry\.example\.com/tune-sentcl:ray-([\d.]+)")
 
 
-def names(paths: list[Path]) -> list[str]:
-    return [str(path.relative_to(FOLDER)) for path in paths]
+def pins() -> dict[str, str]:
+    """The pinned version of each package of constraints.txt, by its normal name."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = (line.split("==") for line in lines if "==" in line)
+    return {canonicalize_name(name): version for name, version in pairs}
 
 
-def test_the_folder_holds_what_its_page_tells_of() -> None:
-    page = (FOLDER / "README.md").read_text()
-    assert all(name in page for name in names(FILES) if name != "README.md")
-
-
-@pytest.mark.parametrize("path", FILES, ids=names(FILES))
-def test_machines_and_images_only(path: Path) -> None:
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_a_file_is_on_the_page_and_names_no_knob_and_no_token(path: Path) -> None:
     text = path.read_text()
+    assert path.name == "README.md" or path.name in (FOLDER / "README.md").read_text()
     assert "--set" not in text
     assert [knob for knob in knobs() if re.search(rf"\b{re.escape(knob)}\b", text)] == []
-
-
-@pytest.mark.parametrize("path", FILES, ids=names(FILES))
-def test_no_token_stands_in_a_file_or_a_command(path: Path) -> None:
-    text = path.read_text()
-    assert not re.search(r"\b[0-9a-f]{32,}\b", text)
-    assert not re.search(r"RAY_AUTH_TOKEN=\S|--token", text)
+    assert not re.search(r"\b[0-9a-f]{32,}\b|RAY_AUTH_TOKEN=\S|--token", text)
+    if text.startswith("#!"):
+        subprocess.run(["bash", "-n", str(path)], check=True)
+        assert "set -euo pipefail" in text
+        assert path.suffix == ".sbatch" or path.stat().st_mode & 0o111
+        assert not re.search(r"ray stop|pkill|killall", text), "it ends no Ray but its own"
 
 
 def test_the_image_and_ray_are_those_that_were_tested() -> None:
-    found = {version for path in FILES for version in IMAGE.findall(path.read_text())}
-    assert found == {pins()["ray"]}
+    image = re.compile(r"registry\.example\.com/tune-sentcl:ray-([\d.]+)")
+    versions = {version for path in FILES for version in image.findall(path.read_text())}
+    assert versions == {pins()["ray"]}
     assert kubernetes("raycluster")["RayCluster"]["spec"]["rayVersion"] == pins()["ray"]
 
 
 # `ray up`
+
+
+def launched(name: str) -> dict[str, Any]:
+    config: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    return config
 
 
 def checked(config: dict[str, Any]) -> dict[str, Any]:
@@ -72,13 +76,9 @@ def checked(config: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_ray_up_takes_the_file(name: str) -> None:
+def test_ray_up_takes_the_file_and_would_refuse_a_misspelt_key(name: str) -> None:
     prepared = checked(launched(name))
     assert prepared["docker"]["image"] and prepared["docker"]["container_name"]
-
-
-@pytest.mark.parametrize("name", LAUNCHED)
-def test_trap_a_misspelt_key_would_be_refused(name: str) -> None:
     with pytest.raises(jsonschema.ValidationError, match="idle_timeout_minuets"):
         checked({**launched(name), "idle_timeout_minuets": 5})
 
@@ -91,8 +91,8 @@ def test_every_node_asks_for_the_token_and_the_dashboard_stays_inside(name: str)
     (start,) = [line for line in config["head_start_ray_commands"] if "--head" in line]
     assert {"--num-cpus=0", "--num-gpus=0", "--dashboard-host=127.0.0.1"} <= set(start.split())
     assert "--autoscaling-config=~/ray_bootstrap_config.yaml" in start
-    joins = [line for line in config["worker_start_ray_commands"] if "ray start" in line]
-    assert all("--address=$RAY_HEAD_IP:6379" in line for line in joins) and len(joins) == 1
+    (join,) = [line for line in config["worker_start_ray_commands"] if "ray start" in line]
+    assert "--address=$RAY_HEAD_IP:6379" in join
 
 
 @pytest.mark.parametrize("name", ["aws", "gcp"])
@@ -103,10 +103,12 @@ def test_nothing_but_the_head_is_up_while_nobody_asks(name: str) -> None:
     assert head["resources"] == {"CPU": 0, "GPU": 0}
     assert "spot" not in json.dumps(head).lower()
     assert config["idle_timeout_minutes"] > 0
+    known = {value for key, value in vars(accelerators).items() if key.startswith("NVIDIA_")}
     for key, worker in types.items():
         assert worker["min_workers"] == 0 < worker["max_workers"] <= config["max_workers"]
         assert worker["labels"]["ray.io/market-type"] == "spot"
-        assert worker["labels"]["ray.io/accelerator-type"].lower() == key.split("-")[0]
+        accelerator = worker["labels"]["ray.io/accelerator-type"]
+        assert accelerator in known and accelerator.lower() == key.split("-")[0]
         market = worker["node_config"].get("InstanceMarketOptions", {}).get("MarketType")
         model = worker["node_config"].get("scheduling", {}).get("provisioningModel", market)
         assert model.lower() == "spot"
@@ -114,17 +116,15 @@ def test_nothing_but_the_head_is_up_while_nobody_asks(name: str) -> None:
     assert [line.split()[2] for line in notice] == [name]
 
 
-@pytest.mark.parametrize("name", ["aws", "gcp"])
-def test_accelerators_bear_the_names_that_ray_knows(name: str) -> None:
-    from ray.util.accelerators import accelerators
-
-    known = {value for key, value in vars(accelerators).items() if key.startswith("NVIDIA_")}
-    types = launched(name)["available_node_types"].values()
-    labels = {kind["labels"]["ray.io/accelerator-type"] for kind in types if "labels" in kind}
-    assert labels and labels <= known
-
-
 # KubeRay
+
+
+def kubernetes(name: str, *, with_optional: bool = False) -> dict[str, dict[str, Any]]:
+    """The documents of a Kubernetes file by their kind, what is commented out as optional too."""
+    text = (FOLDER / "kuberay" / f"{name}.yaml").read_text()
+    if with_optional:
+        text = text.replace("# optional: ", "")
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
 
 
 def closed(schema: Any) -> Any:
@@ -133,15 +133,15 @@ def closed(schema: Any) -> Any:
         return [closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {
+    strict = {
         key: {name: closed(value) for name, value in item.items()}
         if key == "properties"
         else closed(item)
         for key, item in schema.items()
     }
-    if "properties" in found and not found.get("x-kubernetes-preserve-unknown-fields"):
-        found.setdefault("additionalProperties", False)
-    return found
+    if "properties" in strict and not strict.get("x-kubernetes-preserve-unknown-fields"):
+        strict.setdefault("additionalProperties", False)
+    return strict
 
 
 @functools.cache
@@ -150,7 +150,7 @@ def crd(kind: str) -> jsonschema.Draft202012Validator:
     if not path.is_file():
         pytest.skip(f"no schemas of KubeRay beside the checkout ({path})")
     versions = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)["spec"]["versions"]
-    (version,) = [found for found in versions if found["name"] == "v1"]
+    (version,) = [one for one in versions if one["name"] == "v1"]
     top = closed(version["schema"]["openAPIV3Schema"])
     top["properties"]["metadata"] = {
         "type": "object",
@@ -177,16 +177,10 @@ def test_trap_kuberay_would_refuse_what_it_does_not_know() -> None:
     assert len(list(crd("RayCluster").iter_errors(document))) == 3
 
 
-def test_a_job_is_repeated_on_the_cluster_of_the_other_file() -> None:
-    job = kubernetes("rayjob")["RayJob"]["spec"]
-    assert job["rayClusterSpec"] == kubernetes("raycluster")["RayCluster"]["spec"]
-    assert job["backoffLimit"] > 0 and job["activeDeadlineSeconds"] > 0
-    assert job["shutdownAfterJobFinishes"] and job["ttlSecondsAfterFinished"] > 0
-    assert job["entrypoint"].startswith("tune-sentcl search ")
-
-
-def test_pods_are_safe_and_scale_to_zero() -> None:
-    spec = kubernetes("raycluster")["RayCluster"]["spec"]
+def test_pods_are_safe_scale_to_zero_and_are_those_of_the_job() -> None:
+    documents = kubernetes("raycluster")
+    spec, claim = documents["RayCluster"]["spec"], documents["PersistentVolumeClaim"]
+    assert kubernetes("rayjob")["RayJob"]["spec"]["rayClusterSpec"] == spec
     assert spec["authOptions"] == {"mode": "token"} and spec["enableInTreeAutoscaling"]
     assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     (workers,) = spec["workerGroupSpecs"]
@@ -197,11 +191,8 @@ def test_pods_are_safe_and_scale_to_zero() -> None:
         (container,) = pod["containers"]
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-        waits = {"name": "RAY_gcs_rpc_server_reconnect_timeout_s", "value": "600"}
-        assert waits in container["env"]
         mounts = {mount["name"] for mount in container["volumeMounts"]}
         assert mounts == {volume["name"] for volume in pod["volumes"]}
-    claim = kubernetes("raycluster")["PersistentVolumeClaim"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     volumes = workers["template"]["spec"]["volumes"]
     used = [volume.get("persistentVolumeClaim") for volume in volumes]
@@ -217,94 +208,38 @@ def instructions() -> list[tuple[str, str]]:
     return [(first, rest) for first, _, rest in (line.partition(" ") for line in lines)]
 
 
-def test_the_image_is_made_of_what_is_there() -> None:
-    copied = [rest.split() for first, rest in instructions() if first == "COPY"]
-    sources = [
-        word
-        for words in copied
-        if not any(word.startswith("--from=") for word in words)
-        for word in words[:-1]
-        if not word.startswith("--")
-    ]
+def test_the_image_is_made_of_what_is_there_and_runs_as_a_user() -> None:
+    steps = instructions()
+    copied = [rest.split() for first, rest in steps if first == "COPY" and "--from=" not in rest]
+    sources = [word for words in copied for word in words[:-1] if not word.startswith("--")]
     assert sources and all((ROOT / source).exists() for source in sources)
-    stages = [rest for first, rest in instructions() if first == "FROM"]
-    assert all(stage.startswith("${BASE}") for stage in stages)
-    assert ("ARG", "BASE=python:3.11-slim-bookworm") in instructions()
-
-
-def test_the_image_runs_as_a_user_and_holds_no_secret() -> None:
-    asked = instructions()
-    last = max(index for index, (first, _) in enumerate(asked) if first == "FROM")
-    assert ("USER", "ray") in asked[last:]
-    assert not {first for first, _ in asked} & {"ADD", "VOLUME", "EXPOSE"}
-    named = " ".join(rest for first, rest in asked if first in {"ARG", "ENV"})
+    stages = [index for index, (first, _) in enumerate(steps) if first == "FROM"]
+    assert all(steps[index][1].startswith("${BASE}") for index in stages)
+    assert ("USER", "ray") in steps[max(stages) :]
+    named = " ".join(rest for first, rest in steps if first in {"ARG", "ENV"})
     assert not re.search("TOKEN|SECRET|PASSWORD|KEY", named)
-    assert "PIP_NO_CACHE_DIR=1" in named
 
 
 def test_everything_in_the_image_is_pinned() -> None:
     (install,) = [rest for _, rest in instructions() if '".[' in rest]
     assert "--constraint constraints.txt" in install
     extras = re.findall(r"\.\[([a-z,]+)\]", install)[0].split(",")
-    needed = set(requirements("tune-sentcl", extras))
+    needed = {name for name, _ in requirements("tune-sentcl", frozenset(extras), set())}
     assert {"ray", "torch", "aiohttp"} <= needed
     assert needed - pins().keys() == set()
 
 
-def requirements(top: str, extras: list[str]) -> Iterator[str]:
-    """The name of every distribution that an installation brings."""
-    waiting, seen = [(top, frozenset(extras))], set()
-    while waiting:
-        name, wanted = waiting.pop()
-        lines = own_lines() if name == top else importlib.metadata.requires(name) or []
-        for requirement in map(Requirement, lines):
-            marker = requirement.marker
-            if marker and not any(marker.evaluate({"extra": e}) for e in ("", *wanted)):
-                continue
-            found = (normal(requirement.name), frozenset(requirement.extras))
-            if found not in seen:
-                seen.add(found)
-                waiting.append(found)
-                yield found[0]
-
-
-def own_lines() -> list[str]:
-    """What this checkout asks for; the installed package may be of another day."""
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = list(project["dependencies"])
-    for extra, more in project["optional-dependencies"].items():
-        lines += [f'{line}; extra == "{extra}"' for line in more]
-    return lines
-
-
-# Scripts
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=names(SCRIPTS))
-def test_a_script_can_be_read_and_run(path: Path) -> None:
-    subprocess.run(["bash", "-n", str(path)], check=True)
-    assert "set -euo pipefail" in path.read_text()
-    assert path.suffix == ".sbatch" or path.stat().st_mode & 0o111
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=names(SCRIPTS))
-def test_a_script_ends_no_ray_but_its_own(path: Path) -> None:
-    assert not re.search(r"ray stop|pkill|killall", path.read_text())
-
-
-def test_a_ray_without_its_job_server_is_told_in_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "grpc.py").write_text("raise ImportError\n")
-    user = LocalUser(tmp_path)
-    user.environment["PYTHONPATH"] = str(tmp_path)
-    said = user.script("start", code=1)
-    assert said.splitlines() == [
-        "local-cluster: this Ray lacks its dashboard and job server: "
-        "pip install 'tune-sentcl[cluster]'"
-    ]
-
-
-def test_links_of_the_page_lead_somewhere() -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", (FOLDER / "README.md").read_text()):
-        assert (FOLDER / target).exists(), target
+def requirements(
+    name: str, extras: frozenset[str], known: set[tuple[str, frozenset[str]]]
+) -> set[tuple[str, frozenset[str]]]:
+    """Every distribution that an installation brings, with its extras."""
+    for line in importlib.metadata.requires(name) or []:
+        part = Requirement(line)
+        key = (canonicalize_name(part.name), frozenset(part.extras))
+        asked = part.marker is None or any(
+            part.marker.evaluate({"extra": e}) for e in ("", *extras)
+        )
+        if asked and key not in known:
+            known.add(key)
+            requirements(*key, known)
+    return known

@@ -5,45 +5,81 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster_folder import FOLDER
-from local_user import LocalUser
-from processes import LOOPBACK, alive, listening, processes, wait_until
-
-from tune_sentcl import read_study
+from clusters import FOLDER, ROOT
+from processes import LOOPBACK, alive, descendants, listening, processes, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
+
+SCRIPT = FOLDER / "local-cluster.sh"
+BLOCKS = re.findall(r"^```sh run\n(.*?)^```", (FOLDER / "README.md").read_text(), re.M | re.S)
+
+
+class LocalUser:
+    """A user with a home of their own, and the cluster there."""
+
+    def __init__(self, home: Path) -> None:
+        plain = {n: value for n, value in os.environ.items() if not n.startswith(("RAY_", "XDG_"))}
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        known = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT)}
+        temporary = home / ("x" * 60)  # too long for Ray's sockets
+        temporary.mkdir()
+        self.environment = {**plain, **known, "TMPDIR": str(temporary)}
+        self.state = home / ".local/state/tune_sentcl/cluster"
+        self.home = home
+
+    def run(self, *command: str, code: int = 0) -> str:
+        """What a command prints."""
+        done = subprocess.run(
+            command,
+            cwd=self.home,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def script(self, *words: str, code: int = 0) -> str:
+        return self.run(str(SCRIPT), *words, code=code)
+
+    def shell(self, text: str) -> str:
+        """What a shell prints that can reach the cluster."""
+        return self.run("bash", "-ec", f'eval "$({SCRIPT} env)"\n{text}')
+
+    def members(self) -> set[int]:
+        """Every process of the nodes."""
+        roots = {int(file.read_text().split()[0]) for file in self.state.glob("*.pid")}
+        return roots.union(*map(descendants, roots))
 
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalUser]:
-    found = LocalUser(tmp_path_factory.mktemp("home"))
+    user = LocalUser(tmp_path_factory.mktemp("home"))
     try:
-        found.script("start", "2")
-        yield found
+        user.script("start", "2")
+        yield user
     finally:
-        found.script("stop")
-
-
-def test_a_search_finishes_on_its_workers(local: LocalUser) -> None:
-    local.shell("tune-sentcl search smoke --study found")
-    assert list(read_study(str(local.home / "found")).trials.status) == ["finished"] * 2
+        user.script("stop")
 
 
 def test_trap_ray_takes_loopback_for_the_machines_address_and_is_kept_from_it(
     local: LocalUser,
 ) -> None:
-    local.shell("tune-sentcl search smoke --study heard")  # its workers are kept for a while
+    said = local.shell("tune-sentcl search smoke --study heard")  # its workers stay for a while
+    assert "2 runs ended now, 0 of them failed" in said
     pids = local.members()
-    found = listening(pids)
-    assert len(pids) > 10 and len(found) > 15
-    elsewhere = {at: who for at, who in found.items() if at.split(":")[0] not in LOOPBACK}
-    assert elsewhere == {}
+    addresses = listening(pids)
+    assert len(pids) > 10 and len(addresses) > 15
+    assert {at.split(":")[0] for at in addresses} <= LOOPBACK
 
 
 def test_the_token_is_in_one_file_and_in_no_process_list(local: LocalUser) -> None:
@@ -56,20 +92,9 @@ def test_the_token_is_in_one_file_and_in_no_process_list(local: LocalUser) -> No
     assert not (local.home / ".ray").exists()
 
 
-def test_who_has_no_token_is_not_let_in(local: LocalUser) -> None:
-    address = (local.state / "address").read_text().strip()
-    words = ("search", "smoke", "--study", "no", "--address", address)
-    # Without this Ray would look for the cluster at the machine's address, for minutes.
-    said = local.run("tune-sentcl", *words, code=2, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
-    assert "requires its token" in said
-
-
 def test_it_says_what_runs_and_refuses_a_second(local: LocalUser) -> None:
     said = local.script("status")
-    assert [line for line in said.splitlines() if "runs" in line] == [
-        line for line in said.splitlines() if re.match(r"(head|worker-[12]): runs", line)
-    ]
-    assert said.count(": runs") == 3
+    assert re.findall(r"^(.*): runs", said, re.M) == ["head", "worker-1", "worker-2"]
     assert "runs already" in local.script("start", code=1)
 
 
@@ -127,13 +152,11 @@ class Answers(http.server.BaseHTTPRequestHandler):
 def metadata_site() -> Iterator[tuple[str, type[Answers]]]:
     answers = type("AnswersOfOne", (Answers,), {})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+        threading.Thread(target=server.serve_forever).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", answers
         finally:
             server.shutdown()
-            thread.join()
 
 
 def test_it_ends_its_own_processes_and_leaves_nothing(tmp_path: Path) -> None:
@@ -149,6 +172,33 @@ def test_it_ends_its_own_processes_and_leaves_nothing(tmp_path: Path) -> None:
     assert "no cluster of this user runs" in own.script("status", code=1)
     shutil.rmtree(tmp_path / ".local")
     assert [path for path in tmp_path.rglob("*") if str(path) != own.environment["TMPDIR"]] == []
+
+
+@pytest.mark.parametrize("commands", ["".join(BLOCKS[:2]), BLOCKS[2]], ids=["local", "token"])
+def test_the_commands_of_the_page_run(tmp_path: Path, commands: str) -> None:
+    """The local cluster's two blocks share one shell, so the second starts where `env` was read.
+
+    On a machine with an address beside loopback, this also finds a process of a node that takes
+    that address for its own: the submitted job then never begins.
+    """
+    user = LocalUser(tmp_path)
+    (tmp_path / "cluster").symlink_to(FOLDER)
+    try:
+        said = user.run("bash", "-euo", "pipefail", "-c", commands)
+    finally:
+        user.script("stop")
+    assert said.count("2 runs ended now, 0 of them failed") == commands.count("--study")
+    assert said.count("JobStatus.SUCCEEDED") >= commands.count("ray job list")
+
+
+def test_a_ray_without_its_job_server_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "grpc.py").write_text("raise ImportError\n")
+    user = LocalUser(tmp_path)
+    user.environment["PYTHONPATH"] = str(tmp_path)
+    assert user.script("start", code=1).splitlines() == [
+        "local-cluster: this Ray lacks its dashboard and job server: "
+        "pip install 'tune-sentcl[cluster]'"
+    ]
 
 
 # Read by each Python of a node. For some seconds Ray is told that the node is not up.

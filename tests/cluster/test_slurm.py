@@ -13,13 +13,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from cluster_folder import FOLDER, ROOT
-from clusters import free_ports
+from clusters import FOLDER, ROOT, free_ports
 from processes import processes, wait_until
 
 from tune_sentcl import read_study
@@ -140,12 +139,13 @@ class Slurm:
 
 def having(variable: str) -> set[int]:
     """The processes that were started with this variable."""
-    found = set()
-    for pid in processes():
-        with suppress(OSError):
-            if variable.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.add(pid)
-    return found
+    return {pid for pid in processes() if variable.encode() in variables_of(pid)}
+
+
+def variables_of(pid: int) -> list[bytes]:
+    with suppress(OSError):  # it has ended, or is another user's
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return []
 
 
 def node_folders(pids: set[int]) -> set[Path]:
@@ -227,23 +227,19 @@ def ended_in_the_middle(job: Job) -> Iterator[None]:
     assert {row["status"] for row in rows} == {"finished"} and 0 < len(rows) < TRIALS, job.said()
 
 
-def before_the_time_is_over(job: Job) -> None:
-    """As `--signal=B:USR2@120` does it."""
-    job.slurm.ask("scancel", "--batch", "--signal=USR2", job.number)
-
-
-def by_the_scheduler(job: Job) -> None:
-    """As preemption and operators do it."""
-    job.slurm.ask("scontrol", "requeue", job.number)
-
-
-@pytest.mark.parametrize("how", [before_the_time_is_over, by_the_scheduler])
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("scancel", "--batch", "--signal=USR2"),  # as `--signal=B:USR2@120` before the end
+        ("scontrol", "requeue"),  # as preemption and operators do it
+    ],
+)
 def test_a_job_that_is_queued_again_goes_on(
-    slurm: Slurm, tmp_path: Path, how: Callable[[Job], None]
+    slurm: Slurm, tmp_path: Path, how: tuple[str, ...]
 ) -> None:
     job = Job(slurm, tmp_path)
     with ended_in_the_middle(job):
-        how(job)
+        slurm.ask(*how, job.number)
     wait_until(lambda: job.state()["Restarts"] == "1", f"the second start: {job.said()}")
     job.finishes()
     assert job.said().count("2 of 2 nodes are up") == 2, job.said()

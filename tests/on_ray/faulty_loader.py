@@ -1,6 +1,7 @@
 """A loader that does harm in workers alone: broken devices, hangs, other files."""
 
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,9 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import DeviceError
 from tune_sentcl.trial import InputLoader, TrialInputs
 
-Harm = Literal["device once", "device", "cuda assert once", "die once", "hang", "other data"]
+Harm = Literal[
+    "device once", "device", "cuda assert once", "die", "die once", "hang", "other data"
+]
 
 
 class FaultyLoader(InputLoader):
@@ -37,6 +40,8 @@ class FaultyLoader(InputLoader):
             torch.zeros(2, device="cuda")[torch.tensor([5], device="cuda")].cpu()
         if harm == "die once" and not before:
             os._exit(1)
+        if harm == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
         if harm == "hang":
             time.sleep(600)
         if harm == "other data":

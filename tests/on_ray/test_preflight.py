@@ -25,13 +25,24 @@ def node(name: str = "one", **changes: Any) -> NodeStatus:
     return replace(DRIVER, **{"name": name, "node": Node(8, 2, 32e9, "H200"), **changes})
 
 
-def told(*nodes: NodeStatus, trial: Bundle | None = None) -> list[str]:
+def faults_of(*nodes: NodeStatus, trial: Bundle | None = None) -> list[str]:
     return [str(fault) for fault in faults(nodes, trial or Bundle(1, 1.0), DRIVER, "/study")]
 
 
-def test_a_cluster_with_which_nothing_is_wrong() -> None:
-    assert told(node(), node("two")) == []
-    assert list(warnings([node()], Bundle(1, 1.0))) == []
+@pytest.mark.parametrize(
+    ("changes", "gpus"),
+    [
+        ({}, 1.0),
+        ({"devices": 2, "cuda": "13.0"}, 1.0),
+        ({"node": Node(8, 0, 32e9)}, 1.0),
+        ({"devices": 0}, 0.0),
+        ({"devices": None}, 1.0),  # it could not be asked, and versions say why
+        ({"versions": {**VERSIONS, "pandas": "2.2"}}, 1.0),  # which need not be equal
+    ],
+)
+def test_nodes_with_which_nothing_is_wrong(changes: dict[str, Any], gpus: float) -> None:
+    assert faults_of(node(), node("two", **changes), trial=Bundle(1, gpus)) == []
+    assert list(warnings([node(), node("two", **changes)], Bundle(1, gpus))) == []
 
 
 @pytest.mark.parametrize(
@@ -46,12 +57,12 @@ def test_a_cluster_with_which_nothing_is_wrong() -> None:
 def test_a_trial_that_fits_no_node_waits_which_is_told_once(trial: Bundle, shown: str) -> None:
     """An autoscaler may start one."""
     nodes = [node(), node("two")]
-    assert told(*nodes, trial=trial) == []
+    assert faults_of(*nodes, trial=trial) == []
     (said,) = warnings(nodes, trial)
     assert said.startswith(f"no node that is up fits a trial ({shown}; nodes: 8 CPU, 2 GPU (H200)")
 
 
-def test_a_full_disk_is_told() -> None:
+def test_a_full_disk_is_faults_of() -> None:
     nodes = [node(free_disk=4e8), node("two", free_disk=4e9), node("three", free_disk=None)]
     assert list(warnings(nodes, Bundle(1, 0.0))) == ["one has 0.4 GB of free disk for caches"]
 
@@ -101,25 +112,15 @@ def test_a_full_disk_is_told() -> None:
 def test_what_is_wrong_with_one_node_is_said_of_it_alone(
     changes: dict[str, Any], message: str
 ) -> None:
-    (fault,) = told(node(), node("bad", **changes), node("three"))
+    (fault,) = faults_of(node(), node("bad", **changes), node("three"))
     assert fault.startswith(message)
-
-
-def test_a_torch_that_sees_its_gpus_or_needs_none_is_no_fault() -> None:
-    assert told(node(devices=2, cuda="13.0"), node("blind", node=Node(8, 0, 32e9))) == []
-    assert told(node(devices=0), trial=Bundle(1, 0.0)) == []
-    assert told(node(devices=None)) == []  # it could not be asked, and versions say why
-
-
-def test_libraries_that_need_not_be_equal_are_not_compared() -> None:
-    assert told(node(versions={**VERSIONS, "pandas": "2.2"})) == []
 
 
 def test_all_faults_come_at_once_and_equal_ones_in_one_line() -> None:
     bad = {"versions": {**VERSIONS, "torch": "2", "tune-sentcl": "0.0.9"}, "storage_fault": "no"}
-    found = told(*[node(str(number), **bad) for number in range(5)])
-    assert len(found) == 3
-    assert all("0, 1, 2 and 2 more" in fault for fault in found)
+    shown = faults_of(*[node(str(number), **bad) for number in range(5)])
+    assert len(shown) == 3
+    assert all("0, 1, 2 and 2 more" in fault for fault in shown)
 
 
 def test_a_node_says_what_it_has_and_what_it_lacks(

@@ -1,9 +1,6 @@
 """The Ray launcher on a local Ray: what it does as the local one, and where Tune has traps."""
 
-import itertools
-import os
 import pickle
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,27 +8,21 @@ from typing import Any
 
 import pytest
 from local_ray import start_ray
-from optuna.trial import TrialState
-from processes import alive, beside, trial_workers, wait_until
 from ray._private import state as ray_state
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 from search_samples import (
     LAMBDA,
-    NoInputs,
-    Row,
     checkpoints,
     lambda_space,
-    mirrored,
     numbers,
     objectives,
-    reported,
     rows,
     run_here,
     run_on_ray,
     run_planted,
+    statuses,
     temporary_files,
-    tiny_space,
 )
 from stand_in import StandIn
 
@@ -170,15 +161,16 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
 ) -> None:
     """Nothing that a trial leaves in its process may reach the next one there.
 
-    The rows lie under a relative path. No more trials are drawn than run side by side: those that
-    are drawn too early are drawn without the others' scores.
+    The rows lie under a relative path. Stages decide the same, whichever trial comes first.
     """
     lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
     (tmp_path / "pairs.csv").write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
     monkeypatch.chdir(tmp_path)
-    fixed = 'evaluation.data = "toy"\nevaluation.every = 1'
-    source = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7, ranges=LAMBDA, fixed=fixed).source
+    with_a_pause(monkeypatch)
+    fixed = 'evaluation.data = "toy"\nevaluation.every = 1\noptimizer.epochs = 4'
+    source = lambda_space(tmp_path / "space", 0.1, 0.7, ranges=LAMBDA, fixed=fixed).source
     space = load_space(source, {"data.source": "pairs.csv"})
+    study, here = tmp_path / "ray", tmp_path / "here"
     under_way, draw = [], Session.next
 
     def spied(session: Session) -> Any:
@@ -187,28 +179,33 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
 
     monkeypatch.setattr(Session, "next", spied)
     before = actor_pids()
-    asked: dict[str, Any] = {"trials": 2, "max_concurrent": 9, "max_time": 500.0}
-    outcome = run_on_ray(space, tmp_path / "ray", seeds=(0, 1), **asked)
-    assert (outcome.trials, outcome.ran, outcome.failures) == (10, 10, 0)
+    asked: dict[str, Any] = {"trials": 4, "sampler": "random", "scheduler": "halving"}
+    outcome = run_on_ray(space, study, **asked, max_concurrent=9, max_time=500.0)
+    assert (outcome.ran, outcome.failures) == (2 + 4 + 1, 0), "one sampled trial goes on"
     assert max(under_way) <= sum(node.slots(Bundle(1, 0.0)) for node in cluster_nodes())
     # Two slots, one that waits for either, and one to spare: far from one a trial.
     assert 1 <= len(actor_pids() - before) <= 4
-    told = capfd.readouterr()
-    assert told.out == "", "Ray adds nothing to stdout"
+    printed = capfd.readouterr()
+    assert printed.out == "", "Ray adds nothing to stdout"
     for noise in ("Configuration for experiment", "FileNotFoundError", "Traceback", "WARNING"):
-        assert noise not in told.err
-    found = rows(tmp_path / "ray")
-    assert {(row["cpus"], row["data_source"]) for row in found} == {(1, "pairs.csv")}
-    assert [row["origin"] for row in found].count("sampler") == 4
-    assert temporary_files(tmp_path / "ray") == []
-    best = configurations(Study.read(tmp_path / "ray"), (DEFAULT,))["configuration"].iloc[0]
-    (kept,) = checkpoints(tmp_path / "ray")
-    assert {row["trial_id"]: row["configuration"] for row in found}[kept] == best
-    run_here(space, tmp_path / "here")
-    assert len(objectives(tmp_path / "here")) == 3
-    assert numbers(tmp_path / "here").items() <= numbers(tmp_path / "ray").items()
-    assert points(tmp_path / "here") <= points(tmp_path / "ray")
-    assert run_on_ray(space, tmp_path / "here").ran == 0
+        assert noise not in printed.err
+    assert {(row["cpus"], row["data_source"]) for row in rows(study)} == {(1, "pairs.csv")}
+    assert statuses(study) == 3 * ["finished"] + 3 * ["pruned"]
+    assert temporary_files(study) == []
+    best = configurations(Study.read(study), (DEFAULT,))["configuration"].iloc[0]
+    (kept,) = checkpoints(study)
+    assert {row["trial_id"]: row["configuration"] for row in rows(study)}[kept] == best
+    run_here(space, here, **asked)
+    assert (ends(study), numbers(study), points(study)) == (
+        ends(here),
+        numbers(here),
+        points(here),
+    )
+    assert run_on_ray(space, here, **asked).ran == 0
+
+
+def ends(study: Path) -> dict[str, tuple[object, ...]]:
+    return {row["trial_id"]: (row["status"], row["steps"], row["stages"]) for row in rows(study)}
 
 
 def points(study: Path) -> set[tuple[object, ...]]:
@@ -223,7 +220,10 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
     tmp_path: Path,
 ) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-    run_on_ray(space, study)
+    run_on_ray(space, study, max_concurrent=1)
+    first, second = sorted(rows(study), key=lambda row: row["started_at"])
+    began, ended = second["started_at"].timestamp(), first["started_at"].timestamp()
+    assert began + 0.1 >= ended + first["wall_seconds"], "one at a time, by two clocks"
     values = objectives(study)
     (kept,) = checkpoints(study)
     (other,) = values.keys() - {kept}
@@ -236,88 +236,6 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
         attempts = {row["trial_id"]: row["attempt"] for row in rows(study)}
         assert attempts == {kept: 1, other: attempt}
     assert objectives(study) == pytest.approx(values, abs=1e-3)
-
-
-@pytest.mark.long
-def test_what_a_stage_stops_is_pruned_and_what_goes_on_ends_as_without_ray(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The failure at the beginning has no number that the others could be compared with."""
-    with_a_pause(monkeypatch)
-    fixed = "evaluation.every = 1\noptimizer.epochs = 4"
-    ranges = "optimizer.lr = { choices = [1e30, 1e-3, 1e-9, 2e-9] }"
-    space = tiny_space(
-        tmp_path / "space", "grid.method.lambda = [0.5]", fixed=fixed, ranges=ranges
-    )
-    study, here = tmp_path / "study", tmp_path / "here"
-    asked: dict[str, Any] = {"scheduler": "halving", "trials": 4, "max_concurrent": 1}
-    outcome = run_on_ray(space, study, **asked)
-    # Four first stages, one whole training, and the grid.
-    assert (outcome.ran, outcome.failures) == (6, 1)
-    found = {row["optimizer.lr"]: row for row in rows(study) if row["origin"] == "sampler"}
-    assert found[1e30]["status"] == "failed"
-    assert found[1e30]["error_type"] == "NonFiniteError"
-    scores = {lr: row["stages"][0]["value"] for lr, row in found.items() if row["stages"]}
-    assert scores.keys() == {1e-3, 1e-9, 2e-9}
-    best = max(scores, key=lambda lr: scores[lr])
-    assert {row["steps"] for row in found.values() if row["status"] == "pruned"} == {2}
-    assert [lr for lr, row in found.items() if row["status"] == "finished"] == [best]
-    assert (found[best]["steps"], found[best]["attempt"]) == (8, 1)
-    whole = {row["trial_id"] for row in rows(study) if row["status"] == "finished"}
-    assert {key[0] for key in numbers(study)} == whole and checkpoints(study) <= whole
-    told = {t.params["optimizer.lr"]: t for t in mirrored(study) if "optimizer.lr" in t.params}
-    states = {"failed": TrialState.FAIL, "finished": TrialState.COMPLETE}
-    for lr, row in found.items():
-        assert told[lr].state == states.get(row["status"], TrialState.PRUNED)
-        assert told[lr].intermediate_values == ({25: scores[lr]} if lr in scores else {})
-    one_after_another([row for row in rows(study) if row["trial_id"] != found[best]["trial_id"]])
-    run_here(space, here, **{**asked, "max_concurrent": None})
-    assert numbers(here) == numbers(study)
-    assert points(here) == points(study)
-
-
-def one_after_another(found: list[Row]) -> None:
-    timed = [row for row in found if row["started_at"] is not None]
-    spans = sorted((row["started_at"].timestamp(), row["wall_seconds"]) for row in timed)
-    for (start, seconds), (following, _) in itertools.pairwise(spans):
-        assert start + seconds <= following + 0.1  # two clocks
-
-
-@pytest.mark.long
-def test_trap_a_worker_that_dies_fails_its_trial_and_the_search_goes_on(tmp_path: Path) -> None:
-    grid = "grid.optimizer.epochs = [5000, 1]"
-    ranges = "optimizer.epochs = { low = 1, high = 9999 }"
-    fixed = "evaluation.every = 2"
-    space = tiny_space(tmp_path / "space", grid, fixed=fixed, ranges=ranges)
-    study = tmp_path / "study"
-    doomed = NoInputs().load(space.configurations[0]).trial_id(space.configurations[0])
-
-    def kill() -> None:
-        seen: set[str | None] = {None}
-        for _ in range(3):  # it is tried twice more
-            wait_until(
-                lambda: reported(study).get(doomed) not in seen, "the long trial's first point"
-            )
-            seen.add(reported(study).get(doomed))
-            workers = trial_workers()
-            for pid in workers:
-                os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not alive(set(workers)), "their end")  # noqa: B023
-
-    with beside(kill):
-        outcome = run_on_ray(space, study, max_concurrent=1)
-    assert (outcome.ran, outcome.failures) == (2, 1)
-    found = {row["optimizer.epochs"]: row for row in rows(study)}
-    assert found[1]["status"] == "finished"
-    assert found[5000]["status"] == "failed"
-    assert found[5000]["error_type"].endswith("Error")
-    text = found[5000]["error_text"]
-    first = text.partition("\n")[0]
-    assert first.startswith("each of 3 tries lost its worker") and "Traceback" not in first
-    assert "worker process has died" in text and "\x1b" not in text
-    assert {key[0] for key in numbers(study)} == {found[1]["trial_id"]}
-    told = {t.params["optimizer.epochs"]: t.state for t in mirrored(study)}
-    assert told == {5000: TrialState.FAIL, 1: TrialState.COMPLETE}
 
 
 def test_trap_what_this_machine_lacks_is_refused_and_nothing_is_left_pending(

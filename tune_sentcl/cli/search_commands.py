@@ -95,7 +95,8 @@ def check(
     for text in nodes.warnings:
         say(text)
     nodes.check()
-    (say if json_rows else line)("The search can be run there.")
+    if any(row["trials at a time"] for row in rows):  # else a warning says that trials wait
+        (say if json_rows else line)("The search can be run there.")
 
 
 @with_search_options(

@@ -37,7 +37,8 @@ _STARTING_S = 60.0  # after so many seconds of waiting a trial gets the next fre
 _SCRATCH = "tune_sentcl_tune_"
 _WORKER_LOST = "WorkerLostError"
 _NODE_ID = re.compile(r"\b[0-9a-f]{56}\b")  # in Ray's text on a lost worker
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+# Colors, and Tune's line above each error: a message shows the first line of the text alone.
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|^Failure # \d+ \(occurred at .*\)\n", re.MULTILINE)
 
 
 @contextmanager
@@ -323,7 +324,7 @@ def _last_error(trial: Trial) -> Failure:
     """
     if not trial.error_file or not Path(trial.error_file).is_file():
         return Failure(_WORKER_LOST, "Ray lost the worker and does not say why", {})
-    text = _COLOR.sub("", Path(trial.error_file).read_text(encoding="utf-8")).strip()
+    text = _DECORATION.sub("", Path(trial.error_file).read_text(encoding="utf-8")).strip()
     named = list(re.finditer(r"^(?:\w+\.)*(\w+): ", text, re.MULTILINE))
     if not named:
         return Failure(_WORKER_LOST, text[-4000:], {})

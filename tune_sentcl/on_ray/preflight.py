@@ -245,7 +245,7 @@ def _node_faults(
 ) -> Iterator[Fault]:
     if node.no_answer:
         rule = f"every node must answer, and this one {node.no_answer}"
-        move = "Repeat the command, or take the node out of the cluster."
+        move = "Repeat the command, install what the node lacks, or take it out of the cluster."
         yield Fault("--address", "", "", rule, move)
         return
     if node.storage_fault:
