@@ -151,6 +151,12 @@ class Configurations:
             1,
         )
 
+    def contenders(self) -> dict[str, Configuration]:
+        """The configurations that a confirmation compares: winner, baseline and runner-up."""
+        scored = self.scored()
+        best = (*scored[:1], *self.baselines()[:1], *scored[1:2])
+        return {candidate.name: candidate for candidate in best}
+
     def drawn_scores(self) -> dict[str, dict[int, float]]:
         """All judged scores by configuration and seed, without those that no seed changes."""
         tried = self.tried.values()

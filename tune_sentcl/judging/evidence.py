@@ -92,8 +92,7 @@ class Evidence:
     @cached_property
     def confirmed(self) -> dict[str, Configuration]:
         """The configurations that the next confirmation would compare."""
-        best = (*self.configurations.scored()[:2], *self.configurations.baselines()[:1])
-        return {candidate.name: candidate for candidate in best}
+        return self.configurations.contenders()
 
     def effect(self, pair: Sequence[Configuration], comparison: Comparison | None) -> float:
         """The difference that fresh seeds shall show, in sds of a seed."""

@@ -230,12 +230,10 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
         return None
     study = Study.read(path)
     configurations = Configurations.read(study)
-    scored = configurations.scored()
-    if not scored or scored[0].chosen_lost(1):
+    compared = configurations.contenders()
+    if not compared or next(iter(compared.values())).chosen_lost(1):
         say("nothing is confirmed: of each configuration a seed failed or was stopped")
         return None
-    best = (scored[0], *configurations.baselines()[:1], *scored[1:2])
-    compared = {each.name: each for each in best}
     drawn = [name for name, each in compared.items() if each.constant_score() is None]
     if not drawn:
         say("nothing is confirmed: no seed changes the scores of the best configurations")
