@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.options import parse_seeds, parse_settings, search_options, with_parameters
+from tune_sentcl.cli.options import requested_search, with_parameters
 from tune_sentcl.cli.search_commands import search
 from tune_sentcl.cli.terminal_tables import line
 from tune_sentcl.errors import ConfigError, Fault, refuse_credentials
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.plugins import Plugin
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import Space
 
 if TYPE_CHECKING:
     from tune_sentcl.on_ray.jobs import StudyJobs
@@ -98,19 +98,14 @@ def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
     """Load the space, and check all that can be checked without the cluster."""
     from tune_sentcl.store.study_urls import refuse_itself
 
-    options = search_options({**asked, "address": None})
-    space = load_space(
-        asked["space"], parse_settings(asked["settings"] or []), asked["plugins"] or ()
-    )
-    parse_seeds(asked["seeds"])
-    options.check(space)
+    space, data, _, options = requested_search(asked["space"], {**asked, "address": None})
     if study is not None:
         _check_location("--study", study)
         refuse_itself(study, options.learn_from)
     for other in options.learn_from:
         _check_location("--learn-from", other)
-    if asked["data"] is not None:
-        _check_location("--data", str(asked["data"]))
+    if data is not None:
+        _check_location("--data", str(data))
     if asked["track"]:
         from tune_sentcl.watch.trackers import check_tracking
 
