@@ -19,7 +19,7 @@ from tune_sentcl.plugins.declaring import declared
 from tune_sentcl.plugins.sources import Plugin, read_plugin
 
 _ran: dict[Plugin, list[Registered]] = {}
-"""What each plugin has registered in this process: the same code runs once."""
+"""The methods that each plugin has declared in this process: the same code runs once."""
 
 
 def load_plugins(
@@ -72,8 +72,9 @@ def activate(plugins: Sequence[Plugin]) -> None:
         methods[one.name] = one
     names = {plugin.name for plugin in plugins}
     older = {name for name, one in METHODS.items() if one.plugin in names} - methods.keys()
-    _check_kinds([*(one for one in METHODS.values() if one.name not in older), *methods.values()])
     if older or any(METHODS.get(name) is not one for name, one in methods.items()):
+        kept = (one for one in METHODS.values() if one.name not in older)
+        _check_kinds([*kept, *methods.values()])
         register_all(methods.values(), older)
 
 
