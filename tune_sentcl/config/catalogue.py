@@ -115,10 +115,9 @@ def section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
 
 
 def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
-    naming = key.endswith(".name")
-    description = field.description or (
-        f"which {key[:-5]} it is" if naming else f"a knob of {owner}"
-    )
+    section, _, name = key.partition(".")
+    default_text = f"which {section} it is" if name == "name" else f"a knob of {owner}"
+    description = field.description or default_text
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):
         default = list(default)  # dotted configs hold lists, as JSON does

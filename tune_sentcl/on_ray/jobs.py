@@ -112,7 +112,7 @@ def write_working_directory(space: Space, folder: Path) -> None:
 
 
 def plugin_path(plugin: Plugin) -> str:
-    """What the job's command gives as --plugin: a file that it receives, or an installed one."""
+    """The value of --plugin in the job's command: a file that it receives, or a name."""
     return f"plugins/{plugin.fingerprint}/{plugin.name}" if plugin.sources else plugin.name
 
 

@@ -120,7 +120,7 @@ def _ask_nodes(
 
 
 def _answers(nodes: Mapping[str, NodeStatus], question: tuple[Any, ...]) -> list[NodeStatus]:
-    """The nodes with their answers, or with the reason why there is none."""
+    """The nodes with their answers, or with the reason why a node gave no answer."""
     # The worker ends with the answer: torch may start CUDA there, and then no trial may follow.
     describe = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(describe_node)
     on = NodeAffinitySchedulingStrategy

@@ -127,4 +127,4 @@ TABLES = ("trials", "scores", "curves")
 
 def schema_of(folder: str) -> pa.Schema:
     """The schema of a table by the name of its folder."""
-    return {"scores": SCORES, "curves": CURVES}.get(folder) or trials_schema()
+    return trials_schema() if folder == "trials" else {"scores": SCORES, "curves": CURVES}[folder]

@@ -154,7 +154,7 @@ class Points:
 
     @property
     def scores(self) -> list[dict[str, Any]]:
-        """What `@score` and its like stand for in a figure, for each target."""
+        """The values of `@score` and the other placeholders of a figure, by target."""
         return [
             {
                 **{"score": f"t{index}", "sd": f"t{index}_sd"},
