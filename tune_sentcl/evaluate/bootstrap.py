@@ -1,0 +1,131 @@
+"""How far a score may move with the choice of a task's items: the bootstrap over items.
+
+An item is a pair of an STS task or a query of a retrieval task. A draw takes as many items as the
+task has, with replacement (Efron 1979). Two models are compared on the same draws.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+DRAWS = 10_000
+_BLOCK = 4_000_000
+"""Numbers of a block of draws; at 32 MB each, ten arrays of this size exist at a time."""
+
+Draws = Float64[np.ndarray, " draws"]
+
+
+@dataclass(frozen=True)
+class ItemScores:
+    """The numbers from which one model's score on one task is computed.
+
+    Attributes:
+        task: The task.
+        split: The split.
+        metric: `spearman`, or a metric of retrieval.
+        values: Of each pair the cosine, of each query the metric, 0 to 1.
+        gold: Of each pair the similarity given by annotators; None for queries.
+    """
+
+    task: str
+    split: str
+    metric: str
+    values: Float64[np.ndarray, " items"]
+    gold: Float64[np.ndarray, " items"] | None = None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and its percentile interval, in points (times 100)."""
+
+    value: float
+    low: float
+    high: float
+
+
+def score_interval(items: ItemScores, *, level: float = 0.95, draws: int = DRAWS) -> Interval:
+    """The interval of one model's score over the items of a task."""
+    ((value, found),) = _resampled([items], draws)
+    return _interval(value, found, level)
+
+
+def difference_interval(
+    first: ItemScores, second: ItemScores, *, level: float = 0.95, draws: int = DRAWS
+) -> Interval:
+    """The interval of the difference first - second of two models' scores on the same items.
+
+    Args:
+        first: The scores of one model.
+        second: The scores of the other model, on the same items in the same order.
+        level: The probability that the interval is to cover the difference on all such items.
+        draws: The number of draws. Equal arguments give equal intervals, because the draws have a
+            fixed seed.
+
+    Raises:
+        ValueError: The items differ in number or in gold similarity.
+    """
+    if first.values.shape != second.values.shape or not np.array_equal(
+        _gold(first), _gold(second)
+    ):
+        raise ValueError(f"{first.task}: both models must be scored on the same items")
+    (one, of_one), (other, of_other) = _resampled([first, second], draws)
+    return _interval(one - other, of_one - of_other, level)
+
+
+def _gold(items: ItemScores) -> Float64[np.ndarray, " items"]:
+    return np.empty(0) if items.gold is None else items.gold
+
+
+def _interval(value: float, draws: Draws, level: float) -> Interval:
+    # A draw of few items may have no correlation, because all of them are equal.
+    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(100 * value, 100 * float(low), 100 * float(high))
+
+
+def _resampled(models: Sequence[ItemScores], draws: int) -> list[tuple[float, Draws]]:
+    """The score of each model, and its scores on the same draws."""
+    count = len(models[0].values)
+    once = np.ones((1, count), np.int64)
+    scores = [float(_scores(items, once)[0]) for items in models]
+    parts = [[_scores(items, counts) for items in models] for counts in _draws(count, draws)]
+    columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return list(zip(scores, columns, strict=True))
+
+
+def _draws(count: int, draws: int) -> Iterator[Int64[np.ndarray, "draws items"]]:
+    """How often each item is in each draw, in blocks."""
+    generator = np.random.default_rng(0)
+    size = max(1, _BLOCK // count)
+    for start in range(0, draws, size):
+        rows = min(size, draws - start)
+        drawn = generator.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
+
+
+def _scores(items: ItemScores, counts: Int64[np.ndarray, "draws items"]) -> Draws:
+    if items.gold is None:
+        means: Draws = counts @ items.values / counts.shape[1]
+        return means
+    # Ranks are centered: with mean ranks for ties, their mean is (n + 1) / 2 in every draw.
+    left, right = (_centered_ranks(side, counts) for side in (items.values, items.gold))
+    covariance = (counts * left * right).sum(axis=1)
+    squares = (counts * left**2).sum(axis=1) * (counts * right**2).sum(axis=1)
+    found: Draws = np.divide(
+        covariance, np.sqrt(squares), out=np.full(len(counts), np.nan), where=squares > 0
+    )
+    return found
+
+
+def _centered_ranks(
+    values: Float64[np.ndarray, " items"], counts: Int64[np.ndarray, "draws items"]
+) -> Float64[np.ndarray, "draws items"]:
+    """The rank of each item among the items of each draw, the mean for ties, less their mean."""
+    _, inverse = np.unique(values, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    starts = np.flatnonzero(np.diff(inverse[order], prepend=-1))
+    tied = np.add.reduceat(counts[:, order], starts, axis=1)
+    ranks = np.cumsum(tied, axis=1) - (tied - 1) / 2
+    centered: Float64[np.ndarray, "draws items"] = ranks[:, inverse] - (counts.shape[1] + 1) / 2
+    return centered
