@@ -1,0 +1,178 @@
+"""What is wrong with training rows: duplicates, trivial pairs, and rows of the evaluation sets.
+
+Texts are compared without regard to capitals and to blanks around them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.kinds import KINDS
+from tune_sentcl.data.task import StsTask
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask
+from tune_sentcl.errors import DataError, Fault
+
+_Mask = npt.NDArray[np.bool_]
+_SEPARATOR = "\0"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Training rows that stand in an evaluation set.
+
+    Attributes:
+        task: The task.
+        split: Its split.
+        own: Whether it is a task of the user's own.
+        rows: The number of training rows.
+        example: The first text of the first such row.
+    """
+
+    task: str
+    split: str
+    own: bool
+    rows: int
+    example: str
+
+    def __str__(self) -> str:
+        where = f"{self.task} {self.split}"
+        return f"{where} contains {self.rows:,} of the training rows (such as {self.example!r})"
+
+
+def problems(corpus: Corpus) -> list[str]:
+    """Count the rows that teach nothing or something wrong, one sentence a kind of fault.
+
+    Duplicates are rows with equal texts. A positive that equals its anchor needs no training. A
+    negative that is a positive of the same anchor, in any row, is pushed away from it.
+    """
+    columns = {name: _folded(corpus.table.column(name)) for name in corpus.text_columns()}
+    names = [name for name in KINDS[corpus.kind].columns if name in columns]
+    found = []
+    if names:
+        found.append(("that repeat an earlier row", _repeated(_joined(list(columns.values())))))
+    if len(names) == 2:
+        anchors, positives = (columns[name] for name in names)
+        found.append((f"with a {names[1]} equal to the {names[0]}", _equal(anchors, positives)))
+        true = _joined([anchors, positives])
+        for name in corpus.negatives():
+            filled = pc.not_equal(columns[name], "")
+            false = pc.and_(pc.is_in(_joined([anchors, columns[name]]), true), filled)
+            found.append((f"with a {name} that is a positive of the same anchor", false))
+    return [
+        f"rows {what}: {int(mask.sum()):,} (the first: {_first(corpus, mask)!r})"
+        for what, mask in ((what, _mask(mask)) for what, mask in found)
+        if mask.any()
+    ]
+
+
+def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
+    """The training rows that stand in evaluation tasks.
+
+    A row stands in a task of pairs if it holds one of its pairs, in either order, or if it is a
+    single sentence, one of its sentences. It stands in a retrieval task if one of its texts is a
+    query, and in a task of labeled sentences if one is a sentence to score. MTEB's tasks, which
+    are not loaded here, are left out.
+    """
+    columns = [_folded(corpus.table.column(name)) for name in corpus.text_columns()]
+    found = []
+    for task in tasks:
+        for split, keys, among in _items(task, columns):
+            mask = np.zeros(len(corpus), dtype=bool)
+            for rows in keys:
+                mask |= _mask(pc.is_in(rows, value_set=pa.array(among)))
+            if mask.any():
+                own = not isinstance(task, StsTask) or task.suite == "own"
+                first = _first(corpus, mask)
+                found.append(Overlap(task.name, split, own, int(mask.sum()), first))
+    return found
+
+
+def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
+    """Refuse training rows that stand in the user's own tasks.
+
+    Raises:
+        DataError: There are such rows.
+    """
+    move = "Take them out of one of the two, or allow them: --allow-overlap."
+    faults = [
+        Fault(corpus.source, "", "", f"must not train on what scores it: {one}", move)
+        for one in found
+        if one.own
+    ]
+    if faults:
+        raise DataError(faults)
+
+
+def _items(
+    task: OwnTask, columns: Sequence[pa.ChunkedArray]
+) -> Iterator[tuple[str, Sequence[pa.ChunkedArray], list[str]]]:
+    """For each split of a task: what is compared of the rows, and the items that it scores."""
+    match task:
+        case StsTask():
+            pairs = [
+                (left, right)
+                for subset in task.subsets
+                for left, right in zip(subset.sentences1, subset.sentences2, strict=True)
+            ]
+            if len(columns) == 1:
+                yield task.split, columns, _all_folded(one for pair in pairs for one in pair)
+            else:
+                both = [_all_folded(side) for side in zip(*pairs, strict=True)]
+                yield task.split, [_unordered(*columns[:2])], _unordered(*map(_array, both))
+        case RetrievalTask():
+            yield task.split, columns, _all_folded(task.queries)
+        case LabeledTask():
+            apart = {"dev": task.dev, "test": task.test}
+            parts = {split: part for split, part in apart.items() if part is not None}
+            for split, part in (parts or {task.split: task.rows}).items():
+                yield split, columns, _all_folded(part.first)
+        case _:
+            pass
+
+
+def _array(texts: Iterable[str]) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(list(texts), pa.string())])
+
+
+def _folded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
+
+
+def _all_folded(texts: Iterable[str]) -> list[str]:
+    return list(_folded(_array(texts)).to_pylist())
+
+
+def _joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(*columns, _SEPARATOR)
+
+
+def _unordered(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    ordered = pc.less_equal(left, right)
+    return _joined([pc.if_else(ordered, left, right), pc.if_else(ordered, right, left)])
+
+
+def _repeated(keys: pa.ChunkedArray) -> _Mask:
+    """The second and later rows of each key."""
+    numbers = pc.dictionary_encode(keys.combine_chunks()).indices.to_numpy()
+    first = np.unique(numbers, return_index=True)[1]
+    mask = np.ones(len(numbers), dtype=bool)
+    mask[first] = False
+    return mask
+
+
+def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.and_(pc.equal(left, right), pc.not_equal(left, ""))
+
+
+def _mask(found: pa.ChunkedArray | _Mask) -> _Mask:
+    return np.asarray(found, dtype=bool)
+
+
+def _first(corpus: Corpus, mask: _Mask) -> str:
+    column = corpus.table.column(corpus.text_columns()[0])
+    return str(column[int(np.flatnonzero(mask)[0])].as_py())
