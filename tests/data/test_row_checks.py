@@ -74,7 +74,7 @@ def test_a_query_that_is_trained_on_is_refused(tmp_path: Path) -> None:
     for split, query in (("dev", "q0"), ("test", "q1")):
         (folder / "qrels" / f"{split}.tsv").write_text(f"{query}\td\t1\n")
     tasks = read_own(own_source(f"shop={folder}"))
-    corpus = triplets(("how to pay? ", "by card", ""), ("closed", "open", ""))
+    corpus = triplets(("how to pay? ", "By card", ""), ("how to pay?", "open", ""))
     found = overlaps(corpus, tasks)
     assert [(one.task, one.split, one.rows) for one in found] == [("shop", "dev", 1)]
     with pytest.raises(DataError, match="shop dev contains 1 of the training rows"):

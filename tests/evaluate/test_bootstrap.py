@@ -1,5 +1,7 @@
 """The bootstrap over a task's items, against scipy's and against simulated populations."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -21,7 +23,7 @@ def queries(seed: int, count: int, mean: float) -> ItemScores:
     return ItemScores("own", "dev", "ndcg@10", values)
 
 
-def correlation(first, second, axis=-1):  # type: ignore[no-untyped-def]
+def correlation(first: Any, second: Any, axis: int = -1) -> Any:
     ranks = [scipy.stats.rankdata(side, axis=axis) for side in (first, second)]
     return scipy.stats.pearsonr(*ranks, axis=axis).statistic
 
@@ -30,7 +32,7 @@ def correlation(first, second, axis=-1):  # type: ignore[no-untyped-def]
 def test_an_interval_of_pairs_is_that_of_scipy(ties: bool) -> None:
     one, other = pairs(1, 300, 0.6, ties=ties), pairs(2, 300, 0.9, ties=ties)
 
-    def difference(x, y, gold, axis=-1):  # type: ignore[no-untyped-def]
+    def difference(x: Any, y: Any, gold: Any, axis: int = -1) -> Any:
         return correlation(x, gold, axis) - correlation(y, gold, axis)
 
     theirs = scipy.stats.bootstrap(
@@ -73,7 +75,6 @@ def test_the_interval_covers_the_difference_of_the_population(kind: str) -> None
         one, other = (ItemScores("t", "test", "m", side, gold) for side in sides)
         found = difference_interval(one, other, draws=500)
         covered += found.low <= 100 * TRUE[kind] <= found.high
-    print(kind, covered)
     assert 940 <= covered <= 960
 
 

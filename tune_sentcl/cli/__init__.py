@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from tune_sentcl.cli import init_command as beginning
 from tune_sentcl.cli import judge_command as judging
 from tune_sentcl.cli import report_commands as reporting
 from tune_sentcl.cli import search_commands as running
@@ -70,6 +71,7 @@ data_app = typer.Typer(help="The real data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
 for _command in (
+    beginning.init,
     inspecting.spaces,
     running.plan,
     running.check,

@@ -61,7 +61,9 @@ def problems(corpus: Corpus) -> list[str]:
         true = _joined([anchors, positives])
         for name in corpus.negatives():
             filled = pc.not_equal(columns[name], "")
-            false = pc.and_(pc.is_in(_joined([anchors, columns[name]]), true), filled)
+            false = pc.and_(
+                pc.is_in(_joined([anchors, columns[name]]), true.combine_chunks()), filled
+            )
             found.append((f"with a {name} that is a positive of the same anchor", false))
     return [
         f"rows {what}: {int(mask.sum()):,} (the first: {_first(corpus, mask)!r})"
@@ -73,10 +75,10 @@ def problems(corpus: Corpus) -> list[str]:
 def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
     """The training rows that stand in evaluation tasks.
 
-    A row stands in a task of pairs if it holds one of its pairs, in either order, or if it is a
-    single sentence, one of its sentences. It stands in a retrieval task if one of its texts is a
-    query, and in a task of labeled sentences if one is a sentence to score. MTEB's tasks, which
-    are not loaded here, are left out.
+    A row stands in a task of pairs if its first two texts are one of its pairs, in either order.
+    The pairs of a retrieval task are those of a query and a relevant document. A single sentence
+    stands in a task of pairs if a pair has it, and a row in a task of labeled sentences if one of
+    its texts is a sentence to score. MTEB's tasks, which are not loaded here, are left out.
     """
     columns = [_folded(corpus.table.column(name)) for name in corpus.text_columns()]
     found = []
@@ -84,7 +86,7 @@ def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
         for split, keys, among in _items(task, columns):
             mask = np.zeros(len(corpus), dtype=bool)
             for rows in keys:
-                mask |= _mask(pc.is_in(rows, value_set=pa.array(among)))
+                mask |= _mask(pc.is_in(rows, value_set=among.combine_chunks()))
             if mask.any():
                 own = not isinstance(task, StsTask) or task.suite == "own"
                 first = _first(corpus, mask)
@@ -110,29 +112,32 @@ def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
 
 def _items(
     task: OwnTask, columns: Sequence[pa.ChunkedArray]
-) -> Iterator[tuple[str, Sequence[pa.ChunkedArray], list[str]]]:
+) -> Iterator[tuple[str, Sequence[pa.ChunkedArray], pa.ChunkedArray]]:
     """For each split of a task: what is compared of the rows, and the items that it scores."""
     match task:
-        case StsTask():
-            pairs = [
-                (left, right)
-                for subset in task.subsets
-                for left, right in zip(subset.sentences1, subset.sentences2, strict=True)
-            ]
+        case StsTask() | RetrievalTask():
+            sides = [_folded(_array(side)) for side in zip(*_pairs(task), strict=True)]
             if len(columns) == 1:
-                yield task.split, columns, _all_folded(one for pair in pairs for one in pair)
-            else:
-                both = [_all_folded(side) for side in zip(*pairs, strict=True)]
-                yield task.split, [_unordered(*columns[:2])], _unordered(*map(_array, both))
-        case RetrievalTask():
-            yield task.split, columns, _all_folded(task.queries)
+                yield task.split, columns, pa.chunked_array([*sides[0].chunks, *sides[1].chunks])
+            elif sides:
+                yield task.split, [_unordered(*columns[:2])], _unordered(*sides)
         case LabeledTask():
             apart = {"dev": task.dev, "test": task.test}
             parts = {split: part for split, part in apart.items() if part is not None}
             for split, part in (parts or {task.split: task.rows}).items():
-                yield split, columns, _all_folded(part.first)
+                yield split, columns, _folded(_array(part.first))
         case _:
             pass
+
+
+def _pairs(task: StsTask | RetrievalTask) -> Iterator[tuple[str, str]]:
+    if isinstance(task, StsTask):
+        for subset in task.subsets:
+            yield from zip(subset.sentences1, subset.sentences2, strict=True)
+        return
+    texts = dict(zip(task.document_ids, task.documents, strict=False))  # the last lack a text
+    for query, grades in zip(task.queries, task.relevance, strict=True):
+        yield from ((query, texts[name]) for name, n in grades.items() if n > 0 and name in texts)
 
 
 def _array(texts: Iterable[str]) -> pa.ChunkedArray:
@@ -141,10 +146,6 @@ def _array(texts: Iterable[str]) -> pa.ChunkedArray:
 
 def _folded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
-
-
-def _all_folded(texts: Iterable[str]) -> list[str]:
-    return list(_folded(_array(texts)).to_pylist())
 
 
 def _joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:

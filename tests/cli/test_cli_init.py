@@ -1,0 +1,94 @@
+"""`init`: from one file to a space that `plan` accepts, and one sentence for each bad input."""
+
+from pathlib import Path
+
+import pytest
+from cli_samples import invoke, refused
+
+from tune_sentcl.space import load_space
+
+pytest_plugins = ["cli_fixtures"]
+pytestmark = pytest.mark.usefixtures("place")
+
+WORDS = [f"text number {number}" for number in range(300)]
+
+
+def write(name: str, header: str, *columns: list[str], separator: str = ",") -> Path:
+    lines = [header, *map(separator.join, zip(*columns, strict=True))]
+    Path(name).write_text("\n".join(lines), encoding="utf-8")
+    return Path(name)
+
+
+INIT = ("init", "mine.toml", "--rows", "mine.csv", "--encoder", "toy")
+ANSWERS = [f"answer to {word}" for word in WORDS]
+GRADES = [str(number % 6) for number in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "separator", "methods"),
+    [
+        ("frage;antwort", (WORDS, ANSWERS), ";", {"mnr"}),
+        ("query,pos,neg", (WORDS, ANSWERS, ["no such thing"] * 300), ",", {"mnr"}),
+        ("A\tB\trating", (WORDS, ANSWERS, GRADES), "\t", {"cosent", "angle"}),
+        ("id,title,body", (GRADES, WORDS, ANSWERS), ",", {"mnr"}),
+    ],
+)
+def test_a_file_becomes_a_space_that_can_be_planned(
+    header: str, columns: tuple[list[str], ...], separator: str, methods: set[str]
+) -> None:
+    write("mine.csv", header, *columns, separator=separator)
+    done = invoke(*INIT)
+    assert (done.code, done.err) == (0, "")
+    assert "240 rows left to train on: 30 rows as dev and 30 as test" in done.out
+    command = done.out.splitlines()[-1].split()
+    assert command[:3] == ["tune-sentcl", "search", "mine.toml"]
+    space = load_space("mine.toml")
+    assert {config.method.name for config in space.configurations} == {"none", *methods}
+    assert all(config.optimizer.max_grad_norm == 1.0 for config in space.configurations)
+    assert invoke("plan", *command[2:]).code == 0
+    again = invoke(*INIT)
+    refused(again, "mine.toml", "must be a new file")
+
+
+def test_what_is_wrong_with_rows_is_told() -> None:
+    rows = [*WORDS, "", "text number 3"]
+    answers = [*ANSWERS, "no question", "text number 3"]
+    answers[0] = "word " * 600
+    write("mine.csv", "anchor,positive", rows, answers)
+    done = invoke(*INIT)
+    for words in (
+        "rows with a blank text, which are left out: 1",
+        "rows with a positive equal to the anchor: 1 (the first: 'text number 3')",
+        "texts that toy cuts off after 64 tokens: 1 of ",
+    ):
+        assert words in done.out
+
+
+def test_a_task_of_your_own_is_taken_and_must_not_be_trained_on() -> None:
+    write("mine.csv", "anchor,positive", WORDS, ANSWERS)
+    write("dev.csv", "sentence1,sentence2,score", WORDS[:30], ANSWERS[:30], GRADES[:30])
+    done = invoke(
+        *["init", "mine.toml", "--rows", "mine.csv", "--dev", "dev.csv", "--encoder", "toy"]
+    )
+    refused(done, "dev dev contains 30 of the training rows")
+    write("dev.csv", "sentence1,sentence2,score", WORDS[:30], WORDS[30:60], GRADES[:30])
+    done = invoke(
+        *["init", "mine.toml", "--rows", "mine.csv", "--dev", "dev.csv", "--encoder", "toy"]
+    )
+    assert done.code == 0 and "--objective dev:spearman:dev" in done.out
+    assert not Path("mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "words"),
+    [
+        ("a.csv", "id,note\n1,x\n", ["the columns are id, note", "--columns"]),
+        ("a.txt", "a sentence\nanother one\n", ["need an evaluation task", "--dev"]),
+        ("a.csv", "anchor,positive\na,b\n", ["20 rows or more", "--dev"]),
+        ("a.docx", "x", ["must end in"]),
+    ],
+)
+def test_rows_that_cannot_be_used(name: str, lines: str, words: list[str]) -> None:
+    Path(name).write_text(lines)
+    refused(invoke("init", "mine.toml", "--rows", name, "--encoder", "toy"), *words)
+    assert not Path("mine.toml").exists()

@@ -1,0 +1,48 @@
+"""The command `init`: a first space for the user's own rows."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tune_sentcl.cli.options import own_entries
+from tune_sentcl.cli.terminal_tables import line
+
+
+def init(
+    out: Annotated[Path, typer.Argument(help="The space file to write, such as mine.toml.")],
+    rows: Annotated[
+        Path, typer.Option(help="CSV, TSV, JSONL, Parquet or text file of the training rows.")
+    ],
+    columns: Annotated[
+        str,
+        typer.Option(
+            metavar="ROLE=COLUMN,...",
+            help="Columns of the rows, such as anchor=question,positive=answer. Default: by their "
+            "names, or the two columns of text.",
+        ),
+    ] = "",
+    dev: Annotated[
+        Path | None, typer.Option(help="File or folder that scores trials: the task `dev`.")
+    ] = None,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PATH",
+            help="Evaluation task (repeatable). Default, also without --dev: a tenth of the rows "
+            "for dev and a tenth for test.",
+        ),
+    ] = None,
+    encoder: Annotated[
+        str, typer.Option(help="A folder, a hub name, `minilm` or `toy`.")
+    ] = "minilm",
+) -> None:
+    """Write a space for your own training rows, and print the search to run next."""
+    entries = own_entries([*([f"dev={dev}"] if dev else []), *(own or ())])
+    from tune_sentcl.tuning.new_space import new_space  # imports torch
+
+    made = new_space(out, rows, columns=columns, own=entries, encoder=encoder)
+    for note in made.notes:
+        line(note)
+    line(f"{out} is written. Read it, then run:")
+    line(made.command)

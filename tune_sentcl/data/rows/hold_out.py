@@ -1,0 +1,156 @@
+"""Set a tenth of the rows apart as a dev set and a tenth as a test set.
+
+No question and no answer of a held-out row is one of a training row. Rows that share one of them
+therefore stay together.
+"""
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.kinds import KINDS
+from tune_sentcl.errors import DataError, Fault
+
+_SHARE = 0.1
+_LEAST = 20
+_MOST_QUERIES = 500
+_MOST_DOCUMENTS = 5_000
+"""An evaluation encodes all of them; 5,500 texts take MiniLM half a minute on two cores."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The files of a split.
+
+    Attributes:
+        rows: The file of the training rows.
+        task: The folder of the evaluation task.
+        sizes: The number of rows in train, dev and test.
+        documents: The number of documents to search; 0 for a task of graded pairs.
+    """
+
+    rows: Path
+    task: Path
+    sizes: tuple[int, int, int]
+    documents: int
+
+
+def hold_out(corpus: Corpus, folder: Path) -> HeldOut:
+    """Write training rows and an evaluation task made of the other rows.
+
+    Pairs with a score become a task of graded pairs. Other pairs and triplets become a retrieval
+    task: the first text of a row is a query, the second one the relevant document. All documents
+    of held-out rows are searched, and those of training rows, up to 5,000.
+
+    Args:
+        corpus: Graded pairs, pairs of the same meaning or triplets.
+        folder: A folder to make.
+
+    Raises:
+        DataError: Too many rows share texts, or there are too few rows.
+    """
+    columns = [corpus.texts(name) for name in KINDS[corpus.kind].columns[:2]]
+    groups = _groups(columns)
+    parts = _dealt(groups, corpus)
+    task = folder / "held-out"
+    task.mkdir(parents=True)
+    rows = folder / "train.parquet"
+    pq.write_table(corpus.table.take(pa.array(parts[0])), rows)
+    documents = 0
+    if corpus.kind == "graded_pairs":
+        scores = corpus.numbers("score").tolist()
+        for split, held in zip(("dev", "test"), parts[1:], strict=True):
+            with (task / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(("sentence1", "sentence2", "score"))
+                writer.writerows((columns[0][r], columns[1][r], scores[r]) for r in held)
+    else:
+        documents = _write_retrieval(columns[0], columns[1], parts, task)
+    sizes = (len(parts[0]), len(parts[1]), len(parts[2]))
+    return HeldOut(rows, task, sizes, documents)
+
+
+def _groups(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+    """The group of each row; rows that share a text, directly or not, have the same group."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = len(columns[0])
+    numbers: dict[str, int] = {}
+    edges = [
+        (row, count + numbers.setdefault(text.strip().lower(), len(numbers)))
+        for column in columns
+        for row, text in enumerate(column)
+        if text
+    ]
+    left, right = zip(*edges, strict=True)
+    size = count + len(numbers)
+    graph = coo_array((np.ones(len(edges)), (left, right)), shape=(size, size))
+    return np.asarray(connected_components(graph, directed=False)[1][:count], np.int64)
+
+
+def _dealt(groups: npt.NDArray[np.int64], corpus: Corpus) -> list[npt.NDArray[np.int64]]:
+    """The rows of train, dev and test; whole groups in random order, the same in every run."""
+    wanted = int(_SHARE * len(groups))
+    sizes = np.bincount(groups)
+    left = {"dev": wanted, "test": wanted}
+    part = np.zeros(len(sizes), np.int64)
+    for group in np.random.default_rng(0).permutation(len(sizes)):
+        for number, split in enumerate(left, 1):
+            if not part[group] and 0 < sizes[group] <= left[split]:
+                part[group] = number
+                left[split] -= int(sizes[group])
+    found = [np.flatnonzero(part[groups] == number) for number in range(3)]
+    if min(map(len, found)) < _LEAST:
+        rule = f"needs {_LEAST} rows or more in each of train, dev and test, without shared texts"
+        given = " + ".join(f"{len(rows):,}" for rows in found)
+        move = "Give an evaluation set of your own: --dev FILE or --own NAME=FOLDER."
+        raise DataError(Fault(corpus.source, "", given, rule, move))
+    return found
+
+
+def _write_retrieval(
+    queries: Sequence[str],
+    answers: Sequence[str],
+    parts: Sequence[npt.NDArray[np.int64]],
+    task: Path,
+) -> int:
+    """Write a task in BEIR's layout; returns the number of documents."""
+    splits = {"dev": parts[1], "test": parts[2]}
+    judged: dict[str, dict[str, dict[str, None]]] = {}
+    for split, rows in splits.items():
+        relevant: dict[str, dict[str, None]] = {}
+        for row in rows:
+            relevant.setdefault(queries[row], {})[answers[row]] = None
+        judged[split] = dict(list(relevant.items())[:_MOST_QUERIES])
+    needed = (text for found in judged.values() for texts in found.values() for text in texts)
+    documents = dict.fromkeys(needed)
+    for row in chain(parts[1], parts[2], parts[0]):
+        if len(documents) >= _MOST_DOCUMENTS:
+            break
+        documents[answers[row]] = None
+    names = {text: f"d{number}" for number, text in enumerate(documents)}
+    asked = dict.fromkeys(chain(*judged.values()))
+    query_names = {text: f"q{number}" for number, text in enumerate(asked)}
+    for file, named in (("corpus", names), ("queries", query_names)):
+        lines = (json.dumps({"_id": name, "text": text}) for text, name in named.items())
+        (task / f"{file}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    (task / "qrels").mkdir()
+    for split, found in judged.items():
+        lines = (
+            f"{query_names[query]}\t{names[answer]}\t1\n"
+            for query, texts in found.items()
+            for answer in texts
+        )
+        head = "query-id\tcorpus-id\tscore\n"
+        (task / "qrels" / f"{split}.tsv").write_text(head + "".join(lines), "utf-8")
+    return len(names)
