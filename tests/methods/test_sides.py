@@ -71,6 +71,8 @@ def peer_loss(
 
 MNR, GIST = "MultipleNegativesRankingLoss", "GISTEmbedLoss"
 BOTH_WAYS = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
+FORWARD = ("query_to_doc",)
+HARD = {"hardness_mode": "all_negatives", "hardness_strength": 5.0}
 PAIRS, ONE, GRADED = toy_triplets(9, 0), toy_triplets(9, 1), graded(12)
 GUIDED = {"name": "gist", "guide": "toy"}
 
@@ -81,6 +83,37 @@ PEERS: list[tuple[dict[str, Any], Corpus, str, dict[str, Any]]] = [
     ({"name": "mnr", "symmetric": True}, PAIRS, MNR, BOTH_WAYS),
     ({"name": "mnr", "symmetric": True}, ONE, MNR, BOTH_WAYS),
     ({"name": "mnr", "dims": [16, 32, 8]}, ONE, MNR, {}),
+    (
+        {"name": "mnr", "contrast_anchors": True},
+        PAIRS,
+        MNR,
+        {"directions": (*FORWARD, "query_to_query")},
+    ),
+    (
+        {"name": "mnr", "contrast_positives": True},
+        toy_triplets(5, 3),
+        MNR,
+        {"directions": (*FORWARD, "doc_to_doc")},
+    ),
+    (
+        {"name": "mnr", "contrast_anchors": True, "contrast_positives": True, "symmetric": True},
+        ONE,
+        MNR,
+        {"directions": (*FORWARD, "query_to_query", "doc_to_query", "doc_to_doc")},
+    ),
+    ({"name": "mnr", "hardness": 5.0}, toy_triplets(5, 3), MNR, HARD),
+    (
+        {"name": "mnr", "hardness": 9.0, "hardened": "in_batch"},
+        ONE,
+        MNR,
+        {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0},
+    ),
+    (
+        {"name": "mnr", "hardness": 5.0, "hardened": "own"},
+        toy_triplets(5, 3),
+        MNR,
+        {"hardness_mode": "hard_negatives", "hardness_strength": 5.0},
+    ),
     ({"name": "angle"}, GRADED, "AnglELoss", {}),
     ({"name": "angle", "dims": [32, 8]}, GRADED, "AnglELoss", {}),
     ({"name": "cosent"}, GRADED, "CoSENTLoss", {}),
@@ -250,3 +283,21 @@ def test_a_guide_keeps_a_candidate_exactly_as_near_as_the_positive() -> None:
     same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # so that no cosine is rounded
     left_out, _ = method._left_out(same, same, same.new_empty(0, 2))
     assert not left_out[:, :2].any()
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.05])
+def test_negatives_above_the_positive_are_left_out(margin: float) -> None:
+    """Against a loop over rows and candidates."""
+    corpus = toy_triplets(6, 2)
+    method = method_of({"name": "mnr", "false_margin": margin, "temperature": 0.1})
+    vectors = {text: method.encoder.encode([text])[0] for text in corpus.sentences()}
+    columns = [corpus.texts(name) for name in corpus.text_columns()]
+    candidates = [text for column in columns[1:] for text in column]
+    losses, left_out = [], 0
+    for row, anchor in enumerate(columns[0]):
+        cosines = [float(cosine(vectors[anchor], vectors[text])) for text in candidates]
+        kept = [c for n, c in enumerate(cosines) if n == row or c <= cosines[row] + margin]
+        left_out += len(cosines) - len(kept)
+        losses.append(np.log(np.exp(np.array(kept) / 0.1).sum()) - cosines[row] / 0.1)
+    assert left_out > 0
+    assert step(method, whole(corpus)).total.item() == pytest.approx(np.mean(losses), abs=1e-5)

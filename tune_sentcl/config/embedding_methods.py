@@ -63,6 +63,29 @@ class MnrConfig(TripletRowsConfig):
     negative_weight: float = Field(
         1.0, gt=0, description="weight of a row's own negatives in its softmax, above 0"
     )
+    contrast_anchors: bool = Field(
+        False, description="also use other anchors as negatives (GTE); joins all in one softmax"
+    )
+    contrast_positives: bool = Field(
+        False,
+        description="also contrast a positive with the texts of other rows (GTE); joins all in "
+        "one softmax",
+    )
+    hardness: float = Field(
+        0.0,
+        ge=0,
+        description="times the cosine of a negative, added to its logit (LLaVE: 9, "
+        "EmbeddingGemma: 5)",
+    )
+    hardened: Literal["all", "in_batch", "own"] = Field(
+        "all", description="negatives that hardness weights: all, those of other rows, own ones"
+    )
+    false_margin: float | None = Field(
+        None,
+        ge=0,
+        description="leave out a negative whose cosine exceeds the positive's by more than this "
+        "(Qwen3 Embedding: 0.1); unset: none",
+    )
     head: Literal["none", "dropped", "kept"] = Field(
         "none",
         description="a layer with tanh after the pooling: none, in training only (dropped), or "

@@ -50,6 +50,7 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "method.strategy": lambda v: _of(v, "method.lambda") == 0,
     "method.interaction": lambda v: _of(v, "method.lambda") == 0,
     "method.share": lambda v: _of(v, "method.strategy") == "s" or _of(v, "method.lambda") == 0,
+    "method.hardened": lambda v: _of(v, "method.hardness") == 0,
     "method.margin_kind": lambda v: _of(v, "method.margin") == 0,
     "method.whitening_dim": lambda v: not _of(v, "method.whitening"),
     "encoder.train_length": _freezes,

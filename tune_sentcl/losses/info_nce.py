@@ -15,6 +15,7 @@ def info_nce(
     temperature: float,
     similarity: Similarity = "cosine",
     bias: Float[Tensor, "batch candidates"] | None = None,
+    further: Float[Tensor, "batch further"] | None = None,
 ) -> Float[Tensor, " batch"]:
     r"""Pull each anchor towards the candidate of its own row and away from all others.
 
@@ -32,6 +33,8 @@ def info_nce(
         similarity: `cosine` as in both papers, or `dot`.
         bias: Added to the logits (b): the log of a candidate's weight, minus infinity to leave it
             out. None is 0 everywhere.
+        further: Logits that join each anchor's sum, such as those of its positive with other
+            anchors (Li et al., "GTE", 2023, eq. 3). None: no further ones.
 
     Returns:
         The loss of each anchor, in nats, unreduced.
@@ -46,4 +49,5 @@ def info_nce(
     logits = pairwise_similarity(anchors, candidates, similarity) / temperature
     if bias is not None:
         logits = logits + bias
-    return torch.logsumexp(logits, dim=1) - logits.diagonal()
+    joined = logits if further is None else torch.cat([logits, further], dim=1)
+    return torch.logsumexp(joined, dim=1) - logits.diagonal()

@@ -3,11 +3,12 @@
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tune_sentcl.config import MnrConfig
 from tune_sentcl.losses import info_nce
+from tune_sentcl.losses.similarity import pairwise_similarity
 from tune_sentcl.methods.base import MethodInputs, StepLoss
 from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets
 from tune_sentcl.model.encoder import Encoder
@@ -41,26 +42,71 @@ class Mnr(TripletMethod[MnrConfig]):
         return found
 
     def _contrast(self, found: Triplets) -> StepLoss:
-        temperature = self.config.temperature
+        temperature, further = self.config.temperature, self._further(found)
         loss = info_nce(
             found.anchors,
             torch.cat([found.positives, found.negatives]),
             temperature=temperature,
-            bias=self._weights(found),
+            bias=self._bias(found),
+            further=further,
         ).mean()
-        if self.config.symmetric:
+        if self.config.symmetric and further is None:
             back = info_nce(found.positives, found.anchors, temperature=temperature).mean()
             loss = (loss + back) / 2
         return StepLoss(loss, {"contrastive": loss})
 
-    def _weights(self, found: Triplets) -> Float[Tensor, "rows candidates"] | None:
-        """The log weight of each candidate: SimCSE's alpha for a row's own negatives, else 0."""
-        if self.config.negative_weight == 1 or not len(found.owners):
+    def _further(self, found: Triplets) -> Float[Tensor, "rows further"] | None:
+        """The logits of pairs of anchors and of pairs of positives, with those of `symmetric`."""
+        config, own = self.config, _own(found)
+        blocks = []
+        if config.contrast_anchors:
+            itself = own[:, : len(own)]
+            blocks.append(_cosines(found.anchors, found.anchors).masked_fill(itself, -torch.inf))
+        if config.contrast_positives:
+            documents = torch.cat([found.positives, found.negatives])
+            blocks.append(_cosines(found.positives, documents).masked_fill(own, -torch.inf))
+        if not blocks:
             return None
-        rows = torch.arange(len(found.anchors), device=found.owners.device)
-        own = (rows[:, None] == found.owners[None, :]).to(torch.float32)
-        log = math.log(self.config.negative_weight)
-        return torch.cat([own.new_zeros(len(rows), len(rows)), log * own], dim=1)
+        if config.symmetric:
+            blocks.append(_cosines(found.positives, found.anchors))
+        return torch.cat(blocks, dim=1) / config.temperature
+
+    def _bias(self, found: Triplets) -> Float[Tensor, "rows candidates"] | None:
+        """What is added to the logit of each candidate; nothing to that of the positive.
+
+        `negative_weight` is SimCSE's alpha, whose logarithm is added to a row's own negatives.
+        `hardness` is alpha of Lan et al., "LLaVE", 2025, eq. 5.
+        """
+        config = self.config
+        if config.negative_weight == 1 and not config.hardness and config.false_margin is None:
+            return None
+        rows, own = len(found.anchors), _own(found)
+        bias = torch.zeros_like(own, dtype=found.anchors.dtype)
+        if config.negative_weight != 1:
+            bias[:, rows:] += math.log(config.negative_weight) * own[:, rows:]
+        if config.hardness or config.false_margin is not None:
+            documents = torch.cat([found.positives, found.negatives])
+            cosines = _cosines(found.anchors, documents).detach()
+            negative = own.clone()
+            negative[:, :rows] = False
+            chosen = {"all": negative | ~own, "in_batch": ~own, "own": negative}[config.hardened]
+            bias += config.hardness * cosines * chosen
+            if config.false_margin is not None:
+                false = cosines > cosines.diagonal()[:, None] + config.false_margin
+                bias.masked_fill_(false & (negative | ~own), -torch.inf)
+        return bias
+
+
+def _own(found: Triplets) -> Bool[Tensor, "rows candidates"]:
+    """Whether a candidate belongs to a row: its positive and its negatives."""
+    rows = torch.arange(len(found.anchors), device=found.anchors.device)
+    return rows[:, None] == torch.cat([rows, found.owners])[None, :]
+
+
+def _cosines(
+    left: Embeddings, right: Float[Tensor, "candidates dim"]
+) -> Float[Tensor, "rows candidates"]:
+    return pairwise_similarity(left, right, "cosine")
 
 
 METHOD = Mnr
