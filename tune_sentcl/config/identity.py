@@ -20,7 +20,11 @@ CHECKPOINTS = ("encoder.checkpoint", "method.guide")
 """The knobs that name an encoder to start from or a guide."""
 
 ROWS = tuple(
-    f"data.{name}" for name in ("source", "columns", "blanks", "positives", "limit", "min_score")
+    f"data.{name}"
+    for name in (
+        *("source", "columns", "blanks", "positives", "limit", "min_score"),
+        *("mined", "mined_by", "mined_margin", "mined_depth"),
+    )
 )
 """The knobs that only select the rows to read."""
 

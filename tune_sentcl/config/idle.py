@@ -9,6 +9,7 @@ from typing import Any
 
 from tune_sentcl.config.catalogue import belongs, knobs, short_name, union_members
 from tune_sentcl.config.data_names import source_names
+from tune_sentcl.config.embedding_methods import TripletRowsConfig
 from tune_sentcl.config.methods import PairMethodConfig
 from tune_sentcl.config.registry import plugin_of
 from tune_sentcl.config.sections import AUTO_FALLBACKS
@@ -44,6 +45,10 @@ def _without_adapters(values: Values) -> bool:
     return _freezes(values) or _of(values, "encoder.lora_rank") == 0
 
 
+def _mines_nothing(values: Values) -> bool:
+    return not issubclass(_method(values), TripletRowsConfig) or _of(values, "data.mined") == 0
+
+
 IDLE: dict[str, Callable[[Values], bool]] = {
     "method.divisor": lambda v: _of(v, "encoder.pooling") in ("cls", "last", "modules"),
     "method.temperature": lambda v: v["method.name"] == "conisi" and _of(v, "method.lambda") == 1,
@@ -56,6 +61,10 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "encoder.train_length": _freezes,
     "encoder.share_duplicates": lambda v: not issubclass(_method(v), PairMethodConfig),
     "encoder.packed": _freezes,
+    "data.mined": lambda v: not issubclass(_method(v), TripletRowsConfig),
+    "data.mined_by": _mines_nothing,
+    "data.mined_margin": _mines_nothing,
+    "data.mined_depth": _mines_nothing,
     "data.mix": lambda v: len(source_names(_of(v, "data.source"))) == 1,
     "encoder.freeze_layers": _freezes,
     "encoder.lora_rank": _freezes,

@@ -132,6 +132,27 @@ class DataConfig(Frozen):
         4.0,
         description="pairs count as having the same meaning from this similarity on",
     )
+    mined: int = Field(
+        0,
+        ge=0,
+        description="hard negatives to mine for each anchor among all positives, with "
+        "sentence-transformers; 0: none",
+    )
+    mined_by: str = Field(
+        "minilm",
+        min_length=1,
+        description="the encoder that mines negatives, named as `encoder.checkpoint`",
+    )
+    mined_margin: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="a mined negative's cosine is below the positives' by this share at least "
+        "(NV-Retriever: 0.05)",
+    )
+    mined_depth: int = Field(
+        100, ge=1, description="mine among so many positives that are nearest to the anchor"
+    )
     order: Literal["file", "shuffled", "distinct", "groups", "shuffled_groups"] = Field(
         "file",
         description="slices in file order, or of rows shuffled each epoch; distinct: shuffled, "

@@ -38,6 +38,7 @@ from tune_sentcl.model.checkpoints.checkpoint import (
     resolve_checkpoint,
     used,
 )
+from tune_sentcl.model.mining import with_mined_negatives
 from tune_sentcl.model.trained import require_trained_layer
 from tune_sentcl.objective import DEFAULT, Objective
 
@@ -148,7 +149,10 @@ class InputLoader:
         unbatched = {"order": "file", "drop_last": False, "mix": "proportional"}
         rows = config.model_copy(update=unbatched)
         if (kind, rows) not in self._corpora:
-            self._corpora[kind, rows] = load_rows(kind, rows, self.root)
+            found = load_rows(kind, rows, self.root)
+            if kind == "triplets" and rows.mined:
+                found = with_mined_negatives(found, rows, self.checkpoint(rows.mined_by))
+            self._corpora[kind, rows] = found
         return self._corpora[kind, rows]
 
     def _resource(self, config: MethodConfig) -> Resource | None:

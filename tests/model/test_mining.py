@@ -1,0 +1,68 @@
+"""Mined negatives, against a loop over all anchors and positives."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tune_sentcl.config import DataConfig, parse_dotted
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.toy import toy_nli
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.model.mining import with_mined_negatives
+from tune_sentcl.trial import InputLoader
+
+
+def pairs() -> Corpus:
+    """500 rows; every second anchor has two positives, and some positives two anchors."""
+    texts = pc.unique(toy_nli().column("hypothesis")).to_pylist()[:400]
+    rows = [(texts[n], texts[(n + 1) % 400]) for n in range(400)]
+    rows += [(texts[n], texts[(n + 7) % 400]) for n in range(0, 200, 2)]
+    anchors, positives = map(list, zip(*rows, strict=True))
+    return make_corpus("triplets", pa.table({"anchor": anchors, "positive": positives}), "toy")
+
+
+@pytest.mark.parametrize(
+    ("count", "margin", "depth"), [(1, 0.0, 100), (4, 0.05, 398), (3, 0.02, 200)]
+)
+def test_mined_rows_are_those_of_a_loop(count: int, margin: float, depth: int) -> None:
+    corpus = pairs()
+    config = DataConfig(mined=count, mined_by="toy", mined_margin=margin, mined_depth=depth)
+    checkpoint = resolve_checkpoint("toy")
+    mined = with_mined_negatives(corpus, config, checkpoint)
+    encoder = load_encoder(checkpoint, "auto", "auto")
+    texts = corpus.sentences()
+    found = encoder.encode(texts).astype(np.float64)
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    vectors = dict(zip(texts, found, strict=True))
+    anchors, positives = corpus.texts("anchor"), corpus.texts("positive")
+    documents = list(dict.fromkeys(positives))
+    columns = [mined.texts(name) for name in mined.negatives()]
+    assert len(columns) == count
+    filled = 0
+    for row, anchor in enumerate(anchors):
+        own = {p for a, p in zip(anchors, positives, strict=True) if a == anchor}
+        most = min(float(vectors[anchor] @ vectors[text]) for text in own) * (1 - margin)
+        chosen = [column[row] for column in columns if column[row]]
+        cosines = {text: float(vectors[anchor] @ vectors[text]) for text in documents}
+        ranked = sorted(cosines, key=lambda text: -cosines[text])[: depth + 2]
+        expected = [text for text in ranked if text not in own and cosines[text] < most][:count]
+        assert not own & {*chosen} and len(chosen) == len(expected)
+        # Texts of equal cosines may change places.
+        for one, other in zip(chosen, expected, strict=True):
+            assert cosines[one] == pytest.approx(cosines[other], abs=1e-5)
+        filled += len(chosen)
+    assert filled > 100
+
+
+def test_mined_rows_are_another_trial_and_no_other_method_mines() -> None:
+    common = {"encoder.checkpoint": "toy", "data.source": "toy", "data.mined_by": "toy"}
+    loader = InputLoader(None)
+
+    def trial_id(method: str, mined: int) -> str:
+        config = parse_dotted({**common, "method.name": method, "data.mined": mined}, "test")
+        return loader.load(config).trial_id(config)
+
+    assert trial_id("mnr", 0) != trial_id("mnr", 2)
+    assert trial_id("simcse", 0) == trial_id("simcse", 2)

@@ -1,0 +1,90 @@
+"""Hard negatives of anchors, mined among all positives by an encoder.
+
+sentence-transformers' `mine_hard_negatives` chooses them; their embeddings come from the cache.
+"""
+
+import io
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from tune_sentcl.config import DataConfig
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
+from tune_sentcl.model.frozen import FrozenEncoder
+from tune_sentcl.shapes import EmbeddingMatrix
+
+
+def with_mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) -> Corpus:
+    """Add columns of negatives to triplets, behind those that they have.
+
+    A negative is a positive of another anchor, and never one of the same anchor in any row. It is
+    among the `mined_depth` nearest ones (and as many more as an anchor has positives at most).
+    Its cosine is below that of the anchor's furthest positive by the share `mined_margin` at
+    least. The `mined` nearest ones are taken; a row may have fewer.
+
+    Args:
+        corpus: Triplets.
+        config: Has the number of negatives, the depth and the margin.
+        checkpoint: The encoder that finds them.
+
+    Raises:
+        CheckpointError: The encoder cannot be loaded.
+        NonFiniteError: An embedding is not finite.
+    """
+    import datasets  # slow to import
+    from sentence_transformers.util import mine_hard_negatives
+
+    pairs = {name: corpus.texts(name) for name in ("anchor", "positive")}
+    miner: Any = _Miner(checkpoint, corpus.sentences())
+    with redirect_stderr(io.StringIO()):  # its progress bars cannot be switched off
+        found = mine_hard_negatives(
+            datasets.Dataset.from_dict(pairs),
+            miner,
+            range_max=config.mined_depth,
+            relative_margin=config.mined_margin,
+            num_negatives=config.mined,
+            output_format="triplet",
+            verbose=False,
+        )
+    negatives: dict[tuple[str, str], list[str]] = {}
+    for anchor, positive, negative in zip(
+        *map(found.__getitem__, found.column_names), strict=True
+    ):
+        negatives.setdefault((anchor, positive), []).append(negative)
+    mined = [negatives.get(pair, []) for pair in zip(*pairs.values(), strict=True)]
+    table, first = corpus.table, len(corpus.negatives()) + 1
+    for place in range(config.mined):
+        column = [texts[place] if place < len(texts) else "" for texts in mined]
+        table = table.append_column(f"negative_{first + place}", pa.array(column))
+    made = make_corpus(corpus.kind, table, corpus.source, corpus.dropped)
+    return Corpus(**{**vars(made), "parts": corpus.parts, "names": corpus.names})
+
+
+class _Miner:
+    """What `mine_hard_negatives` asks of a model."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, checkpoint: Checkpoint, sentences: Sequence[str]) -> None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._encoder = FrozenEncoder(checkpoint, "auto", "auto", device, sentences)
+
+    def encode_query(self, texts: Sequence[str], **_: Any) -> EmbeddingMatrix:
+        """Embeddings of length 1."""
+        rows = self._encoder.base(texts)
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-12))
+
+    encode_document = encode_query
+
+    def similarity(self, left: Any, right: Any) -> torch.Tensor:
+        """Cosines of all pairs of rows."""
+        return torch.as_tensor(left) @ torch.as_tensor(right).T
+
+    def similarity_pairwise(self, left: Any, right: Any) -> torch.Tensor:
+        """Cosines row by row."""
+        return (torch.as_tensor(left) * torch.as_tensor(right)).sum(dim=1)
