@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from cli_samples import invoke, refused
+from cli_samples import invoke, refused, rows
 
+from tune_sentcl.config import knobs
 from tune_sentcl.space import load_space
 
 pytest_plugins = ["cli_fixtures"]
@@ -51,10 +52,10 @@ def test_a_file_becomes_a_space_that_can_be_planned(
 
 
 def test_what_is_wrong_with_rows_is_told() -> None:
-    rows = [*WORDS, "", "text number 3"]
+    anchors = [*WORDS, "", "text number 3"]
     answers = [*ANSWERS, "no question", "text number 3"]
     answers[0] = "word " * 600
-    write("mine.csv", "anchor,positive", rows, answers)
+    write("mine.csv", "anchor,positive", anchors, answers)
     done = invoke(*INIT)
     for words in (
         "rows with a blank text, which are left out: 1",
@@ -92,3 +93,12 @@ def test_rows_that_cannot_be_used(name: str, lines: str, words: list[str]) -> No
     Path(name).write_text(lines)
     refused(invoke("init", "mine.toml", "--rows", name, "--encoder", "toy"), *words)
     assert not Path("mine.toml").exists()
+
+
+def test_knobs_are_listed_with_defaults_and_ranges() -> None:
+    table = {row["knob"]: row for row in rows("knobs", "mnr")}
+    assert table["method.temperature"]["default"] in ("0.05", 0.05)
+    assert table["method.temperature"]["space"] == "gist"
+    assert not any(key.startswith(("optimizer.", "method.guide")) for key in table)
+    assert {row["knob"] for row in rows("knobs")} == set(knobs())
+    refused(invoke("knobs", "mnrr"), "METHOD", "mnrr", "must be one of")

@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from tune_sentcl.cli import init_command as beginning
 from tune_sentcl.cli import judge_command as judging
+from tune_sentcl.cli import knobs_command as listing
 from tune_sentcl.cli import report_commands as reporting
 from tune_sentcl.cli import search_commands as running
 from tune_sentcl.cli import study_commands as inspecting
@@ -73,6 +74,7 @@ app.add_typer(data_app, name="data")
 for _command in (
     beginning.init,
     inspecting.spaces,
+    listing.knobs,
     running.plan,
     running.check,
     running.search,

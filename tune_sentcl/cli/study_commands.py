@@ -72,13 +72,14 @@ def _show_space(space: Space) -> None:
     rows = [{"key": key, "value": knob_cell(every[key])} for key in constant]
     line("")
     print_table(rows, "Constant knobs")
-    ranges = [{"key": r.key, "range": _range(r)} for r in space.ranges]
+    ranges = [{"key": r.key, "range": range_text(r)} for r in space.ranges]
     if ranges:
         line("")
     print_table(ranges, "Ranges of the sampler")
 
 
-def _range(item: Any) -> str:
+def range_text(item: Any) -> str:
+    """A range as text: its ends, or its choices, and its prior."""
     prior = "" if item.prior is None else f", prior {item.prior}"
     if item.kind == "choice":
         return " | ".join(map(str, item.choices)) + prior
