@@ -1,7 +1,5 @@
 """Lines end at newlines alone, and no quote swallows a row."""
 
-import csv
-import re
 from pathlib import Path
 
 import pytest
@@ -10,14 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.data.tables import read_table
-from tune_sentcl.data.text_files import csv_lines, read_lines
+from tune_sentcl.data.text_files import read_lines
 from tune_sentcl.errors import DataError
 
 HEADER = ["sentence1", "sentence2"]
-
-
-def rows_of(path: Path) -> list[list[str]]:
-    return [list(row.values()) for row in read_table(path)[0].to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -39,36 +33,6 @@ def test_an_open_quote_is_refused_with_its_line(
     path = write(tmp_path / name, mark.join(HEADER) + "\n" + content)
     with pytest.raises(DataError, match=rf'{name} line {line}: .* must end with "'):
         read_table(path)
-
-
-CELLS = ["a", "ö", " ", "NA", '"', '""', '"a""b"', '"x\ny"', 'a"b', ",", "\n", "\r\n", "\r"]
-
-
-@given(st.lists(st.sampled_from(CELLS), max_size=14), st.sampled_from([",", "\t"]))
-def test_rows_lines_and_faults_are_those_of_pythons_strict_reader(
-    tmp_path_factory: pytest.TempPathFactory, cells: list[str], mark: str
-) -> None:
-    text = mark.join(HEADER) + "\n" + "".join(cells).replace(",", mark)
-    path = tmp_path_factory.getbasetemp() / ("a.tsv" if mark == "\t" else "a.csv")
-    path.write_bytes(text.encode())
-    expected, fault, line = [], 0, 1
-    lines = re.findall(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", text)
-    reader = csv.reader(lines, delimiter=mark, strict=True)
-    try:
-        for row in reader:
-            if row and mark == "\t" and reader.line_num > line:
-                raise csv.Error
-            if row:
-                expected.append((line, row))
-                fault = fault or (line if len(row) != 2 else 0)
-            line = reader.line_num + 1
-    except csv.Error:
-        fault = line
-    if fault:
-        with pytest.raises(DataError, match=r"line \d+: "):
-            read_table(path)
-    else:
-        assert list(zip(csv_lines(path), [HEADER, *rows_of(path)], strict=True)) == expected
 
 
 # Lines

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from own_samples import write_labeled
 from sklearn.metrics import accuracy_score, f1_score
 
@@ -14,9 +12,9 @@ from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import LabeledTask
 from tune_sentcl.evaluate.encode import SentenceTable
-from tune_sentcl.evaluate.labeled import macro_f1, score_labeled
 from tune_sentcl.evaluate.logreg import LogisticClassifier
 from tune_sentcl.evaluate.splits import Labeled
+from tune_sentcl.evaluate.transfer import score_labeled
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Rows = list[tuple[str, ...]]
@@ -92,16 +90,3 @@ def test_a_single_file_has_folds_of_its_own(tmp_path: Path) -> None:
     expected = {**both(TRAIN, outcome.predictions, "dev"), ("accuracy", "dev"): outcome.test}
     path = write_labeled(tmp_path / "a.tsv", "text label", TRAIN)
     assert measured(path) == pytest.approx(expected)
-    folds = np.random.default_rng(0).permutation(np.arange(60) % 4)
-    outcome = FIT.nested_in(labeled(TRAIN), folds)
-    expected = {**both(TRAIN, outcome.predictions, "dev"), ("accuracy", "dev"): outcome.test}
-    dealt = [(*row, f"f{fold}") for row, fold in zip(TRAIN, folds.tolist(), strict=True)]
-    path = write_labeled(tmp_path / "a.tsv", "text label fold", dealt)
-    assert measured(path) == pytest.approx(expected)
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
-def test_macro_f1_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
-    gold, predicted = (np.array(side) for side in zip(*pairs, strict=True))
-    expected = f1_score(gold, predicted, average="macro")
-    assert macro_f1(gold, predicted) == pytest.approx(expected, abs=1e-12)

@@ -25,9 +25,6 @@ SPLIT_STRENGTHS = tuple(2.0**power for power in range(-2, 4))
 FOLD_STRENGTHS = tuple(2.0**power for power in range(-1, 6))
 """Values of `C` for the folds of a training split."""
 
-_Folds = list[tuple[RowNumbers, RowNumbers]]
-"""The training rows and the held-out rows of each fold."""
-
 
 @dataclass(frozen=True)
 class LogisticClassifier:
@@ -51,34 +48,6 @@ class LogisticClassifier:
             for train, _ in outer
             for fit, dev in stratified_folds(rows.labels[train], folds)
         ]
-        return self._nested(rows, outer, inner)
-
-    def nested_in(self, rows: Labeled, fold_of_row: Int[np.ndarray, " rows"]) -> Outcome:
-        """As `nested` with the user's folds; the inner folds are the other outer folds.
-
-        Args:
-            rows: The rows; each class occurs in three folds or more.
-            fold_of_row: The fold of each row, from 0 without a gap.
-        """
-        check_labeled({"rows": rows})
-        folds = range(int(fold_of_row.max()) + 1)
-        outer = [
-            (np.flatnonzero(fold_of_row != out), np.flatnonzero(fold_of_row == out))
-            for out in folds
-        ]
-        inner = [
-            (
-                np.flatnonzero((fold_of_row != out) & (fold_of_row != dev)),
-                np.flatnonzero(fold_of_row == dev),
-            )
-            for out in folds
-            for dev in folds
-            if dev != out
-        ]
-        return self._nested(rows, outer, inner)
-
-    def _nested(self, rows: Labeled, outer: _Folds, inner: _Folds) -> Outcome:
-        """Score the outer folds, each with the `C` that its inner folds choose."""
         count, each = len(outer), len(inner) // len(outer)
         masks = _masks(rows, [train for train, _ in outer + inner])
         fits = LogisticFits(rows.features, rows.labels, self.device)

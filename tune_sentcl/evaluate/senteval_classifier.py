@@ -33,6 +33,7 @@ from tune_sentcl.evaluate.splits import (
     Labeled,
     Outcome,
     check_labeled,
+    joined,
     stratified_folds,
 )
 
@@ -102,10 +103,7 @@ class SentEvalClassifier:
         the chosen fit, so nothing is refitted here.
         """
         check_labeled({"train": train, "dev": dev, "test": test})
-        both = Labeled(
-            np.concatenate([train.features, dev.features]),
-            np.concatenate([train.labels, dev.labels]),
-        )
+        both = joined(train, dev)
         numbers = np.arange(len(both.labels))
         split = Split(numbers[: len(train.labels)], numbers[len(train.labels) :])
         fitted = self._scan(_problem(both, self.device), [split])[0]

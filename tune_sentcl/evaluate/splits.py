@@ -29,6 +29,14 @@ class Labeled:
     labels: Int[np.ndarray, " rows"]
 
 
+def joined(first: Labeled, second: Labeled) -> Labeled:
+    """The rows of both, those of the first before those of the second."""
+    return Labeled(
+        np.concatenate([first.features, second.features]),
+        np.concatenate([first.labels, second.labels]),
+    )
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result of a classifier under a design.
