@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tune_sentcl.errors import NonFiniteError
-from tune_sentcl.evaluate.correlation import paired_cosine, pearson, spearman
+from tune_sentcl.evaluate.sts import paired_cosine, pearson, spearman
 
 # Few distinct values, so that ties are the rule.
 tied = st.lists(

@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float64
 from senteval_loops import LoopDesigns, Predict, stratified, take
 from sklearn.linear_model import LogisticRegression
 
-from tune_sentcl.errors import DataError, NonFiniteError
+from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate import logistic
 from tune_sentcl.evaluate.logistic import LogisticFits
 from tune_sentcl.evaluate.logreg import FOLD_STRENGTHS, SPLIT_STRENGTHS, LogisticClassifier
-from tune_sentcl.evaluate.splits import Labeled, Outcome, stratified_folds
+from tune_sentcl.evaluate.splits import Labeled, Outcome
 
 Masks = Bool[np.ndarray, "rows fits"]
 Fits = list[tuple[Float64[np.ndarray, "scores dim"], Float64[np.ndarray, " scores"]]]
@@ -209,12 +209,3 @@ def test_of_equal_scores_the_smallest_strength_wins() -> None:
     assert (found.chosen, found.dev, found.test) == ((0.25,) * 3, 100, 100)
     assert LogisticClassifier().folds_then_test(rows, rows, 3).chosen == (0.5,)
     assert LogisticClassifier().dev_then_test(rows, rows, rows).chosen == (0.25,)
-
-
-def test_every_class_that_is_too_small_for_folds_is_named() -> None:
-    with pytest.raises(DataError, match="each of the 5 folds") as caught:
-        stratified_folds(np.array([0] * 4 + [1] * 5 + [2] * 2), 5)
-    assert [(fault.key, fault.value) for fault in caught.value.faults] == [
-        ("rows of class 0", "4"),
-        ("rows of class 2", "2"),
-    ]

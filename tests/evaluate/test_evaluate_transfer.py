@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 from tune_sentcl.config import ProtocolName
 from tune_sentcl.data.task import ClassifiedRows, StsSplit, StsSubset, StsTask, TransferTask
 from tune_sentcl.data.tasks.evaluation_sets import RatedTask
-from tune_sentcl.errors import DataError, NonFiniteError
+from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate import transfer
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier
@@ -227,23 +227,6 @@ def test_the_regression_equals_the_loop() -> None:
 def test_spread_is_senteval_s_even_below_one() -> None:
     scores = np.array([0, 0.25, 0.8, 1, 1.5, 2.75, 3.999, 4, 4.2, 5])
     assert _spread(scores) == pytest.approx(np.array([encode_score(x) for x in scores]), abs=1e-6)
-
-
-def test_bad_inputs_of_the_regression_are_named_together() -> None:
-    good = regression_rows(20, 0)
-    holed, high = good.features.copy(), good.scores.copy()
-    holed[3, 1], high[5] = np.nan, 5.5
-    with pytest.raises(DataError) as caught:
-        score_relatedness(replace(good, features=holed), replace(good, scores=high), good)
-    first, second = caught.value.faults
-    assert (first.key, first.value) == ("train", "row 3")
-    assert (second.key, second.value) == ("dev", "5.5")
-    narrow = replace(good, features=good.features[:, :4])
-    with pytest.raises(DataError, match=r"test = 20 rows of width 4 .*width 6"):
-        score_relatedness(good, good, narrow)
-    single = Rated(good.features[:1], good.scores[:1])
-    with pytest.raises(DataError, match="dev = 1 rows of width 6 with 1 scores"):
-        score_relatedness(good, single, good)
 
 
 def test_scores_that_do_not_vary_have_no_correlation() -> None:

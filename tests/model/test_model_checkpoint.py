@@ -122,28 +122,25 @@ def test_fingerprint_is_of_content_not_of_place(tmp_path: Path) -> None:
     assert len(seen) == 5
 
 
-def test_shards_count_and_must_be_there(tmp_path: Path) -> None:
+def test_shards_count(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "model")
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}))
-    (folder / "one.safetensors").write_bytes(b"1")
-    with pytest.raises(CheckpointError, match=r"two\.safetensors"):
+    index.write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    with pytest.raises(CheckpointError, match=r"no model\.safetensors"):
         resolve_checkpoint(str(folder))
-    (folder / "two.safetensors").write_bytes(b"2")
-    before = resolve_checkpoint(str(folder)).fingerprint
-    (folder / "two.safetensors").write_bytes(b"22")
-    assert resolve_checkpoint(str(folder)).fingerprint != before
-    index.write_text("[]")
-    with pytest.raises(CheckpointError, match="damaged"):
-        resolve_checkpoint(str(folder))
+    seen = set()
+    for file in ("model-1.safetensors", "model-2.safetensors", index.name):
+        (folder / file).write_bytes(b"changed")
+        seen.add(resolve_checkpoint(str(folder)).fingerprint)
+    assert len(seen) == 3
 
 
 OUTSIDE = ("../other", "/etc", "1_X/../../other", "../..")
 
 
 @pytest.mark.parametrize("place", OUTSIDE)
-def test_shards_and_modules_lie_below_their_folder(tmp_path: Path, place: str) -> None:
+def test_modules_lie_below_their_folder(tmp_path: Path, place: str) -> None:
     folder = _folder(tmp_path / "model")
     (tmp_path / "other").write_bytes(b"1")
     _add_modules(folder, {"pooling_mode": "cls"})
@@ -158,13 +155,6 @@ def test_shards_and_modules_lie_below_their_folder(tmp_path: Path, place: str) -
     with pytest.raises(CheckpointError, match=rule):
         resolve_checkpoint(str(folder))
 
-    plain = _folder(tmp_path / "plain")
-    (plain / "model.safetensors").unlink()
-    index = {"weight_map": {"a": place}}
-    (plain / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(CheckpointError, match="which is not beside it"):
-        resolve_checkpoint(str(plain))
-
 
 @pytest.mark.parametrize(
     ("gone", "added", "rule"),
@@ -172,13 +162,9 @@ def test_shards_and_modules_lie_below_their_folder(tmp_path: Path, place: str) -
         ("config.json", "", r"no config\.json"),
         ("model.safetensors", "", r"no model\.safetensors.*Save the weights"),
         ("vocab.txt", "tokenizer_config.json", "no tokenizer.*save_pretrained"),
-        ("vocab.txt", "spm.model", r"spm\.model alone.*sentencepiece.*save tokenizer\.json"),
     ],
 )
-def test_folder_that_lacks_something(
-    tmp_path: Path, gone: str, added: str, rule: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tune_sentcl.model.checkpoints.checkpoint.find_spec", lambda _: None)
+def test_folder_that_lacks_something(tmp_path: Path, gone: str, added: str, rule: str) -> None:
     folder = _folder(tmp_path / "model")
     (folder / gone).unlink()
     if added:

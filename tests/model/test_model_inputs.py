@@ -16,11 +16,11 @@ from model_samples import byte_level_tokenizer, save_roberta
 from tune_sentcl.data.rows.corpus import make_corpus
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model import tokenizing
+from tune_sentcl.model import corpus_tokens
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.tokenizing import plain_vocabulary, tokenized
+from tune_sentcl.model.tokenizing import plain_vocabulary
 from tune_sentcl.model.tokens import InputTemplate, Tokens, batches_by_length
 
 TEXTS = [
@@ -202,15 +202,16 @@ def test_each_row_of_a_corpus_has_its_sentence_s_tokens_and_equal_inputs_one_num
 ) -> None:
     names = ("anchor", "positive", "negative_1")
     table = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
-    corpus, asked = make_corpus("triplets", table, "made up"), []
+    corpus = make_corpus("triplets", table, "made up")
+    asked: list[tuple[str, Prompt]] = []
 
     def tokenize(sentences: Sequence[str], *, prompt: Prompt) -> list[list[int]]:
         asked.extend((text, prompt) for text in sentences)
         return _bytes(sentences)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokenizing, "_CHUNK", chunk)
-        tokens = tokenized(corpus, tokenize)
+        patch.setattr(corpus_tokens, "_CHUNK", chunk)
+        tokens = corpus_tokens.tokenized(corpus, tokenize)
     for name in names:
         expected = _bytes(corpus.texts(name))
         assert tokens.take(name, np.arange(len(rows))).lists() == expected

@@ -14,10 +14,10 @@ from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.corpus_tokens import corpus_tokens
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.saving import export
-from tune_sentcl.model.tokenizing import corpus_tokens
 
 BOTH = Prefixes("the man sees ", "a dog runs . ")
 PLAIN = Prefixes()

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -70,10 +69,14 @@ def _yearly(name: str) -> tuple[Part, ...]:
 def _splits(name: str) -> tuple[Part, ...]:
     """The parts of STS-B or SICK; only the protocol `relatedness` reads their training split."""
     return tuple(
-        _part(f"downstream/{file}", rows, partial(read, expected=rows), optional=split == "train")
+        _one_file(file, rows, read, optional=split == "train")
         for (task, split), (file, rows, read) in STS_FILES.items()
         if task == name
     )
+
+
+def _one_file(file: str, rows: int, read: Callable[[Path, int], Sized], *, optional: bool) -> Part:
+    return _part(f"downstream/{file}", rows, lambda path: read(path, rows), optional=optional)
 
 
 def _transfer(name: str) -> tuple[Part, ...]:

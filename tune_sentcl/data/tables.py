@@ -162,8 +162,8 @@ def read_table(
         move = "Check the name in data.source; a relative path begins at the working directory."
         raise DataError(Fault(str(path), "", "", rule, move))
     if path.suffix == ".parquet":
-        table, names = _parquet(path, roles, first)
-        return by_role(table, roles(names)), Origin(str(path), tuple(names))
+        table, every = _parquet(path, roles, first)
+        return by_role(table, roles(every)), Origin(str(path), tuple(every))
     if path.suffix == ".txt":
         texts = pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
         return by_role(texts, roles(["text"])), Origin(str(path), ("text",), word="line")

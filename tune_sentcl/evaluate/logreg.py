@@ -16,7 +16,6 @@ from tune_sentcl.evaluate.splits import (
     Labeled,
     Outcome,
     RowNumbers,
-    check_labeled,
     stratified_folds,
 )
 
@@ -41,7 +40,6 @@ class LogisticClassifier:
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
         """Choose by inner folds in each outer fold; refit outside the fold, and test on it."""
-        check_labeled({"rows": rows})
         outer = stratified_folds(rows.labels, folds)
         inner = [
             (train[fit], train[dev])
@@ -74,7 +72,6 @@ class LogisticClassifier:
 
     def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
         """Choose by folds; refit on all training rows."""
-        check_labeled({"train": train, "test": test})
         parts = stratified_folds(train.labels, folds)
         masks = _masks(train, [np.arange(len(train.labels)), *(fit for fit, _ in parts)])
         fits = LogisticFits(train.features, train.labels, self.device)
@@ -88,7 +85,6 @@ class LogisticClassifier:
 
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
         """Choose on `dev`; the chosen fit needs no refit, as it has all training rows."""
-        check_labeled({"train": train, "dev": dev, "test": test})
         fits = LogisticFits(train.features, train.labels, self.device)
         on_dev, tested = fits.to_device(dev.features), fits.to_device(test.features)
         scan, found = [], []

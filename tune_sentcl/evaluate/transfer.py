@@ -42,7 +42,6 @@ def score_transfer(
         MRPC also the F1 of the paraphrases.
 
     Raises:
-        DataError: No classifier can be trained on the rows.
         NonFiniteError: An embedding is not finite.
     """
     classifier, folds = _classifier(protocol, seed, device)
@@ -98,7 +97,6 @@ def score_labeled(
         the regularization, also the accuracy of these folds as `dev`.
 
     Raises:
-        DataError: No classifier can be trained on the rows.
         NonFiniteError: An embedding is not finite.
     """
     classifier = LogisticClassifier(device)
@@ -151,7 +149,6 @@ def score_rated(
     Yields Pearson on dev, which stops the training, and Pearson and Spearman on test.
 
     Raises:
-        DataError: The regression cannot be trained on the rows.
         NonFiniteError: An embedding is not finite, or the predictions do not vary.
     """
     test_set = task.test

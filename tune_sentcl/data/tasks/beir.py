@@ -7,7 +7,7 @@ import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tune_sentcl.data.task import fingerprint_of
 from tune_sentcl.data.tasks.own_task import OwnSplit, RetrievalTask
@@ -81,7 +81,7 @@ def _texts(path: Path, *, titled: bool) -> dict[str, str]:
     for line, row in json_rows(path):
         where = f"{path} line {line}"
         key, text, title = row.get("_id"), row.get("text"), row.get("title") if titled else ""
-        parts = [title or "", "" if titled and text is None else text]
+        parts: list[Any] = [title or "", "" if titled and text is None else text]
         if isinstance(key, int):  # as `datasets` writes ids that are numbers
             key = str(key)
         if not key or not all(isinstance(part, str) for part in (key, *parts)):
