@@ -224,8 +224,3 @@ def test_scores_are_of_the_data_that_their_task_is_of(whole: Evaluation) -> None
     found = score_sets(encode, sets, Measures(protocols=PROTOCOLS))
     assert {score.data for score in found.scores} == {"root"}
     assert {score.protocol for score in found.scores} == set(PROTOCOLS)
-
-
-def test_evaluate_needs_a_root() -> None:
-    with pytest.raises(DataError, match="no/such/folder: the folder does not exist"):
-        evaluate(encode, "no/such/folder", Measures(("transfer",)))

@@ -171,11 +171,6 @@ def test_parts_without_types_are_of_the_first_segment() -> None:
     assert Tokens.concatenate([Tokens.of([[5]]), Tokens.of([[6]])]).types is None
 
 
-def test_types_go_with_their_tokens() -> None:
-    with pytest.raises(ValueError, match="iterator too short"):
-        Tokens.of([[5, 6]], [[1]])
-
-
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 60))
 def test_batches_hold_every_input_once_and_few_tokens(lengths: list[int], budget: int) -> None:
     falling = np.array(sorted(lengths, reverse=True), dtype=np.int64)
