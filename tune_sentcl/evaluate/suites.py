@@ -152,27 +152,15 @@ def _of(
 
 def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
     """The score without a value that holds an error; a later success replaces it."""
-    data, task, split, protocol, seed, metric_alone = measurement
+    data, task, split, protocol, seed, metric = measurement
     plain = protocol.partition("@")[0]
-    if isinstance(own, OwnTask) and task not in OFFERS:
-        first = next(one for one in objectives_of(own) if one.split == split)
-        return Score(
-            first.suite,
-            task,
-            split,
-            metric_alone or first.metric,
-            protocol,
-            data,
-            None,
-            0,
-            reason=str(error),
-            version=own.version,
-        )
     suite = "sts" if plain in ("cosine", "relatedness") else "transfer"
-    metric = {"cosine": "spearman", "relatedness": "pearson"}.get(plain, "accuracy")
-    aggregation: Literal["all"] | None = (
-        "all" if plain == "cosine" and task in STS_SUBSETS else None
-    )
+    names = {"cosine": "spearman", "relatedness": "pearson"}
+    metric, version = metric or names.get(plain, "accuracy"), None
+    if isinstance(own, OwnTask) and task not in OFFERS:
+        first = next(offer for offer in objectives_of(own) if offer.split == split)
+        suite, metric, version = first.suite, measurement.metric or first.metric, own.version
+    joined = plain == "cosine" and task in STS_SUBSETS
     return Score(
         suite,
         task,
@@ -182,9 +170,10 @@ def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None
         data,
         None,
         0,
-        aggregation=aggregation,
+        aggregation="all" if joined else None,
         classifier_seed=seed,
         reason=str(error),
+        version=version,
     )
 
 
