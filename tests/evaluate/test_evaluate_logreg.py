@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jaxtyping import Bool, Float64
 from senteval_loops import LoopDesigns, Predict, stratified, take
 from sklearn.linear_model import LogisticRegression
@@ -88,30 +86,6 @@ def test_coefficients_are_those_of_scikit_learn(name: str) -> None:
         assert np.abs(intercepts - truth.intercept_).max() <= 1e-3 * reach
 
 
-@given(
-    classes=st.integers(2, 4),
-    count=st.integers(24, 60),
-    dim=st.integers(1, 6),
-    apart=st.floats(0, 3),
-    scale=st.sampled_from([0.01, 1.0, 100.0]),
-    seed=st.integers(0, 1000),
-)
-@settings(max_examples=10)
-def test_probabilities_are_those_of_scikit_learn(
-    classes: int, count: int, dim: int, apart: float, scale: float, seed: int
-) -> None:
-    rows = blobs(classes, count, dim=dim, apart=apart, seed=seed)
-    rows = Labeled(rows.features * np.float32(scale), rows.labels)
-    masks = np.ones((count, 1), dtype=np.bool_)
-    for (coefficients, intercepts), truth in zip(
-        fitted(rows, masks), one_at_a_time(rows, masks), strict=True
-    ):
-        logits = torch.from_numpy(rows.features @ coefficients.T + intercepts)
-        ours = torch.sigmoid(logits[:, 0]) if classes == 2 else logits.softmax(1)[:, 1]
-        theirs = truth.predict_proba(rows.features.astype(np.float64))[:, 1]
-        assert np.abs(ours.numpy() - theirs).max() < 2e-3
-
-
 def same(ours: Fits, theirs: Fits) -> None:
     for one, two in zip(ours, theirs, strict=True):
         assert np.linalg.norm(one[0] - two[0]) <= 3e-4 * np.linalg.norm(one[0])
@@ -138,15 +112,6 @@ def test_float64_takes_over_where_float32_stalls(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(LogisticFits, "_newton", stalling)
     same(expected, fitted(PLAIN, thirds(200)))
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_features_that_say_nothing_leave_the_common_class(classes: int) -> None:
-    labels = np.minimum(np.arange(50) % 10, classes - 1)
-    fits = LogisticFits(np.ones((50, 4), dtype=np.float32), labels)
-    (weights,) = fits.path(np.ones((50, 1), dtype=np.bool_), (1.0,))
-    assert torch.linalg.norm(weights[:-1]) < 1e-5
-    assert set(fits.predict(weights, fits.rows)[:, 0]) == {classes - 1}
 
 
 def test_huge_features_are_fitted_and_failures_named(monkeypatch: pytest.MonkeyPatch) -> None:

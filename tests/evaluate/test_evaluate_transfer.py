@@ -24,8 +24,8 @@ from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier
 from tune_sentcl.evaluate.relatedness import Rated, score_relatedness
 from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
-from tune_sentcl.evaluate.splits import Classifier, Labeled, Outcome
-from tune_sentcl.evaluate.transfer import score_labeled, score_rated, score_transfer
+from tune_sentcl.evaluate.splits import Labeled, Outcome
+from tune_sentcl.evaluate.transfer import Classifier, score_labeled, score_rated, score_transfer
 from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream
 from tune_sentcl.shapes import EmbeddingMatrix

@@ -27,7 +27,7 @@ FOLD_STRENGTHS = tuple(2.0**power for power in range(-1, 6))
 
 @dataclass(frozen=True)
 class LogisticClassifier:
-    """A `Classifier`.
+    """A classifier with the three designs of `splits`.
 
     `C` is chosen by scores that are rounded to two decimals as in SentEval; the smallest `C` wins
     a tie.

@@ -46,7 +46,7 @@ _HELD_OUT = 0.05
 
 @dataclass(frozen=True)
 class SentEvalClassifier:
-    """A `Classifier`.
+    """A classifier with the three designs of `splits`.
 
     Attributes:
         protocol: The settings; the caller passes the number of folds.

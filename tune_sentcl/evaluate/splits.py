@@ -1,10 +1,12 @@
 """The three designs of SentEval: which rows train, which choose the regularization, which test.
 
-The splits of a task decide its design. Every classifier offers all three designs.
+The splits of a task decide its design, and every classifier offers all three: `nested`, stratified
+folds in stratified folds (MR, CR, SUBJ, MPQA; SentEval's InnerKFold); `folds_then_test`, where
+stratified folds of the training rows choose (TREC, MRPC; KFold); and `dev_then_test`, where a
+development split chooses (SST2, SST5, SICK-E; Split).
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int
@@ -50,23 +52,6 @@ class Outcome:
     test: float
     predictions: Int[np.ndarray, " rows"]
     chosen: tuple[float, ...]
-
-
-@runtime_checkable
-class Classifier(Protocol):
-    """A classifier that chooses its regularization without the test rows."""
-
-    def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Stratified folds in stratified folds (MR, CR, SUBJ, MPQA; SentEval's InnerKFold)."""
-        ...
-
-    def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-        """Stratified folds of the training rows choose (TREC, MRPC; SentEval's KFold)."""
-        ...
-
-    def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
-        """A development split chooses (SST2, SST5, SICK-E; SentEval's Split)."""
-        ...
 
 
 RowNumbers = Int[np.ndarray, " _"]

@@ -13,11 +13,13 @@ from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier
 from tune_sentcl.evaluate.relatedness import Rated, score_relatedness
 from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
-from tune_sentcl.evaluate.splits import Classifier, Labeled, Outcome, RowNumbers, joined
+from tune_sentcl.evaluate.splits import Labeled, Outcome, RowNumbers, joined
 from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _FOLDS = 10
+
+Classifier = LogisticClassifier | SentEvalClassifier
 
 
 def score_transfer(
