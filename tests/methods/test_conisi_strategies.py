@@ -34,13 +34,6 @@ def test_each_other_row_is_as_likely_as_any() -> None:
     assert np.abs(others - 1000).max() < 4 * 27.4
 
 
-def test_rows_draw_independently() -> None:
-    generator = np.random.default_rng(0)
-    drawn = Counter(tuple(other_rows(3, generator).tolist()) for _ in range(1600))
-    assert len(drawn) == 2**3  # two choices a row; a permutation would allow only two in all
-    assert all(abs(count - 200) < 4 * 13.3 for count in drawn.values())
-
-
 @given(
     st.lists(st.integers(100, 149), max_size=60),
     st.floats(0.01, 1.0),

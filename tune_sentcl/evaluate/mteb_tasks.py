@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tune_sentcl.data.tasks.mteb_data import mteb_task
-from tune_sentcl.data.tasks.own_task import MtebTask
+from tune_sentcl.data.tasks.own_task import MtebTask, mteb_task
 from tune_sentcl.errors import DataError, Fault, first_line
 from tune_sentcl.evaluate.encode import Encode
 from tune_sentcl.score import Score

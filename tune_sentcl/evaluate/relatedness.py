@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float32, Float64, Int
 from torch import Tensor
 
-from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.evaluate.batched_classifiers import (
     Problem,
     Recipe,
@@ -24,8 +23,8 @@ from tune_sentcl.evaluate.batched_classifiers import (
     fit_batched,
     with_bias,
 )
-from tune_sentcl.evaluate.correlation import pearson, spearman
 from tune_sentcl.evaluate.splits import FOLD_SEED
+from tune_sentcl.evaluate.sts import pearson, spearman
 
 RECIPE = Recipe(adam, batch=64, passes=50, patience=3, limit=1000)
 _NUMBERS = np.arange(1.0, 6.0)
@@ -67,10 +66,8 @@ def score_relatedness(
     """Train SentEval's regression, stop it by `dev`, and test it; `seed` draws weights and orders.
 
     Raises:
-        DataError: A part has too few rows, another width, or numbers out of range.
         NonFiniteError: The predictions or the scores of `dev` or `test` do not vary.
     """
-    _check({"train": train, "dev": dev, "test": test})
     scores = np.concatenate([train.scores, dev.scores])
 
     def judge(
@@ -117,24 +114,3 @@ def _squared_error_slope(
     found = outputs.softmax(1)
     slope = (found - targets).mul_(2 / len(_NUMBERS))
     return slope.sub_((found * slope).sum(1, keepdim=True)).mul_(found)
-
-
-def _check(parts: dict[str, Rated]) -> None:
-    dim = parts["train"].features.shape[1]
-    faults = []
-    for name, part in parts.items():
-        rows, width = part.features.shape
-        outside = ~((part.scores >= 0) & (part.scores <= 5))  # NaN too
-        if rows < 2 or rows != len(part.scores) or width != dim:
-            rule = f"2 rows or more of width {dim} must have a score each"
-            given = f"{rows} rows of width {width} with {len(part.scores)} scores"
-            faults.append(Fault("relatedness", name, given, rule, "Pair rows and scores anew."))
-        elif not np.isfinite(part.features).all():
-            bad = int(np.flatnonzero(~np.isfinite(part.features).all(1))[0])
-            rule = "features must be finite"
-            faults.append(Fault("relatedness", name, f"row {bad}", rule, "Check the encoder."))
-        elif outside.any():
-            given, rule = str(part.scores[outside][0]), "scores must lie from 0 to 5"
-            faults.append(Fault("relatedness", name, given, rule, "Check the file's scores."))
-    if faults:
-        raise DataError(faults)

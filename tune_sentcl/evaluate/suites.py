@@ -21,12 +21,11 @@ from tune_sentcl.data.tasks.own_task import (
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
-from tune_sentcl.evaluate.labeled import score_labeled
 from tune_sentcl.evaluate.mteb_tasks import score_mteb
 from tune_sentcl.evaluate.retrieval import score_retrieval
 from tune_sentcl.evaluate.splits import FOLD_SEED
 from tune_sentcl.evaluate.sts import few_zeros, score_task
-from tune_sentcl.evaluate.transfer import score_rated, score_transfer
+from tune_sentcl.evaluate.transfer import score_labeled, score_rated, score_transfer
 from tune_sentcl.objective import OFFERS
 from tune_sentcl.score import Measurement, Score
 
@@ -153,27 +152,15 @@ def _of(
 
 def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
     """The score without a value that holds an error; a later success replaces it."""
-    data, task, split, protocol, seed, metric_alone = measurement
+    data, task, split, protocol, seed, metric = measurement
     plain = protocol.partition("@")[0]
-    if isinstance(own, OwnTask) and task not in OFFERS:
-        first = next(one for one in objectives_of(own) if one.split == split)
-        return Score(
-            first.suite,
-            task,
-            split,
-            metric_alone or first.metric,
-            protocol,
-            data,
-            None,
-            0,
-            reason=str(error),
-            version=own.version,
-        )
     suite = "sts" if plain in ("cosine", "relatedness") else "transfer"
-    metric = {"cosine": "spearman", "relatedness": "pearson"}.get(plain, "accuracy")
-    aggregation: Literal["all"] | None = (
-        "all" if plain == "cosine" and task in STS_SUBSETS else None
-    )
+    names = {"cosine": "spearman", "relatedness": "pearson"}
+    metric, version = metric or names.get(plain, "accuracy"), None
+    if isinstance(own, OwnTask) and task not in OFFERS:
+        first = next(offer for offer in objectives_of(own) if offer.split == split)
+        suite, metric, version = first.suite, measurement.metric or first.metric, own.version
+    joined = plain == "cosine" and task in STS_SUBSETS
     return Score(
         suite,
         task,
@@ -183,9 +170,10 @@ def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None
         data,
         None,
         0,
-        aggregation=aggregation,
+        aggregation="all" if joined else None,
         classifier_seed=seed,
         reason=str(error),
+        version=version,
     )
 
 

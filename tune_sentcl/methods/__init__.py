@@ -20,7 +20,7 @@ def method_class(config: MethodConfig) -> type[AnyMethod]:
     """
     registered = METHODS[config.name]
     if registered.implementation is not None:
-        from tune_sentcl.methods.plugin_losses import loss_class
+        from tune_sentcl.methods.embedding_losses import loss_class
 
         return loss_class(config)
     if registered.plugin:

@@ -12,8 +12,7 @@ from tune_sentcl.losses.similarity import pairwise_similarity
 from tune_sentcl.methods.base import MethodInputs, StepLoss
 from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.heads import TanhHead, normal_linear
-from tune_sentcl.model.modules import Tail, dense
+from tune_sentcl.model.modules import Tail, TanhHead, dense, normal_linear
 from tune_sentcl.shapes import Embeddings
 
 

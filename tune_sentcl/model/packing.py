@@ -150,45 +150,8 @@ class Packing:
 
 
 def scatter_rows(rows: Tensor, indices: Tensor, num_positions: int) -> Tensor:
-    """Copy rows to distinct indices of a zero matrix of `num_positions` rows.
-
-    Torch's own backward pass for this and for its inverse adds up rows, because indices may
-    repeat. This one copies them.
-    """
-    padded: Tensor = _ScatterRows.apply(rows, indices, num_positions)  # type: ignore[no-untyped-call]
-    return padded
-
-
-def gather_rows(matrix: Tensor, indices: Tensor) -> Tensor:
-    """The inverse of `scatter_rows`: the rows at distinct indices of a matrix."""
-    rows: Tensor = _GatherRows.apply(matrix, indices)  # type: ignore[no-untyped-call]
-    return rows
-
-
-class _ScatterRows(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, indices: Tensor, num_positions: int) -> Tensor:
-        ctx.save_for_backward(indices)
-        return rows.new_zeros(num_positions, rows.shape[1]).index_copy_(0, indices, rows)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (indices,) = ctx.saved_tensors
-        return gradients[0].index_select(0, indices), None, None
-
-
-class _GatherRows(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, indices: Tensor) -> Tensor:
-        ctx.save_for_backward(indices)
-        ctx.num_positions = len(matrix)
-        return matrix.index_select(0, indices)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (indices,) = ctx.saved_tensors
-        rows = gradients[0].contiguous()
-        return rows.new_zeros(ctx.num_positions, rows.shape[1]).index_copy_(0, indices, rows), None
+    """Copy rows to distinct indices of a zero matrix of `num_positions` rows."""
+    return rows.new_zeros(num_positions, rows.shape[1]).index_copy(0, indices, rows)
 
 
 ATTENTION = "tune_sentcl_packed"
@@ -289,7 +252,7 @@ def attend_in_groups(
         )
         states = scaled_dot_product_attention(query, key, value, group.mask, dropout, scale=scale)
         rows = states.transpose(1, 2).reshape(num_positions, heads * width)
-        found.append(rows if group.indices is None else gather_rows(rows, group.indices))
+        found.append(rows if group.indices is None else rows.index_select(0, group.indices))
     return torch.cat(found).view(1, total, heads, width)
 
 

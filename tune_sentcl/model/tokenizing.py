@@ -1,10 +1,7 @@
 """Tokenization of sentences by the tokenizers of the transformers library."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.metadata import version
 from threading import Lock
 from typing import Any
 
@@ -57,21 +54,6 @@ def adds_cls(tokenizer: Any) -> bool:
     """Whether a tokenizer puts a classification token first."""
     ids = tokenizer("")["input_ids"]
     return bool(ids) and tokenizer.cls_token_id is not None and ids[0] == tokenizer.cls_token_id
-
-
-def tokenizer_identity(tokenizer: Any) -> str | None:
-    """A hash of everything that shapes a tokenizer's output; None for a slow tokenizer.
-
-    Truncation and padding are left out: they change with each call.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return None
-    state = {**json.loads(backend.to_str()), "truncation": None, "padding": None}
-    settings = [type(tokenizer).__name__, tokenizer.truncation_side]
-    settings += [getattr(tokenizer, "split_special_tokens", None)]
-    settings += [version("tokenizers"), version("transformers"), state]
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def plain_vocabulary(tokenizer: Any) -> Int[np.ndarray, " tokens"]:

@@ -2,11 +2,9 @@
 
 import difflib
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -40,8 +38,7 @@ _VOCABULARIES = tuple(
     for name in TOKENIZER_FILES
     if name not in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 )
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-"""The files of weights, the first that exists; an index of shards has `.index.json` behind it."""
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,21 +219,14 @@ def _check_files(name: str, folder: Path) -> None:
     present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if "config.json" not in present:
         raise fault_of(name, "the folder holds no config.json", "Save it with save_pretrained.")
-    if not any(file in present or f"{file}.index.json" in present for file in _WEIGHTS):
+    if not _weight_files(folder):
         raise fault_of(
             name, "the folder holds no model.safetensors", "Save the weights beside it."
         )
-    found = sorted(present & set(_VOCABULARIES))
-    if not found and not reads_bytes(folder):
+    if not present & set(_VOCABULARIES) and not reads_bytes(folder):
         raise fault_of(
             name, "the folder holds no tokenizer", "Save the tokenizer there with save_pretrained."
         )
-
-    pieces = found and all(file.endswith(".model") for file in found)
-    if pieces and find_spec("sentencepiece") is None:
-        rule = f"its tokenizer is {found[0]} alone, which only the package sentencepiece reads"
-        move = "Run: pip install sentencepiece. Or save tokenizer.json there with save_pretrained."
-        raise fault_of(name, rule, move)
 
 
 def _module_files(folder: Path, places: Sequence[str]) -> Iterator[str]:
@@ -251,11 +241,11 @@ def _folder_fingerprint(name: str, folder: Path, found: Description) -> str:
     """Hash the content of a folder's config, weights, tokenizer and modules, but not its name.
 
     Raises:
-        CheckpointError: A file of its index is missing, or cannot be read.
+        CheckpointError: A file cannot be read.
     """
     inner = folder / found.place
     others = (file for file in (*TOKENIZER_FILES, *ADAPTER_FILES) if (inner / file).is_file())
-    files = dict.fromkeys(("config.json", *_weight_files(name, inner), *others), inner)
+    files = dict.fromkeys(("config.json", *_weight_files(inner), *others), inner)
     files |= dict.fromkeys(_module_files(folder, found.shaping), folder)
     whole = hashlib.sha256("\n".join(found.shaping).encode())  # includes their order
     if found.lower_case:
@@ -265,26 +255,12 @@ def _folder_fingerprint(name: str, folder: Path, found: Description) -> str:
     return whole.hexdigest()[:16]
 
 
-def _weight_files(name: str, folder: Path) -> list[str]:
-    for file in _WEIGHTS:
-        if (folder / file).is_file():
-            return [file]
-        index = f"{file}.index.json"
-        if (folder / index).is_file():
-            return [index, *_shards(name, folder, index)]
+def _weight_files(folder: Path) -> list[str]:
+    """The files of weights, and an index of shards: safetensors, else pickles of tensors."""
+    for pattern in _WEIGHTS:
+        if files := [path.name for path in folder.glob(pattern)]:
+            return [*files, *(path.name for path in folder.glob(f"{pattern}.index.json"))]
     return []
-
-
-def _shards(name: str, folder: Path, index: str) -> list[str]:
-    try:
-        shards = json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"].values()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise fault_of(name, f"{index} is damaged", "Save the weights anew.") from None
-    outside = [shard for shard in map(str, shards) if Path(shard).name != shard]
-    if outside:
-        rule = f"{index} names {outside[0]}, which is not beside it"
-        raise fault_of(name, rule, "Save the weights anew.")
-    return sorted({str(shard) for shard in shards})
 
 
 def _hashed(name: str, folder: Path, file: str) -> bytes:
