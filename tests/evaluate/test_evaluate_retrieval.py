@@ -43,7 +43,7 @@ def measured(task: RetrievalTask, encode: Encode) -> tuple[float, ...]:
     table = SentenceTable(
         lambda texts, prompt="text": encode(texts), [], task.queries, task.documents
     )
-    scores = list(score_retrieval(table, task))
+    scores, _ = score_retrieval(table, task)
     assert [score.metric for score in scores] == list(task.metrics)
     assert {(score.suite, score.protocol, score.n) for score in scores} == {
         ("own", "retrieval", len(task.queries))

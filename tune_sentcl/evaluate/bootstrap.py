@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from tune_sentcl.data.task import StsSplit
+
 DRAWS = 10_000
 _BLOCK = 4_000_000
 """Numbers of a block of draws; at 32 MB each, ten arrays of this size exist at a time."""
@@ -30,7 +32,7 @@ class ItemScores:
     """
 
     task: str
-    split: str
+    split: StsSplit
     metric: str
     values: Float64[np.ndarray, " items"]
     gold: Float64[np.ndarray, " items"] | None = None

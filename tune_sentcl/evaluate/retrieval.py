@@ -9,13 +9,12 @@ Source: usnistgov/trec_eval, form_res_rels.c, m_ndcg_cut.c, m_recip_rank.c and m
 beir-cellar/beir, beir/retrieval/evaluation.py (`ignore_identical_ids`).
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.evaluate.bootstrap import ItemScores
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
 from tune_sentcl.objective import metric_cutoff
 from tune_sentcl.score import Score
@@ -25,7 +24,9 @@ _QUERIES, _DOCUMENTS = 256, 8192
 """Rows of a block, whose 2 million numbers take 16 MB."""
 
 
-def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[Score]:
+def score_retrieval(
+    sentences: SentenceTable, task: RetrievalTask
+) -> tuple[list[Score], list[ItemScores]]:
     """Search every document for every query, and score the rankings.
 
     Args:
@@ -33,7 +34,7 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
         task: The queries, the documents and their relevance.
 
     Returns:
-        The task's metrics x 100, as means over queries.
+        The task's metrics x 100, as means over queries; and those of each query, from 0 to 1.
 
     Raises:
         NonFiniteError: An embedding is not finite, or more than one text in a thousand has the
@@ -61,19 +62,27 @@ def score_retrieval(sentences: SentenceTable, task: RetrievalTask) -> Iterator[S
             ranking = np.array([gains.get(number, 0) for number in order.tolist()], np.float64)
             judged = sorted(grades.values(), reverse=True)
             found.append([_score(ranking[:cutoff], judged, name, cutoff) for name, cutoff in cuts])
-    columns = zip(*found, strict=True)
-    for (metric, split), values in zip(task.offers, columns, strict=True):
-        yield Score(
+    columns = np.array(found, np.float64).T
+    items = [
+        ItemScores(task.name, split, metric, values)
+        for (metric, split), values in zip(task.offers, columns, strict=True)
+    ]
+    count, version = len(task.queries), task.version
+    scores = [
+        Score(
             "own",
             task.name,
-            split,
-            metric,
+            one.split,
+            one.metric,
             "retrieval",
             task.data,
-            100 * float(np.mean(values)),
-            len(task.queries),
-            version=task.version,
+            100 * float(np.mean(one.values)),
+            count,
+            version=version,
         )
+        for one in items
+    ]
+    return scores, items
 
 
 def nearest(

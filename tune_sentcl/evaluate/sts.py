@@ -15,6 +15,7 @@ from jaxtyping import Float64
 
 from tune_sentcl.data.task import StsSubset, StsTask
 from tune_sentcl.errors import NonFiniteError
+from tune_sentcl.evaluate.bootstrap import ItemScores
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
 from tune_sentcl.score import Aggregation, Score
 from tune_sentcl.shapes import EmbeddingMatrix
@@ -48,26 +49,39 @@ def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
             yield from subset.sentences2
 
 
-def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) -> Iterator[Score]:
-    """Score one task by cosine, without training; `zeros` as for `paired_cosine`."""
+def score_task(
+    sentences: SentenceTable, task: StsTask, *, zeros: bool = False
+) -> tuple[list[Score], list[ItemScores]]:
+    """Score one task by cosine, without training; `zeros` as for `paired_cosine`.
+
+    Returns:
+        The scores, and the cosines of all pairs.
+    """
     cosines = [_cosines(sentences, task, subset, zeros) for subset in task.subsets]
     sizes = [len(subset.gold) for subset in task.subsets]
+    gold = [score for subset in task.subsets for score in subset.gold]
+    scores = []
     for metric in _METRICS:
         values = [
             _correlate(metric, found, subset.gold, f"{metric} of {task.name} {subset.name}")
             for found, subset in zip(cosines, task.subsets, strict=True)
         ]
         if len(values) == 1:
-            yield _score(task, None, metric, None, values[0], sizes[0])
+            scores.append(_score(task, None, metric, None, values[0], sizes[0]))
             continue
         for subset, value, size in zip(task.subsets, values, sizes, strict=True):
-            yield _score(task, subset.name, metric, None, value, size)
-        gold = [score for subset in task.subsets for score in subset.gold]
+            scores.append(_score(task, subset.name, metric, None, value, size))
         joined = _correlate(metric, np.concatenate(cosines), gold, f"{metric} of {task.name}")
-        yield _score(task, None, metric, "all", joined, sum(sizes))
-        yield _score(task, None, metric, "mean", float(np.mean(values)), sum(sizes))
         weighted = float(np.average(values, weights=sizes))
-        yield _score(task, None, metric, "wmean", weighted, sum(sizes))
+        aggregated: dict[Aggregation, float] = {
+            "all": joined,
+            "mean": float(np.mean(values)),
+            "wmean": weighted,
+        }
+        for way, value in aggregated.items():
+            scores.append(_score(task, None, metric, way, value, sum(sizes)))
+    pairs = (np.concatenate(cosines), np.array(gold, np.float64))
+    return scores, [ItemScores(task.name, task.split, "spearman", *pairs)]
 
 
 def _cosines(

@@ -20,6 +20,7 @@ from tune_sentcl.data.tasks.own_task import (
 )
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
+from tune_sentcl.evaluate.bootstrap import ItemScores
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
 from tune_sentcl.evaluate.mteb_tasks import score_mteb
 from tune_sentcl.evaluate.retrieval import score_retrieval
@@ -70,11 +71,13 @@ class Evaluation:
         scores: Every score; one that failed has no value, but a reason.
         errors: The errors of the failed scores; each names its task.
         notes: Remarks for the reader of the scores.
+        items: The scores of single pairs and queries, at the whole width.
     """
 
     scores: tuple[Score, ...]
     errors: tuple[TuneSentclError, ...]
     notes: tuple[str, ...] = ()
+    items: tuple[ItemScores, ...] = ()
 
 
 def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None) -> Evaluation:
@@ -115,6 +118,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
     sentences = SentenceTable(encode, *map(sets.texts, get_args(Prompt)))
     zeros = few_zeros(sentences, sets.graded)
     scores: list[Score] = []
+    items: list[ItemScores] = []
     errors: list[TuneSentclError] = []
     for missing in sets.unread:
         errors.append(missing.error)
@@ -123,7 +127,9 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
             scores.append(_failed(measurement, missing.error))
     for task, by, seed in _measurements(sets, measures):
         try:
-            scores += _score(sentences, task, by, seed, measures.device, zeros=zeros > 0)
+            found = _score(sentences, task, by, seed, measures.device, zeros=zeros > 0)
+            scores += found[0]
+            items += found[1]
         except (DataError, NonFiniteError) as error:
             if isinstance(error, DataError):
                 name = f"{_name(task)}, {by}"
@@ -133,7 +139,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
     notes = [note for task in sets.own for note in remarks_on(task)]
     if zeros:
         notes += [f"{zeros} sentences have the zero vector as embedding; their cosines count as 0"]
-    return Evaluation(tuple(scores), tuple(errors), tuple(dict.fromkeys(notes)))
+    return Evaluation(tuple(scores), tuple(errors), tuple(dict.fromkeys(notes)), tuple(items))
 
 
 def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[Measurement]:
@@ -227,24 +233,24 @@ def _score(
     device: str,
     *,
     zeros: bool,
-) -> Iterable[Score]:
+) -> tuple[list[Score], list[ItemScores]]:
     plain, _, width = protocol.partition("@")
     if width:
-        found = _score(sentences.cut(int(width)), task, plain, seed, device, zeros=zeros)
-        return [replace(score, protocol=protocol) for score in found]
+        found, _ = _score(sentences.cut(int(width)), task, plain, seed, device, zeros=zeros)
+        return [replace(score, protocol=protocol) for score in found], []
     match task:
         case StsTask():
-            return list(score_task(sentences, task, zeros=zeros))
+            return score_task(sentences, task, zeros=zeros)
         case RetrievalTask():
-            return list(score_retrieval(sentences, task))
+            return score_retrieval(sentences, task)
         case LabeledTask():
-            return list(score_labeled(sentences, task, device))
+            return list(score_labeled(sentences, task, device)), []
         case MtebTask():
-            return [score_mteb(sentences.encode, task)]
+            return [score_mteb(sentences.encode, task)], []
         case RatedTask():
-            return list(score_rated(sentences, task, seed or FOLD_SEED, device))
+            return list(score_rated(sentences, task, seed or FOLD_SEED, device)), []
         case TransferTask():
-            return list(score_transfer(sentences, task, protocol, seed, device))
+            return list(score_transfer(sentences, task, protocol, seed, device)), []
 
 
 def _name(task: _Task) -> str:
@@ -278,7 +284,7 @@ def score_by_cosine(
     scores: list[Score] = []
     for task in tasks:
         if isinstance(task, StsTask):
-            scores += score_task(sentences, task, zeros=zeros)
+            scores += score_task(sentences, task, zeros=zeros)[0]
         else:
-            scores += score_retrieval(sentences, task)
+            scores += score_retrieval(sentences, task)[0]
     return scores
