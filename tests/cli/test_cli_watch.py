@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_samples import command, environment, in_terminal, invoke, refused
+from cli_samples import Done, command, environment, in_terminal, invoke, refused
 from processes import wait_until
 from rich.console import Console
 from stand_in import StandIn
@@ -259,7 +259,10 @@ def test_a_search_that_has_not_begun_is_waited_for(
 def test_watching_has_no_rows(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused(invoke("show", held, "--watch", "--csv"), "--watch", "cannot be combined")
     monkeypatch.setattr(watch_command, "_BEGIN_S", 0.0)
-    refused(invoke("show", "nothing", "--watch"), "must be a study")
+    done = invoke("show", "nothing", "--watch")
+    waiting, message = done.err.splitlines()
+    assert "no search has begun there" in waiting
+    refused(Done(done.code, done.out, message), "must be a study")
 
 
 def test_a_disk_that_refuses_the_word_ends_nothing(tmp_path: Path) -> None:

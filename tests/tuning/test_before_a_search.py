@@ -29,8 +29,8 @@ from tune_sentcl.tuning.input_checks import (
     warnings,
 )
 from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_configurations import TrialNamer
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.trial_ids import TrialNamer
 
 ROOT = Path(__file__).parents[2]
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)

@@ -28,7 +28,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
 from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.search_options import SchedulerName, SearchOptions
@@ -37,14 +37,14 @@ from tune_sentcl.tuning.search_run import SearchOutcome
 
 def test_time_is_over_when_the_clock_says_so() -> None:
     clock = Clock()
-    budget = Budget(max_seconds=10.0, clock=clock)
-    assert (budget.seconds_left(), budget.stop_reason()) == (10.0, None)
+    limits = Limits(max_seconds=10.0, clock=clock)
+    assert (limits.seconds_left(), limits.stop_reason()) == (10.0, None)
     clock.now = 9.5
-    assert (budget.seconds_left(), budget.stop_reason()) == (0.5, None)
+    assert (limits.seconds_left(), limits.stop_reason()) == (0.5, None)
     clock.now = 10.0
-    assert budget.stop_reason() == "the time of --max-time is over"
+    assert limits.stop_reason() == "the time of --max-time is over"
     clock.now = 0.0
-    assert budget.stop_reason(), "what is spent stays so"
+    assert limits.stop_reason(), "what is spent stays so"
 
 
 @given(
@@ -59,21 +59,21 @@ def test_gpu_seconds_are_those_of_ended_and_of_running_trials(
 ) -> None:
     """Against the sum over seconds, one by one."""
     clock = Clock()
-    budget = Budget(max_gpu_seconds=float(most), clock=clock)
+    limits = Limits(max_gpu_seconds=float(most), clock=clock)
     used = 0.0
     for second in range(101):
         clock.now = float(second)
         for number, (start, length, gpus) in enumerate(trials):
             if second == start + length:
-                budget.ended(str(number))
+                limits.ended(str(number))
             if second == start:
-                budget.started(str(number), gpus)
-        assert bool(budget.stop_reason()) == (used >= most - 1e-9)
-        if budget.stop_reason():
+                limits.started(str(number), gpus)
+        assert bool(limits.stop_reason()) == (used >= most - 1e-9)
+        if limits.stop_reason():
             return
         using = sum(g for s, n, g in trials if s <= second < s + n)
         expected = (most - used) / using if using else math.inf
-        assert budget.seconds_left() == pytest.approx(expected)
+        assert limits.seconds_left() == pytest.approx(expected)
         used += using
 
 

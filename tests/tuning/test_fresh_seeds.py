@@ -18,7 +18,7 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome, budget_of, confirmation_search
+from tune_sentcl.tuning.search_run import SearchOutcome, confirmation_search, limits_of
 
 
 def run(
@@ -156,20 +156,20 @@ def test_nothing_is_confirmed_where_no_configuration_is_whole(
 def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, make = [], budget_of
+    made, make = [], limits_of
 
     def spied(options: SearchOptions) -> Any:
         made.append(make(options))
         return made[-1]
 
-    monkeypatch.setattr(launch_search, "budget_of", spied)
+    monkeypatch.setattr(launch_search, "limits_of", spied)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1, max_time=3600.0)
     space = lambda_space(tmp_path / "space", 0.3)
     launch_search.search(space, tmp_path / "study", seeds=(0,), options=options)
     assert len(fresh(tmp_path / "study")) == len(made) == 1
     made[0].clock = lambda: made[0]._start + 3601.0
     prepared = prepare(space, None, (1,), options)
-    assert run_prepared(prepared, str(tmp_path / "study"), budget=made[0]).ended_by
+    assert run_prepared(prepared, str(tmp_path / "study"), limits=made[0]).ended_by
 
 
 def test_a_study_in_memory_is_not_for_the_workers_of_ray(tmp_path: Path) -> None:

@@ -35,10 +35,10 @@ def say_trials_read(frames: "StudyFrames") -> None:
 def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:
     """Print `study_lines` on a terminal or into a pipe."""
     width, bold = output_width()
-    found = study_lines(path, objectives, most, width, bold=bold)
-    if not found:
+    lines = study_lines(path, objectives, most, width, bold=bold)
+    if not lines:
         say("no trial has ended yet")
-    for text in found:
+    for text in lines:
         line(text)
 
 
@@ -61,8 +61,8 @@ def study_lines(
         chosen = parse_objectives(objectives, allow_test=True)
     trials, over_seeds = summaries(study, chosen)
     columns = dict(zip(map(str, chosen), value_columns(len(chosen)), strict=True))
-    found = test_columns(chosen)
-    tests = {str(found[column]): column for column in found if column in trials}
+    known = test_columns(chosen)
+    tests = {str(known[column]): column for column in known if column in trials}
     rows = [_trial(row, columns | tests) for row in _first(study, trials, most, "trial_id")]
     tables = [(trials, rows, "")]
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:

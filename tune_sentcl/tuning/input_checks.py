@@ -31,7 +31,7 @@ from tune_sentcl.objective import Objective, default_among, metric_cutoff
 from tune_sentcl.space import Space
 from tune_sentcl.train import check_batches, rows_left_out
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.trial_ids import ResolvedInputs, TrialNamer
+from tune_sentcl.tuning.search_configurations import ResolvedInputs, TrialNamer
 
 _LENGTHS = ("encoder.max_length", "encoder.train_length")
 _ANY_ENCODER = 512

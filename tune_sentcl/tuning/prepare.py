@@ -47,10 +47,10 @@ from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
 from tune_sentcl.tuning.sampler.sampling import Params
+from tune_sentcl.tuning.search_configurations import TrialNamer
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.timing import TrialTimer, fewest_steps, first_training
-from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.terminal import RichWatcher
 

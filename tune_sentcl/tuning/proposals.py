@@ -14,10 +14,9 @@ from tune_sentcl.score import Measurement
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.halving import Stages
 from tune_sentcl.tuning.sampler.sampling import Params, Sampler
-from tune_sentcl.tuning.search_configurations import SearchConfigurations
+from tune_sentcl.tuning.search_configurations import SearchConfigurations, TrialNamer
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS, Staging, stages_of
-from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
 class Proposals:
