@@ -137,7 +137,7 @@ def notes(
     space = lambda_space(folder, 0.5, ranges=ranges).with_overrides(values)
     read = read_inputs(space, TrialNamer(NoInputs()))
     num_batches = check_first_batches(read)
-    return list(warnings(space, read, NoInputs(), num_batches, sampled=sampled))
+    return list(warnings(space, read, num_batches, sampled=sampled))
 
 
 @pytest.mark.parametrize(
