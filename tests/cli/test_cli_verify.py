@@ -1,11 +1,10 @@
 """`verify` on the command line: lines for people, JSON for programs, exit 0 whatever it finds."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from cli_samples import command, environment, invoke, refused
+from cli_samples import invoke, refused
 
 KEYS = ["table", "row", "task", "paper", "ours", "sd", "n", "verdict", "note"]
 
@@ -40,16 +39,3 @@ def test_bad_names_are_refused(held: Path, tmp_path: Path) -> None:
     refused(invoke("verify", held, "--paper", "conisi"), "must be SCL, ConIsI or CLSR", "ConIsI?")
     refused(invoke("verify", held, "--paper", "CLSR", "--table", 9), "--table", "1, 2, 3, 4")
     refused(invoke("verify", tmp_path / "none", "--paper", "CLSR"), "none")
-
-
-def test_what_takes_long_says_first_that_it_has_read(held: Path) -> None:
-    done = subprocess.run(
-        command("verify", held, "--paper", "SCL", "--table", "4"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=True,
-        env=environment(PYTHONUNBUFFERED="1"),
-    )
-    first = done.stdout.partition("\n")[0]
-    assert first.endswith("trials read") and "SCL, Table 4" in done.stdout

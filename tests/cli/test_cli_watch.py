@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_samples import Done, command, environment, in_terminal, invoke, refused
+from cli_samples import Done, invoke, refused
 from processes import wait_until
 from rich.console import Console
 from stand_in import StandIn
@@ -206,15 +206,6 @@ def test_a_search_says_which_trials_run_and_how_far_they_are(
         last = SearchProgress.read(files)
     assert last is not None and last.running == ()
     assert (last.state, last.done, last.ended) == ("interrupted", 2, 1)
-
-
-def test_a_terminal_is_seen_to_be_one(held: Path) -> None:
-    env = environment(TERM="xterm", COLUMNS="", LINES="")
-    code, written = in_terminal(command("show", held, "--watch"), env, columns=80)
-    assert code == 0
-    assert "\x1b[1m" in written  # the study's name
-    lines = [one for one in shown(written) if one]
-    assert lines[-1] == "the search has ended, 1 of 1 trials are done"
 
 
 @pytest.mark.parametrize("text", [None, "half of it {", "[]", json.dumps({"state": "running"})])

@@ -1,13 +1,9 @@
 """Which trial comes next, and what the sampler is told; no training, the results are planted."""
 
 import random
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -207,64 +203,8 @@ def test_a_finite_space_ends_and_says_so(
     assert made.next() is None
 
 
-def test_grid_points_outside_the_ranges_are_run_and_not_told(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path, 0.3, 0.9, ranges="method.lambda = { low = 0.0, high = 0.5 }")
-    made = proposals(space, sampled=1)
-    assert len(drive(made, Judge())) == 3
-    assert [t.params["method.lambda"] <= 0.5 for t in told(made)] == [True, True]
-
-
 def test_of_several_objectives_the_first_is_told(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
     made = proposals(space, sampled=3, objectives=2, seeds=(0, 1))
     drive(made, lambda config: finished(*(float(i + config.seed) for i in range(2))))
     assert [t.values for t in told(made)] == [[0.5]] * 5
-
-
-@contextmanager
-def counted_lines() -> Iterator[Counter[str]]:
-    """How many lines of each file of the package run in the block; no clock, no machine."""
-    lines: Counter[str] = Counter()
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        name = frame.f_code.co_filename
-        if "/tune_sentcl/" not in name:
-            return None
-        if event == "line":
-            lines[Path(name).name] += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield lines
-    finally:
-        sys.settrace(before)
-
-
-@pytest.mark.parametrize("scheduler", ["none", "halving"])
-def test_the_cost_of_a_proposal_grows_no_faster_than_what_is_held(
-    tmp_path: Path, scheduler: SchedulerName
-) -> None:
-    ranges = f"{LAMBDA}\noptimizer.lr = {{ low = 1e-6, high = 1e-3, log = true }}"
-    space = lambda_space(tmp_path, 0.3, 0.7, ranges=ranges)
-
-    def cost(held: int) -> Counter[str]:
-        made = proposals(space, sampler="random", sampled=held + 5, scheduler=scheduler)
-        drive_some(made, held)
-        with counted_lines() as lines:
-            drive_some(made, 3)
-        return lines
-
-    few, many = cost(12), cost(120)
-    assert few["proposals.py"] > 0
-    grown = {name for name in many if many[name] > few[name]}
-    linear = {"proposals.py", "halving.py", "staging.py", "search_configurations.py"}
-    assert grown <= linear and all(many[name] <= 10 * few[name] for name in grown)
-
-
-def drive_some(made: Proposals, count: int) -> None:
-    for _ in range(count):
-        assignment = made.next()
-        assert assignment is not None
-        made.end(assignment.trial_id, finished(1.0))

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -173,20 +172,6 @@ def test_what_lies_outside_of_the_ranges_is_no_lesson(params: dict[str, Any]) ->
     sampler = Sampler("tpe", SPACE, 0, 0)
     sampler.tell("outside", params, 1.0)
     assert told(sampler, *TrialState) == []
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.2, 0.6), (-0.5, 1.5)], ids=["narrower", "wider"])
-def test_a_sampler_learns_from_configurations_of_other_ranges(low: float, high: float) -> None:
-    def distance(seed: int, *, with_past_trials: bool) -> float:
-        search = Planted(SPACE, "tpe", quality, seed=seed)
-        for params in places(30, low, high, seed) if with_past_trials else []:
-            search.sampler.tell(str(frozen(params)), params, quality(params))
-        found = [search.next() for _ in range(6)]
-        return statistics.fmean(abs(params["method.lambda"] - BEST) for params in found if params)
-
-    without = statistics.fmean(distance(seed, with_past_trials=False) for seed in range(10))
-    learned = statistics.fmean(distance(seed, with_past_trials=True) for seed in range(10))
-    assert learned < 0.75 * without
 
 
 def test_trap_other_choices_elsewhere_neither_stop_a_sampler_nor_hide_a_knob() -> None:

@@ -300,12 +300,3 @@ def test_files_need_a_folder_and_servers_need_none(
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=sentence) if sentence else nullcontext():
         check_tracking(names, study, on_cluster=on_cluster)
-
-
-def test_mlflow_is_refused_below_a_folder_whose_path_is_no_url(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "50%25 #1").mkdir()
-    monkeypatch.chdir(tmp_path / "50%25 #1")
-    with pytest.raises(ConfigError, match="cannot write below a folder"):
-        check_tracking(("mlflow",), "inside")
