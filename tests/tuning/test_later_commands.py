@@ -119,6 +119,23 @@ def test_a_study_that_another_command_began_meanwhile_is_not_taken_for_a_new_one
         run_planted(space, study)
 
 
+@pytest.mark.parametrize("end", ["fail", "lose"])
+def test_a_retraining_that_fails_leaves_row_scores_and_curves(tmp_path: Path, end: Any) -> None:
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    run_planted(space, study, keep=0)
+    before, stand_in = tables(study), StandIn(study, lambda config: end)
+    outcome, _ = run_planted(space.with_overrides(MORE), study, stand_in, keep=0, retrain=True)
+    assert (outcome.ran, outcome.failures) == (2, 2)
+    assert tables(study) == before
+
+
+def tables(study: Path) -> list[list[Row]]:
+    """The rows of the three tables, each sorted."""
+    kept = Study.read(study)
+    three = (kept.trials(), kept.scores(), kept.curves())
+    return [sorted(table.to_pylist(), key=repr) for table in three]
+
+
 def missing(study: Path) -> list[tuple[str, str]]:
     """The task and the reason of each score that could not be taken."""
     scores = Study.read(study).scores().to_pylist()
