@@ -147,8 +147,8 @@ def test_a_value_far_outside_of_use_is_told_once(
     tmp_path: Path, values: dict[str, Any], ranges: str, words: str | None
 ) -> None:
     """Values of a range count only where they are drawn."""
-    told = notes(tmp_path, values, f"{LAMBDA}\n{ranges}", sampled=bool(ranges))
-    assert [line[: len(words or "")] for line in told] == ([words] if words else [])
+    lines = notes(tmp_path, values, f"{LAMBDA}\n{ranges}", sampled=bool(ranges))
+    assert [line[: len(words or "")] for line in lines] == ([words] if words else [])
     if ranges:
         assert notes(tmp_path, values, f"{LAMBDA}\n{ranges}") == []
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
-from planted_spaces import let_toys_have_all_stages, told
+from planted_spaces import let_toys_have_all_stages, sampler_trials
 from processes import Clock
 from search_samples import (
     LAMBDA,
@@ -144,7 +144,7 @@ def diverges(config: TrialConfig) -> bool:
 
 def learned(made: Proposals) -> Seen:
     """What the sampler was told, in no order."""
-    return sorted((sorted(t.params.items()), t.values) for t in told(made))
+    return sorted((sorted(t.params.items()), t.values) for t in sampler_trials(made))
 
 
 def end_next(made: Proposals, *ends: Result) -> None:
@@ -169,7 +169,10 @@ def test_a_seed_that_fails_decides_what_is_told_and_ends_its_configuration(
 ) -> None:
     made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA), seeds=(0, 1, 2), sampled=1)
     end_next(made, *[finished(3.0)] * 3, *ends)
-    assert [t.values for t in told(made)] == [[3.0], *([] if values is None else [values])]
+    assert [t.values for t in sampler_trials(made)] == [
+        [3.0],
+        *([] if values is None else [values]),
+    ]
     assert made.finished
 
 
@@ -208,13 +211,13 @@ def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
     made = proposals(lambda_space(tmp_path, 0.1, 0.5, 0.9, ranges=LAMBDA), sampled=20)
     given = [made.next() for _ in range(8)]
     assert [a.origin for a in given if a] == ["grid"] * 3 + ["sampler"] * 5
-    running = [t.params["method.lambda"] for t in told(made, TrialState.RUNNING)]
+    running = [t.params["method.lambda"] for t in sampler_trials(made, TrialState.RUNNING)]
     assert running == [knob(a.config, "method.lambda") for a in given[3:] if a]
     for assignment in given[3:6]:
         assert assignment is not None
         made.end(assignment.trial_id, finished(1.0))
     assert made.next() is not None
-    assert len(told(made, TrialState.RUNNING)) == 3
+    assert len(sampler_trials(made, TrialState.RUNNING)) == 3
 
 
 def confirm(

@@ -143,7 +143,7 @@ def _short_titles(objectives: Sequence[str]) -> list[str]:
             " ".join(words[position] for position in positions if position < len(words))
             for words in parts
         ]
-        titles = [words if len(words) <= _TITLE else f"{words[: _TITLE - 1]}…" for words in titles]
+        titles = [text if len(text) <= _TITLE else f"{text[: _TITLE - 1]}…" for text in titles]
         if all(titles) and len(set(titles)) == len(titles):
             return titles
     return list(objectives)

@@ -96,11 +96,7 @@ class Proposals:
         """
         self.history, configurations = history, self.configurations
         self._late = {*history.with_status("failed"), *failed_again}
-        sampled = [
-            configuration
-            for configuration in history.configurations()
-            if configurations.take_stored(configuration)
-        ]
+        sampled = list(filter(configurations.take_stored, history.configurations()))
         for configuration in configurations.values():
             requested = configurations.requested(configuration.name)
             for seed in configurations.seeds_of(configuration):
@@ -108,9 +104,8 @@ class Proposals:
         if not self.options.samples:
             return
         options = self.options
-        self._sampler = Sampler(
-            options.sampler, configurations.space, options.sampler_seed, len(sampled)
-        )
+        name, space, drawn = options.sampler, configurations.space, len(sampled)
+        self._sampler = Sampler(name, space, options.sampler_seed, drawn)
         stages = stages_of(options, shares, configurations, self._sampler.points)
         self._staging = Staging(stages, configurations, self._again)
         own = (configurations.params_of(trial, config) for trial, config in interrupted.items())
@@ -179,10 +174,9 @@ class Proposals:
     @property
     def exhausted(self) -> bool:
         """Whether the ranges hold fewer configurations than the search asked for."""
-        staging = self._staging
-        return staging is not None and (
-            staging.is_exhausted or self.options.trials > staging.stages.sizes[0]
-        )
+        if self._staging is None:
+            return False
+        return self._staging.is_exhausted or self.options.trials > self._staging.stages.sizes[0]
 
     @property
     def num_queued(self) -> int:
@@ -246,11 +240,9 @@ class Proposals:
         A paused one may go on as long as the search runs.
         """
         configuration = self.configurations[name]
-        seeds = self.configurations.seeds_of(configuration)
-        statuses = {
-            configuration.results[seed].status for seed in seeds if seed in configuration.results
-        }
-        is_whole = all(seed in configuration.results for seed in seeds)
+        seeds, results = self.configurations.seeds_of(configuration), configuration.results
+        statuses = {results[seed].status for seed in seeds if seed in results}
+        is_whole = all(seed in results for seed in seeds)
         if configuration.origin == "sampler":
             is_whole = "failed" in statuses or (is_whole and "pruned" not in statuses)
         return is_whole and self._again.keys().isdisjoint(configuration.trials.values())
@@ -263,25 +255,20 @@ class Proposals:
         self, configuration: Configuration, seed: int, requested: frozenset[Measurement]
     ) -> None:
         """Queue a trial of the grid, and one of an earlier run that lacks scores."""
-        trial_id, status = (
-            configuration.trials[seed],
-            self.history.status(configuration.trials[seed]),
-        )
+        trial_id, is_sampled = configuration.trials[seed], configuration.origin == "sampler"
+        status = self.history.status(trial_id)
         if status is None:
             if configuration.origin == "grid":
                 self._queue.append((trial_id, "train"))
             return
-        configuration.results[seed] = self.history.result(trial_id)
+        result = configuration.results[seed] = self.history.result(trial_id)
         action = self.history.action(trial_id, requested)
-        is_sampled = configuration.origin == "sampler"
         is_refused = action == "retrain" and not self.options.retrain
         if is_refused and self.configurations.config(configuration.name).method.takes_steps:
             self.needs_retraining.append(trial_id)
             return
         if is_sampled and status == "failed":
-            action = (
-                None if configuration.results[seed].error_type in CONFIGURATION_ERRORS else "train"
-            )
+            action = None if result.error_type in CONFIGURATION_ERRORS else "train"
         if action is not None:
             self._again[trial_id] = action
             if trial_id not in self._late and not (is_sampled and action == "train"):
@@ -293,13 +280,12 @@ class Proposals:
 
     def _grid_runs(self) -> dict[str, bool]:
         """The trials of the grid, and whether each has ended."""
-        grid = (self.configurations[name] for name in self.configurations.grid)
-        return {
-            configuration.trials[seed]: seed in configuration.results
-            and configuration.trials[seed] not in self._again
-            for configuration in grid
-            for seed in self.configurations.seeds_of(configuration)
-        }
+        runs = {}
+        for point in (self.configurations[name] for name in self.configurations.grid):
+            for seed in self.configurations.seeds_of(point):
+                trial_id = point.trials[seed]
+                runs[trial_id] = seed in point.results and trial_id not in self._again
+        return runs
 
     def _leftovers(self) -> list[tuple[str, Action]]:
         """The trials outside the stages that failed in an earlier run and are to run again."""

@@ -101,10 +101,8 @@ class Staging:
         joins = self._joins_later(configuration)
         if joins:
             for count, ends in enumerate(self._grid_ends, 1):
-                ends.update(
-                    (configuration.name, end)
-                    for end in self._end(configuration, self._seeds[:count], 1.0)
-                )
+                end_of_seeds = self._end(configuration, self._seeds[:count], 1.0)
+                ends.update((configuration.name, end) for end in end_of_seeds)
         for stage, ends in enumerate(self._ends if configuration.name in self.sampled else ()):
             seeds = self._seeds[: self.stages.seeds(stage)]
             ends_of_stage = self._end(configuration, seeds, self.stages.share(stage))
