@@ -3,10 +3,12 @@
 import dataclasses
 import statistics
 import sys
+import tempfile
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +27,9 @@ from tune_sentcl.config import ProtocolName, SuiteName, stated, varied
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space, space_names
+
+if TYPE_CHECKING:
+    from tune_sentcl.evaluate import Evaluation
 
 OwnOption = Annotated[
     list[str] | None,
@@ -94,7 +99,14 @@ _SUITES: dict[str, tuple[SuiteName, ...]] = {
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A folder, a hub name, `minilm` or `toy`.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL [MODEL]",
+            help="A folder, a hub name, `minilm`, `toy`, or a study, whose winner is taken. Of "
+            "two models, the differences are printed.",
+        ),
+    ],
     suite: Annotated[
         Literal["sts", "transfer", "all", "none"], typer.Option(help="Tasks of SentEval to score.")
     ] = "sts",
@@ -130,9 +142,10 @@ def evaluate(
     ] = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Score an encoder without training it."""
+    """Score an encoder without training it, or compare two on the same items."""
     import torch
 
+    from tune_sentcl.evaluate.bootstrap import comparison
     from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
     from tune_sentcl.store.schema import SCORES
     from tune_sentcl.trial.baseline import EncoderOptions, score_encoder
@@ -145,14 +158,28 @@ def evaluate(
         device=_device(device, torch.cuda.is_available()),
         own=own_entries(own),
     )
-    with encoding_bar() as show_progress:
-        result = score_encoder(
-            model,
-            data="toy" if toy else data,
-            options=EncoderOptions(pooling, normalize, max_length),
-            measures=measures,
-            progress=show_progress,
-        )
+    if len(models) > 2:
+        rule, move = "must be one or two", "Compare two at a time."
+        raise ConfigError(Fault("MODEL", "", " ".join(models), rule, move))
+    results = []
+    for model in models:
+        with encoding_bar() as show_progress, _weights(model) as name:
+            results.append(
+                score_encoder(
+                    name,
+                    data="toy" if toy else data,
+                    options=EncoderOptions(pooling, normalize, max_length),
+                    measures=measures,
+                    progress=show_progress,
+                )
+            )
+    if len(results) == 2:
+        rows = comparison(*(result.items for result in results))
+        (print_json if json_rows else _print_comparison)(rows)
+        for result in results:
+            _end(result)
+        return
+    (result,) = results
     if json_rows:
         rows = ({"trial_id": None, **dataclasses.asdict(score)} for score in result.scores)
         print_json([{name: row[name] for name in SCORES.names} for row in rows])
@@ -160,7 +187,31 @@ def evaluate(
         whole = [s for s in result.scores if s.subset is None and s.aggregation in (None, "all")]
         constant = ("split", "aggregation", "metric", "protocol", "seeds")
         layout = Layout(constant=constant, of="scores")
-        print_table(_score_rows(whole), f"{model}, suite {suite}", layout)
+        print_table(_score_rows(whole), f"{models[0]}, suite {suite}", layout)
+    _end(result)
+
+
+@contextmanager
+def _weights(model: str) -> Iterator[str]:
+    """A model's name, or for a study a folder with its winner's weights."""
+    if "://" not in model and not (Path(model) / "study.json").is_file():
+        yield model
+        return
+    from tune_sentcl.export.model_folder import export_trial
+
+    with tempfile.TemporaryDirectory() as folder:
+        to = str(Path(folder) / "model")
+        export_trial(model, to, say=say)
+        yield to
+
+
+def _print_comparison(rows: list[dict[str, Any]]) -> None:
+    layout = Layout(constant=("split", "metric"), of="scores")
+    print_table(rows, "A is the first model, B the second; 95 % interval over items", layout)
+
+
+def _end(result: "Evaluation") -> None:
+    """Print notes and errors of an evaluation, and exit if there are errors."""
     for note in result.notes:
         say(f"note: {note}")
     for text in (text for error in result.errors for text in str(error).splitlines()):

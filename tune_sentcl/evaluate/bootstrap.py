@@ -76,6 +76,34 @@ def difference_interval(
     return _interval(one - other, of_one - of_other, level)
 
 
+def comparison(
+    first: Sequence[ItemScores], second: Sequence[ItemScores]
+) -> list[dict[str, str | int | float]]:
+    """Scores of two models on the same tasks with their differences, one row a score.
+
+    Args:
+        first: The items of model A.
+        second: The items of model B; tasks that A lacks are left out.
+
+    Returns:
+        Rows with task, split, metric, A, B, A - B with its 95 % interval, and the number of items.
+    """
+    others = {(one.task, one.split, one.metric): one for one in second}
+    rows: list[dict[str, str | int | float]] = []
+    for one in first:
+        other = others.get((one.task, one.split, one.metric))
+        if other is not None:
+            found, a, b = difference_interval(one, other), _points(one), _points(other)
+            names = {"task": one.task, "split": one.split, "metric": one.metric}
+            scores = {"A": a, "B": b, "A - B": found.value, "low": found.low, "high": found.high}
+            rows.append({**names, **scores, "n": len(one.values)})
+    return rows
+
+
+def _points(items: ItemScores) -> float:
+    return 100 * float(_scores(items, np.ones((1, len(items.values)), np.int64))[0])
+
+
 def _gold(items: ItemScores) -> Float64[np.ndarray, " items"]:
     return np.empty(0) if items.gold is None else items.gold
 

@@ -1,4 +1,4 @@
-"""`init`: from one file to a space that `plan` accepts, and one sentence for each bad input."""
+"""The first commands: `init`, `knobs`, and `evaluate` of two encoders."""
 
 from pathlib import Path
 
@@ -102,3 +102,21 @@ def test_knobs_are_listed_with_defaults_and_ranges() -> None:
     assert not any(key.startswith(("optimizer.", "method.guide")) for key in table)
     assert {row["knob"] for row in rows("knobs")} == set(knobs())
     refused(invoke("knobs", "mnrr"), "METHOD", "mnrr", "must be one of")
+
+
+def test_two_encoders_are_compared_on_the_same_items(held: Path) -> None:
+    """A study stands for its winner; equal models do not differ."""
+    scores = rows("evaluate", "toy", "--toy")
+    whole = [s for s in scores if s["metric"] == "spearman" and not s["subset"]]
+    whole = [s for s in whole if s["aggregation"] in (None, "all")]
+    alone = {(score["task"], score["split"]): score["value"] for score in whole}
+    table = rows("evaluate", held, "toy", "--toy")
+    assert {row["task"] for row in table} >= {"STS-B", "STS12", "SICK-R"}
+    for row in table:
+        assert row["A - B"] == pytest.approx(row["A"] - row["B"])
+        assert row["low"] <= row["A - B"] <= row["high"]
+        assert row["B"] == pytest.approx(alone[row["task"], row["split"]])
+    assert any(row["low"] < row["high"] for row in table)
+    same = rows("evaluate", "toy", "toy", "--toy")
+    assert {(row["A - B"], row["low"], row["high"]) for row in same} == {(0, 0, 0)}
+    refused(invoke("evaluate", "toy", "toy", "toy", "--toy"), "MODEL", "must be one or two")
