@@ -37,8 +37,8 @@ def few_zeros(
         among: The tasks whose sentences the share refers to, so that an evaluation point tolerates
             what the final evaluation does; None: `tasks`.
     """
-    found = sentences.zeros(set(_sentences(tasks)))
-    return found if found <= FEW_ZEROS * len(set(_sentences(among or tasks))) else 0
+    zeros = sentences.zeros(set(_sentences(tasks)))
+    return zeros if zeros <= FEW_ZEROS * len(set(_sentences(among or tasks))) else 0
 
 
 def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
@@ -54,8 +54,8 @@ def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) 
     sizes = [len(subset.gold) for subset in task.subsets]
     for metric in _METRICS:
         values = [
-            _correlate(metric, found, subset.gold, f"{metric} of {task.name} {subset.name}")
-            for found, subset in zip(cosines, task.subsets, strict=True)
+            _correlate(metric, near, subset.gold, f"{metric} of {task.name} {subset.name}")
+            for near, subset in zip(cosines, task.subsets, strict=True)
         ]
         if len(values) == 1:
             yield _score(task, None, metric, None, values[0], sizes[0])
