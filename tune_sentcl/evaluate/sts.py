@@ -7,8 +7,7 @@ SentEval turns an undefined cosine or correlation into 0, or lets NaN pass. Here
 default, because a collapsed encoder must not look like a mediocre one.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float64
@@ -18,9 +17,6 @@ from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
 from tune_sentcl.score import Aggregation, Score
 from tune_sentcl.shapes import EmbeddingMatrix
-
-_Correlation = Literal["spearman", "pearson"]
-_METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
 
 
 def few_zeros(
@@ -52,9 +48,9 @@ def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) 
     """Score one task by cosine, without training; `zeros` as for `paired_cosine`."""
     cosines = [_cosines(sentences, task, subset, zeros) for subset in task.subsets]
     sizes = [len(subset.gold) for subset in task.subsets]
-    for metric in _METRICS:
+    for metric, correlate in _METRICS.items():
         values = [
-            _correlate(metric, near, subset.gold, f"{metric} of {task.name} {subset.name}")
+            correlate(near, subset.gold, f"{metric} of {task.name} {subset.name}")
             for near, subset in zip(cosines, task.subsets, strict=True)
         ]
         if len(values) == 1:
@@ -63,7 +59,7 @@ def score_task(sentences: SentenceTable, task: StsTask, *, zeros: bool = False) 
         for subset, value, size in zip(task.subsets, values, sizes, strict=True):
             yield _score(task, subset.name, metric, None, value, size)
         gold = [score for subset in task.subsets for score in subset.gold]
-        joined = _correlate(metric, np.concatenate(cosines), gold, f"{metric} of {task.name}")
+        joined = correlate(np.concatenate(cosines), gold, f"{metric} of {task.name}")
         yield _score(task, None, metric, "all", joined, sum(sizes))
         yield _score(task, None, metric, "mean", float(np.mean(values)), sum(sizes))
         weighted = float(np.average(values, weights=sizes))
@@ -76,16 +72,6 @@ def _cosines(
     name = f"{task.name} {subset.name}"
     left, right = sentences.rows(subset.sentences1, name), sentences.rows(subset.sentences2, name)
     return paired_cosine(left, right, name, zeros=zeros)
-
-
-def _correlate(
-    metric: _Correlation, cosines: Float64[np.ndarray, " pairs"], gold: Sequence[float], name: str
-) -> float:
-    match metric:
-        case "spearman":
-            return spearman(cosines, gold, name)
-        case "pearson":
-            return pearson(cosines, gold, name)
 
 
 def _score(
@@ -163,6 +149,12 @@ def pearson(left: Numbers, right: Numbers, name: str) -> float:
 def spearman(left: Numbers, right: Numbers, name: str) -> float:
     """Rank correlation: `pearson` of the ranks, with the mean rank for ties."""
     return pearson(_ranks(_checked(left, name)), _ranks(_checked(right, name)), name)
+
+
+_METRICS: dict[str, Callable[[Numbers, Numbers, str], float]] = {
+    "spearman": spearman,
+    "pearson": pearson,
+}
 
 
 def _ranks(array: Float64[np.ndarray, " rows"]) -> Float64[np.ndarray, " rows"]:
