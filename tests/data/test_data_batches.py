@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from data_samples import REAL_ROOT, load_nli, load_triplets, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,11 +146,6 @@ def test_distinct_batches_are_those_of_loops(rows: list[Row], size: int, seed: i
     assert not dropped or max(map(len, cut)) == size
 
 
-def test_of_texts_that_stand_once_distinct_is_shuffled() -> None:
-    corpus = triplets([(f"a {row}", f"b {row}", "") for row in range(103)])
-    assert deal(corpus, 10, "distinct", 3) == deal(corpus, 10, "shuffled", 3)
-
-
 def test_large_corpora_are_dealt() -> None:
     """A look at all pairs of groups or of rows would take hours."""
     corpus = pairs([f"premise number {row // 3}" for row in range(550_000)])
@@ -160,16 +154,3 @@ def test_large_corpora_are_dealt() -> None:
     dealt = deal(triplets([(f"{a}", f"{b}", "") for a, b in numbers]), 64, "distinct")
     assert sum(map(len, dealt)) == 100_000
     assert sum(len(batch) == 64 for batch in dealt) >= len(dealt) - 3
-
-
-@needs_real_data
-def test_real_rows_fill_their_batches() -> None:
-    pairs = load_nli("snli-first2000", None, REAL_ROOT)
-    groups = deal(pairs, 64, "groups")
-    premises = pairs.texts("premise")
-    assert sum(len({premises[row] for row in batch}) for batch in groups) == len(set(premises))
-    assert flat(groups) == list(range(2000))
-    corpus = load_triplets("nli-partial", None, REAL_ROOT)
-    dealt = deal(corpus, 64, "distinct")
-    assert [len(batch) for batch in dealt] == [64] * 240 + [12]
-    assert sorted(flat(dealt)) == list(range(len(corpus)))

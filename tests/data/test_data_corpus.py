@@ -87,12 +87,6 @@ def test_the_fingerprint_sees_every_column_and_no_name() -> None:
         assert make_corpus("graded_pairs", changed, "made up").fingerprint != base.fingerprint
 
 
-def test_a_corpus_goes_through_a_pickle() -> None:
-    again = pickle.loads(pickle.dumps(graded(10)))  # noqa: S301  our own bytes, as Ray ships them
-    assert again == graded(10)
-    assert Batch(again, np.array([3])).texts("sentence1") == ["left 3"]
-
-
 def test_the_head_of_a_large_table_is_small_in_a_pickle() -> None:
     large = pa.table({"text": pa.array([f"sentence number {row}" for row in range(50_000)])})
     head = make_corpus("sentences", large.slice(20_000, 100), "made up")

@@ -1,4 +1,4 @@
-"""Every form of a file, every header, encoding and type gives the same rows."""
+"""Every form of a file, every header, encoding, type and line gives the same rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,9 @@ from disk_samples import write
 
 from tune_sentcl.config import Fingerprints, Rows, parse_config, trial_id
 from tune_sentcl.data.rows.kinds import LABELS
-from tune_sentcl.errors import ConfigError
+from tune_sentcl.data.tables import read_table
+from tune_sentcl.data.text_files import read_lines
+from tune_sentcl.errors import ConfigError, DataError
 from tune_sentcl.space import load_space
 
 NUMBERED = [(premise, hypothesis, LABELS.index(label)) for premise, hypothesis, label in ROWS]
@@ -233,3 +235,62 @@ def test_a_space_holds_a_mapping(tmp_path: Path) -> None:
     space = load_space(path, {"data.columns": TWO})
     assert {c.data.columns for c in space.configurations} == {"anchor=question,positive=answer"}
     assert space.base["data.columns"] == TWO
+
+
+HEADER = ["sentence1", "sentence2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("a.tsv", 'He said "no"\tx\n"Quote at start\ty\nfoo\tz\nbaz" ok\tq\n', 3),
+        ("a.tsv", 'a\tb\n"two\nlines"\tc\n', 3),
+        ("a.tsv", '"So" he said\tb\n', 2),
+        ("a.tsv", 'a\t"b\n', 2),
+        ("a.csv", 'x,y\n"Quote at start,a\nfoo,b\nbaz" ok,c\n', 3),
+        ("a.csv", 'x,"y\na,b\nc,d\n', 2),
+        ("a.csv", '"fine\nlines",y\r\n"a"b,c\r\n', 4),
+    ],
+)
+def test_an_open_quote_is_refused_with_its_line(
+    tmp_path: Path, name: str, content: str, line: int
+) -> None:
+    mark = "\t" if name == "a.tsv" else ","
+    path = write(tmp_path / name, mark.join(HEADER) + "\n" + content)
+    with pytest.raises(DataError, match=rf'{name} line {line}: .* must end with "'):
+        read_table(path)
+
+
+# Lines
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ("a\nb\n", ["a", "b"]),
+        ("a\nb", ["a", "b"]),
+        ("a\n\nb\n\n", ["a", "", "b", ""]),
+        ("a\r\n\r\nb\r\n", ["a", "", "b"]),
+        ("a\rb\r\r\n", ["a\rb\r"]),
+        ("\n", [""]),
+        ("\ufeffa\n", ["a"]),
+        ("a\u2028b\n", ["a\u2028b"]),
+    ],
+)
+def test_rows(tmp_path: Path, content: str, rows: list[str]) -> None:
+    assert read_lines(write(tmp_path / "a", content), "utf-8") == rows
+
+
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    for path, message in (
+        (tmp_path / "none", "does not exist"),
+        (tmp_path, "this is a folder"),
+        (write(tmp_path / "a", ""), "is empty"),
+        (write(tmp_path / "file", "x") / "below", r"cannot be read \(.+\)"),
+        (
+            write(tmp_path / "b", b"good\nalso good\nbad \xe9 row\n"),
+            r"b line 3: byte 0xe9 at offset 19: .*utf-8",
+        ),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_lines(path, "utf-8")

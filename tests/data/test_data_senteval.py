@@ -249,7 +249,7 @@ def test_every_fault_of_a_task_is_listed(tmp_path: Path) -> None:
         read_transfer(tmp_path, "TREC")
     first, second = caught.value.faults
     assert first.where.endswith("train_5500.label") and first.value == "5000 rows"
-    assert "TREC must have 5452 rows" in first.rule and "macOS" not in first.rule
+    assert "the file must have 5452 rows" in first.rule and "macOS" not in first.rule
     assert second.where.endswith("TREC_10.label") and "does not exist" in second.rule
 
 

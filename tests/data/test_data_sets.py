@@ -3,9 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from data_samples import load_graded_pairs, load_nli
 from disk_samples import write_sts_root
 from test_data_senteval import by_class, write_task
+from toy_generator.shipped import SHIPPED, shipped_table
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import sts_fingerprint
@@ -128,3 +131,25 @@ def test_the_fingerprint_of_sts_sees_content() -> None:
         other = replace(first, subsets=(replace(subset, sentences1=changed), *first.subsets[1:]))
         seen.add(sts_fingerprint((other, *others)))
     assert len(seen) == 5
+
+
+SPLITS = [
+    *((f"STS{year}", "test", 70) for year in range(12, 17)),
+    ("STS-B", "dev", 150),
+    ("STS-B", "test", 150),
+    ("SICK-R", "dev", 100),
+    ("SICK-R", "test", 100),
+]
+
+
+def test_what_is_shipped_is_what_is_generated() -> None:
+    assert pq.read_table(SHIPPED).equals(shipped_table())
+    assert SHIPPED.stat().st_size < 100_000
+
+
+def test_the_toy_is_the_same_everywhere() -> None:
+    tasks = load_sts("toy", None)
+    assert [(task.name, task.split, len(task)) for task in tasks] == SPLITS
+    assert sts_fingerprint(tasks) == "6350417d15733f75"
+    assert load_nli("toy").fingerprint == "a525a6ef7f99960d"
+    assert load_graded_pairs("toy").fingerprint == "28e65703449f12ee"

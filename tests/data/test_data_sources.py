@@ -323,15 +323,6 @@ def test_real_benchmark_pairs() -> None:
 
 
 @needs_real_data
-@pytest.mark.long
-def test_all_real_wiki_sentences() -> None:
-    corpus = load_sentences("wiki", None, REAL_ROOT)
-    assert len(corpus) == 1_000_000
-    head = load_sentences("wiki", 4000, REAL_ROOT)
-    assert corpus.table.column("text").slice(0, 4000).to_pylist() == head.texts("text")
-
-
-@needs_real_data
 def test_the_real_nli_sets() -> None:
     if (REAL_ROOT / "nli/snli_train.parquet").exists():
         pytest.skip("counted by the reader where the sets are whole")

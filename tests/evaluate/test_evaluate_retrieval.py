@@ -1,21 +1,15 @@
 """Exact search and its metrics against pytrec_eval, on random, tied and real rankings."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
-from own_samples import write_beir
 from sklearn.metrics.pairwise import cosine_similarity
 
-from tune_sentcl.config.data_names import OwnSource
-from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import RetrievalTask
-from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate import retrieval
 from tune_sentcl.evaluate.encode import SentenceTable
@@ -146,32 +140,6 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, whole: bool) -> 
     monkeypatch.setattr(retrieval, "_DOCUMENTS", 33)
     assert measured(task, encode) == at_once
     np.testing.assert_allclose(at_once, by_trec_eval(task, encode), rtol=0, atol=1e-6)
-
-
-def letters(texts: list[str]) -> EmbeddingMatrix:
-    """How often each vowel is there: of real sentences many are equal."""
-    counts = [Counter(text.casefold()) for text in texts]
-    return np.asarray([[1 + count[letter] for letter in "aeiou"] for count in counts], np.float32)
-
-
-def test_real_texts_are_ranked_as_trec_eval_does(real_data: Path, tmp_path: Path) -> None:
-    """Each first sentence asks for the second sentences that are alike enough."""
-    (pairs,) = read_task(real_data, "SICK-R", "dev").subsets
-    places = {text: f"d{n}" for n, text in enumerate(dict.fromkeys(pairs.sentences2))}
-    asked = {text: f"q{n}" for n, text in enumerate(dict.fromkeys(pairs.sentences1))}
-    judged: dict[str, dict[str, int]] = {}
-    for first, second, gold in zip(pairs.sentences1, pairs.sentences2, pairs.gold, strict=True):
-        judged.setdefault(asked[first], {})[places[second]] = int(gold) if gold >= 4 else 0
-    documents, queries = (
-        {name: text for text, name in texts.items()} for texts in (places, asked)
-    )
-    write_beir(tmp_path, documents, queries, {"dev": judged})
-    (task,) = read_own(OwnSource("real", str(tmp_path)))
-    assert isinstance(task, RetrievalTask)
-    for encode in (letters, vectors(8, whole=False)):
-        ours = measured(task, encode)
-        np.testing.assert_allclose(ours, by_trec_eval(task, encode), rtol=0, atol=1e-6)
-        assert 0 < ours[0] < 100
 
 
 def test_a_query_without_a_relevant_document_counts_as_0() -> None:

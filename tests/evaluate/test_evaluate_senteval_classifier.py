@@ -7,17 +7,15 @@ import pytest
 import torch
 from senteval_loops import DECAYS, LoopClassifier, Protocol, score, stratified, take
 
-from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import batched_classifiers
 from tune_sentcl.evaluate.batched_classifiers import Split, fit_batched
-from tune_sentcl.evaluate.logreg import LogisticClassifier
 from tune_sentcl.evaluate.senteval_classifier import (
     RECIPES,
     SentEvalClassifier,
     _held_out,
     _problem,
 )
-from tune_sentcl.evaluate.splits import Classifier, Labeled, Outcome
+from tune_sentcl.evaluate.splits import Labeled, Outcome
 
 
 def _rows(count: int, classes: int, seed: int, dim: int = 9) -> Labeled:
@@ -116,33 +114,6 @@ def test_global_chance_is_neither_read_nor_moved() -> None:
     assert torch.equal(torch.get_rng_state(), before)
     torch.rand(5)
     _same(SentEvalClassifier("5fold").nested(rows, 3), first)
-
-
-GOOD, FEW = _rows(60, 3, 0), take(_rows(60, 2, 0), np.arange(16))
-ALIKE = replace(GOOD, labels=np.zeros_like(GOOD.labels))
-GAP = replace(GOOD, labels=2 * GOOD.labels)
-HOLED = replace(GOOD, features=np.where(np.arange(60)[:, None] == 7, np.inf, GOOD.features))
-NARROW = replace(GOOD, features=GOOD.features[:, :4])
-UNFIT: list[tuple[str, tuple[object, ...], str]] = [
-    ("nested", (ALIKE, 3), "rows = 1 classes: there must be two"),
-    ("nested", (GAP, 3), "class 4: the 3 classes must be numbered from 0"),
-    ("folds_then_test", (GOOD, HOLED, 3), "test = row 7: .* finite"),
-    ("folds_then_test", (GOOD, GOOD, 50), "each of the 50 folds"),
-    ("folds_then_test", (FEW, FEW, 3), "rows = 16: there must be 20"),
-    ("dev_then_test", (GOOD, NARROW, GOOD), "dev = 60 rows of width 4.*9"),
-    ("dev_then_test", (HOLED, NARROW, GOOD), r"(?s)train = row 7.*dev = 60 rows"),
-]
-
-
-@pytest.mark.parametrize(("design", "parts", "rule"), UNFIT)
-@pytest.mark.parametrize("classifier", [SentEvalClassifier("5fold"), LogisticClassifier()])
-def test_unfit_rows_are_named(
-    classifier: Classifier, design: str, parts: tuple[object, ...], rule: str
-) -> None:
-    if "20" in rule and isinstance(classifier, LogisticClassifier):
-        return  # it holds no rows out
-    with pytest.raises(DataError, match=rule):
-        getattr(classifier, design)(*parts)
 
 
 @pytest.mark.gpu

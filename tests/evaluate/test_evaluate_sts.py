@@ -1,13 +1,16 @@
-"""STS scores against loops, and the figures that a known model must give."""
+"""STS scores and correlations against loops and scipy, and figures of a known model."""
 
 import importlib.util
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from scipy import stats
 from test_evaluate_suites import encode, spoilt
 
@@ -16,6 +19,7 @@ from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate.encode import SentenceTable
+from tune_sentcl.evaluate.sts import paired_cosine, pearson, spearman
 from tune_sentcl.evaluate.suites import Measures, score_by_cosine, score_sets
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
@@ -78,20 +82,6 @@ def test_a_task_of_one_subset_gives_one_score_a_metric() -> None:
         ("pearson", None, None),
     ]
     assert {(s.task, s.split, s.n) for s in scores} == {("STS-B", "dev", 20)}
-
-
-def test_encode_is_called_once_with_distinct_sentences() -> None:
-    calls: list[list[str]] = []
-
-    def counted(sentences: list[str]) -> EmbeddingMatrix:
-        calls.append(sentences)
-        return encode(sentences)
-
-    together = score_by_cosine(counted, [STS12, STSB, STS12])
-    (sentences,) = calls
-    assert len(sentences) == len(set(sentences))
-    alone = score_by_cosine(encode, [STS12])
-    assert together == [*alone, *score_by_cosine(encode, [STSB]), *alone]
 
 
 @pytest.mark.parametrize(
@@ -189,3 +179,61 @@ def test_minilm_scores_real_pairs_as_published(
     encoder = load_encoder(resolve_checkpoint("minilm"), "mean", 128)
     found = whole_tasks(score_by_cosine(encoder.encode, tasks))
     assert found == pytest.approx(expected, abs=0.02)
+
+
+# Few distinct values, so that ties are the rule.
+tied = st.lists(
+    st.tuples(st.integers(0, 4), st.floats(-5, 5).map(lambda x: round(x, 1))),
+    min_size=2,
+    max_size=30,
+)
+
+
+@given(rows=tied)
+@settings(deadline=None)
+def test_correlations_are_those_of_scipy(rows: list[tuple[int, float]]) -> None:
+    x, y = [float(a) for a, _ in rows], [b for _, b in rows]
+    assume(len(set(x)) > 1 and len(set(y)) > 1)
+    assert pearson(x, y, "it") == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
+    assert spearman(x, y, "it") == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
+
+
+@pytest.mark.parametrize("measure", [pearson, spearman])
+@pytest.mark.parametrize(
+    ("x", "y", "rule"),
+    [
+        ([], [], "2 rows"),
+        ([1.0], [2.0], "2 rows"),
+        ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "nothing varies"),
+        ([1.0, 2.0, 3.0], [0.1, 0.1, 0.1], "nothing varies"),
+        ([1.0, math.nan], [1.0, 2.0], "row 1"),
+        ([1.0, 2.0], [math.inf, 2.0], "row 0"),
+    ],
+)
+def test_what_has_no_value_is_an_error(
+    measure: object, x: list[float], y: list[float], rule: str
+) -> None:
+    assert callable(measure)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NonFiniteError, match=rf"STS12 headlines.*{rule}"):
+            measure(x, y, "STS12 headlines")
+
+
+def test_cosine_of_large_and_small_vectors_does_not_overflow() -> None:
+    left = np.array([[3e38, 3e38], [1e-40, 0]], dtype=np.float32)
+    assert paired_cosine(left, left, "it").tolist() == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
+def test_cosine_without_a_value_is_an_error(value: float, zeros: bool) -> None:
+    left = np.ones((3, 2), dtype=np.float32)
+    right = left.copy()
+    right[1] = value
+    if zeros and value == 0:  # may count as 0
+        assert paired_cosine(left, right, "it", zeros=True).tolist() == pytest.approx([1, 0, 1])
+        return
+    for sides in ((left, right), (right, left)):
+        with pytest.raises(NonFiniteError, match="STS-B: the cosine of pair 1"):
+            paired_cosine(*sides, "STS-B", zeros=zeros)

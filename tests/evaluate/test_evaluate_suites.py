@@ -96,26 +96,6 @@ def test_a_bad_embedding_that_all_tasks_share_is_an_error_of_each() -> None:
     assert where == ["STS-B a", "SICK-R a", *tasks[2:]]
 
 
-@pytest.mark.parametrize(
-    ("labels", "protocol", "rule"),
-    [
-        ((0,) * 30, "logreg-10fold", "there must be two classes or more"),
-        ((0,) * 21 + (1,) * 9, "logreg-10fold", "a row for each of the 10 folds"),
-        ((0, 1) * 8, "senteval-5fold", "there must be 20 rows or more"),
-    ],
-)
-def test_rows_that_cannot_be_learned_from(
-    labels: tuple[int, ...], protocol: ProtocolName, rule: str
-) -> None:
-    sets = EvaluationSets("root", (sts("STS-B"),), (task("MR"), task("CR", labels), task("SUBJ")))
-    found = score_sets(encode, sets, Measures(protocols=("cosine", protocol)))
-    (error,) = found.errors
-    assert isinstance(error, DataError)
-    assert {fault.where for fault in error.faults} == {f"CR, {protocol}"}
-    assert rule in str(error)
-    assert names(found) == {"STS-B", "MR", "SUBJ"}
-
-
 def test_errors_of_reading_are_handed_on() -> None:
     sets = EvaluationSets("toy", (sts("STS-B"),), unread=(Unread("transfer", "MR", GONE),))
     found = score_sets(encode, sets, LOGREG)
@@ -244,8 +224,3 @@ def test_scores_are_of_the_data_that_their_task_is_of(whole: Evaluation) -> None
     found = score_sets(encode, sets, Measures(protocols=PROTOCOLS))
     assert {score.data for score in found.scores} == {"root"}
     assert {score.protocol for score in found.scores} == set(PROTOCOLS)
-
-
-def test_evaluate_needs_a_root() -> None:
-    with pytest.raises(DataError, match="no/such/folder: the folder does not exist"):
-        evaluate(encode, "no/such/folder", Measures(("transfer",)))

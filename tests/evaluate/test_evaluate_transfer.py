@@ -1,25 +1,31 @@
-"""Transfer scores: features, splits and metrics, against the classifiers used by hand."""
+"""Transfer scores and own labeled sentences, against the classifiers used by hand."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from jaxtyping import Float32
+from own_samples import write_labeled
 from scipy import stats
-from senteval_loops import encode_score, loop_relatedness
-from sklearn.metrics import f1_score
+from senteval_loops import loop_relatedness
+from sklearn.metrics import accuracy_score, f1_score
 
 from tune_sentcl.config import ProtocolName
+from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.task import ClassifiedRows, StsSplit, StsSubset, StsTask, TransferTask
 from tune_sentcl.data.tasks.evaluation_sets import RatedTask
-from tune_sentcl.errors import DataError, NonFiniteError
+from tune_sentcl.data.tasks.own import read_own
+from tune_sentcl.data.tasks.own_task import LabeledTask
+from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate import transfer
 from tune_sentcl.evaluate.encode import SentenceTable
 from tune_sentcl.evaluate.logreg import LogisticClassifier
-from tune_sentcl.evaluate.relatedness import Rated, _spread, score_relatedness
+from tune_sentcl.evaluate.relatedness import Rated, score_relatedness
 from tune_sentcl.evaluate.senteval_classifier import SentEvalClassifier
-from tune_sentcl.evaluate.splits import Classifier, Labeled, Outcome
-from tune_sentcl.evaluate.transfer import score_rated, score_transfer
+from tune_sentcl.evaluate.splits import Labeled, Outcome
+from tune_sentcl.evaluate.transfer import Classifier, score_labeled, score_rated, score_transfer
 from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream
 from tune_sentcl.shapes import EmbeddingMatrix
@@ -135,22 +141,6 @@ def test_the_seed_is_the_classifiers() -> None:
     assert [s.value for s in other][:2] == [by_hand.dev, by_hand.test]
 
 
-@pytest.mark.parametrize(("claimed", "gold", "f1"), [(0, 0, 0.0), (0, 1, 0.0), (1, 1, 100.0)])
-def test_f1_at_its_limits(
-    claimed: int, gold: int, f1: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a claimed paraphrase, where scikit-learn gives 0 with a warning, and with all."""
-
-    class Constant(LogisticClassifier):
-        def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-            return Outcome(50.0, 50.0, np.full_like(test.labels, claimed), (1.0,))
-
-    monkeypatch.setattr(transfer, "LogisticClassifier", Constant)
-    part = pairs("z", 12)
-    task = TransferTask("MRPC", part, test=ClassifiedRows(part.first, part.second, (gold,) * 12))
-    assert scored(task, "logreg-10fold")[2].value == f1
-
-
 @pytest.mark.parametrize("protocol", ["logreg-10fold", "senteval-10fold", "senteval-5fold"])
 def test_classifiers_are_trained_on_the_device(
     protocol: ProtocolName, monkeypatch: pytest.MonkeyPatch
@@ -167,16 +157,6 @@ def test_classifiers_are_trained_on_the_device(
     monkeypatch.setattr(transfer, "_classifier", noted)
     scored(MR, protocol, "cuda:3")
     assert devices == ["cuda:3"]
-
-
-def test_what_a_protocol_cannot_do() -> None:
-    sentences = table(MR)
-    others: tuple[ProtocolName, ...] = ("cosine", "relatedness")
-    for protocol in others:
-        with pytest.raises(ValueError, match="scores no transfer task"):
-            list(score_transfer(sentences, MR, protocol, 1111))
-    with pytest.raises(ValueError, match="senteval-5fold needs a seed"):
-        list(score_transfer(sentences, MR, "senteval-5fold", None))
 
 
 def _rated(split: StsSplit, n: int) -> StsTask:
@@ -224,30 +204,83 @@ def test_the_regression_equals_the_loop() -> None:
     assert found.spearman == pytest.approx(expected, abs=0.1)
 
 
-def test_spread_is_senteval_s_even_below_one() -> None:
-    scores = np.array([0, 0.25, 0.8, 1, 1.5, 2.75, 3.999, 4, 4.2, 5])
-    assert _spread(scores) == pytest.approx(np.array([encode_score(x) for x in scores]), abs=1e-6)
-
-
-def test_bad_inputs_of_the_regression_are_named_together() -> None:
-    good = regression_rows(20, 0)
-    holed, high = good.features.copy(), good.scores.copy()
-    holed[3, 1], high[5] = np.nan, 5.5
-    with pytest.raises(DataError) as caught:
-        score_relatedness(replace(good, features=holed), replace(good, scores=high), good)
-    first, second = caught.value.faults
-    assert (first.key, first.value) == ("train", "row 3")
-    assert (second.key, second.value) == ("dev", "5.5")
-    narrow = replace(good, features=good.features[:, :4])
-    with pytest.raises(DataError, match=r"test = 20 rows of width 4 .*width 6"):
-        score_relatedness(good, good, narrow)
-    single = Rated(good.features[:1], good.scores[:1])
-    with pytest.raises(DataError, match="dev = 1 rows of width 6 with 1 scores"):
-        score_relatedness(good, single, good)
-
-
 def test_scores_that_do_not_vary_have_no_correlation() -> None:
     good = regression_rows(20, 0)
     flat = replace(good, scores=np.full(20, 3.0))
     with pytest.raises(NonFiniteError, match="Pearson of dev"):
         score_relatedness(good, flat, good)
+
+
+Rows = list[tuple[str, ...]]
+Scores = dict[tuple[str, str], float]
+FIT = LogisticClassifier()
+
+
+def encode(sentences: Sequence[str]) -> EmbeddingMatrix:
+    """The text names its class and its draw: `2 17`."""
+    centers = np.random.default_rng(5).normal(size=(4, 6))
+    rows = [
+        centers[int(text.split()[0])] + np.random.default_rng(int(text.split()[1])).normal(size=6)
+        for text in sentences
+    ]
+    return np.asarray(rows, np.float32)
+
+
+def own_rows(count: int, first: int = 0) -> Rows:
+    return [(f"{n % 3} {first + n}", f"class {n % 3}") for n in range(count)]
+
+
+def own_labeled(part: Rows) -> Labeled:
+    texts = [text for text, *_ in part]
+    return Labeled(encode(texts), np.array([int(text.split()[0]) for text in texts]))
+
+
+TRAIN, DEV, TEST = own_rows(60), own_rows(41, 100), own_rows(50, 200)
+
+
+def measured(path: Path) -> Scores:
+    measurements: Scores = {}
+    for task in read_own(OwnSource("mine", str(path))):
+        assert isinstance(task, LabeledTask)
+        table = SentenceTable(encode, [text for part in task.parts for text in part.first])
+        scores = list(score_labeled(table, task))
+        assert [(score.metric, score.split) for score in scores] == list(task.offers)
+        for score in scores:
+            assert score.value is not None and score.version == task.version
+            measurements[score.metric, score.split] = score.value
+    return measurements
+
+
+def both(part: Rows, predicted: np.ndarray, split: str) -> Scores:
+    gold = own_labeled(part).labels
+    return {
+        ("accuracy", split): 100 * float(accuracy_score(gold, predicted)),
+        ("macro_f1", split): 100 * float(f1_score(gold, predicted, average="macro")),
+    }
+
+
+@pytest.mark.parametrize("tested", [True, False])
+def test_dev_rows_choose(tmp_path: Path, tested: bool) -> None:
+    expected: Scores = {}
+    for split, part in [("train", TRAIN), ("dev", DEV), ("test", TEST)][: 2 + tested]:
+        write_labeled(tmp_path / f"{split}.tsv", "text label", part)
+        if split != "train":
+            outcome = FIT.dev_then_test(own_labeled(TRAIN), own_labeled(DEV), own_labeled(part))
+            expected |= both(part, outcome.predictions, split)
+    # Accuracies that choose are rounded to two decimals, as SentEval rounds them.
+    assert measured(tmp_path) == pytest.approx(expected, abs=0.0051)
+
+
+def test_folds_of_the_rows_to_learn_from_choose(tmp_path: Path) -> None:
+    rows = [(*row, "train") for row in TRAIN] + [(*row, "test") for row in TEST]
+    path = write_labeled(tmp_path / "all.tsv", "text label split", rows)
+    outcome = FIT.folds_then_test(own_labeled(TRAIN), own_labeled(TEST), 10)
+    expected = {("accuracy", "dev"): outcome.dev, **both(TEST, outcome.predictions, "test")}
+    assert measured(path) == pytest.approx(expected)
+
+
+def test_a_single_file_has_folds_of_its_own(tmp_path: Path) -> None:
+    outcome = FIT.nested(own_labeled(TRAIN), 10)
+    expected = {**both(TRAIN, outcome.predictions, "dev"), ("accuracy", "dev"): outcome.test}
+    path = write_labeled(tmp_path / "a.tsv", "text label", TRAIN)
+    assert measured(path) == pytest.approx(expected)

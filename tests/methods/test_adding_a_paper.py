@@ -13,7 +13,6 @@ from method_samples import graded, toy_encoder, trial_config, whole
 
 from tune_sentcl import methods
 from tune_sentcl.config import METHODS, parse_dotted
-from tune_sentcl.errors import ConfigError
 from tune_sentcl.losses.cosent import cosent
 from tune_sentcl.methods import Method, MethodInputs, build_method, method_class
 from tune_sentcl.train import loop, train
@@ -34,23 +33,6 @@ def test_no_module_holds_a_method_outside_the_union() -> None:
     folder = Path(methods.__file__).parent
     held = {file.stem for file in folder.glob("*.py") if "\nMETHOD = " in file.read_text()}
     assert held == set(NAMES)
-
-
-@pytest.mark.parametrize("order", ["file", "shuffled", "distinct", "groups", "shuffled_groups"])
-@pytest.mark.parametrize("name", NAMES)
-def test_the_order_must_fit_the_rows(name: str, order: str) -> None:
-    legal, rows = "file, shuffled or distinct", "other rows than labeled pairs"
-    if name in ("sbert", "scl", "augment"):
-        legal, rows = "file, groups or shuffled_groups", "labeled pairs"
-    values = {"method.name": name, "data.order": order}
-    if order in legal.replace(" or ", ", ").split(", "):
-        assert parse_dotted(values, "test").data.order == order
-        return
-    with pytest.raises(ConfigError) as caught:
-        parse_dotted(values, "test")
-    (fault,) = caught.value.faults
-    assert (fault.where, fault.key, fault.value) == ("test", "data.order", f"'{order}'")
-    assert fault.rule == f"must be {legal} for a method that reads {rows}"
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-paper.md"

@@ -68,15 +68,6 @@ def test_both_twins_go_through_one_pass_under_dropout_of_their_own() -> None:
     torch.testing.assert_close(loss.total, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_long_sentences_are_cut_to_the_training_length() -> None:
-    model = toy_encoder("cls", train_length=5)
-    seen: list[list[int]] = []
-    model.register_forward_pre_hook(lambda _module, args: seen.extend(args[0].lists()))
-    built(config(name="simcse"), model).loss(batch_of_sentences(), np.random.default_rng(0))
-    assert max(map(len, seen)) == 5
-    assert seen == 2 * model.tokenize(SENTENCES)
-
-
 PAIRS = toy_pairs(6)
 
 

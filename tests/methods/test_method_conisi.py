@@ -1,7 +1,6 @@
 """Method `conisi` against a restatement of the paper's equations, sentence by sentence."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,13 @@ from method_samples import (
     toy_encoder,
 )
 from method_samples import trial_config as config
-from torch import Tensor, nn
+from torch import Tensor
 
-from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.conisi import other_rows, replace_subwords
-from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokenizing import plain_vocabulary
-from tune_sentcl.model.tokens import Tokens
 
 Ids = list[list[int]]
 
@@ -143,62 +139,6 @@ def test_a_weight_of_0_leaves_the_term_out_and_is_the_limit(
     (kept,) = alone.parts
     assert len(seen.passes) == 2  # of the three kinds of input
     torch.testing.assert_close(alone.total, both.parts[kept], rtol=1e-6, atol=1e-6)
-
-
-class Separable(Encoder):
-    """Stands in for an encoder: a feature's mean tells a doubled sentence from a composed one."""
-
-    def __init__(self) -> None:
-        nn.Module.__init__(self)
-        self.noise = torch.Generator().manual_seed(3)
-        self.tokenizer, self.train_length, self.prefixes = None, 1, Prefixes()
-
-    @property
-    def width(self) -> int:
-        return 8
-
-    def check_pairs_fit(self) -> None: ...
-
-    def contents(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> Ids:
-        return [[number] for number in range(len(sentences))]
-
-    def pairs(self, first: Tokens, second: Tokens) -> Tokens:
-        both = zip(first.lists(), second.lists(), strict=True)
-        inputs = [[*a, *b] for a, b in both]
-        return Tokens.of(inputs, [[0, 1]] * len(inputs))
-
-    def forward(
-        self,
-        inputs: Tokens | Sequence[Sequence[int]],
-        divisor: object = None,
-        types: Sequence[Sequence[int]] | None = None,
-    ) -> Tensor:
-        tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs, types)
-        found = torch.randn(len(tokens), self.width, generator=self.noise)
-        if tokens.types is not None:
-            pairs = tokens.ids.reshape(-1, 2).tolist()
-            found[:, 0] += torch.tensor([2.0 if a == b else -2.0 for a, b in pairs])
-        return found
-
-
-@pytest.mark.parametrize(
-    ("batch_norm", "learned"), [("pairs", True), ("joint", True), ("separate", False)]
-)
-def test_which_batch_statistics_let_the_interaction_learn(batch_norm: str, learned: bool) -> None:
-    """Where each kind has its own, both have the same mean and variance in every feature."""
-    settings = config(name="conisi", lambda_=1.0, batch_norm=batch_norm)
-    method = built(settings, Separable())
-    optimizer = torch.optim.Adam(method.heads.parameters(), lr=0.01)
-    rows, draws = batch_of_sentences([str(n) for n in range(64)]), np.random.default_rng(0)
-    losses = []
-    for _ in range(120):
-        loss = method.loss(rows, draws).total
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    end = sum(losses[-10:]) / 10
-    assert end < 0.1 if learned else end > 0.9 * math.log(2)
 
 
 def test_sentences_go_in_alone_doubled_and_composed() -> None:

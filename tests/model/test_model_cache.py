@@ -1,6 +1,5 @@
 """Frozen embeddings on disk: each sentence once, whoever asks, and never a wrong row."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
@@ -17,8 +16,7 @@ from processes import beside, child, full_disk, told, wait_until
 
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.model import embedding_cache
-from tune_sentcl.model.cache_files import cache_root
-from tune_sentcl.model.embedding_cache import EmbeddingCache
+from tune_sentcl.model.embedding_cache import EmbeddingCache, cache_root
 from tune_sentcl.shapes import EmbeddingMatrix
 
 SENTENCES = ["a dog", "", "the man", "a dog", "naïve 北京 🐕", "naïve", "a\0b", "a" * 5000]
@@ -123,29 +121,6 @@ def test_the_root_comes_from_the_environment(
     assert cache_root() == tmp_path / ".cache" / "tune_sentcl"
 
 
-def test_the_least_recently_used_are_deleted_above_the_limit(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caches = {name: EmbeddingCache({"checkpoint": name}) for name in "abcd"}
-    paths: dict[str, Path] = {}
-    for number, name in enumerate("abc"):
-        caches[name].locate(texts(100), embed)
-        (paths[name],) = set(files(root)) - set(paths.values())
-        os.utime(paths[name], (number, number))
-    EmbeddingCache({"checkpoint": "a"}).locate(texts(1), unwanted)  # the last use of `a` is now
-    size = sum(path.stat().st_size for path in files(root))
-    monkeypatch.setenv("TUNE_SENTCL_CACHE_GB", str((size + 100) / 1e9))
-    caches["d"].locate(texts(50), embed)
-    assert [name for name, path in paths.items() if not path.exists()] == ["b"]
-    monkeypatch.setenv("TUNE_SENTCL_CACHE_GB", "0")
-    caches["d"].locate(texts(60), embed)  # the files of an encoder in use stay
-    assert len(files(root)) == 2
-    # Whoever has mapped a deleted file keeps it.
-    for name in "abcd":
-        assert np.array_equal(caches[name].take(np.arange(50)), caches[name].take(np.arange(50)))
-        caches[name].locate(texts(50), unwanted)
-
-
 # Several processes
 
 
@@ -210,13 +185,6 @@ def test_a_damaged_file_is_removed_and_encoded_again(
 
 
 # Folders that cannot be used
-
-
-@pytest.mark.parametrize("limit", ["50 GB", "nan", "-1"])
-def test_a_limit_that_is_no_number_is_named(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUNE_SENTCL_CACHE_GB", limit)
-    with pytest.raises(ResourceError, match=f"CACHE_GB = {limit}: must be a number .*Correct it"):
-        EmbeddingCache(IDENTITY)
 
 
 @pytest.mark.parametrize("place", ["file", "file/below", "/proc/self/cache"])

@@ -1,4 +1,4 @@
-"""Names of checkpoints, what their folders say, and their fingerprints."""
+"""Names of checkpoints, what their folders say, their fingerprints, and weights drawn anew."""
 
 import json
 import re
@@ -7,13 +7,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from model_samples import SENTENCES, save_roberta
+from torch import nn
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.checkpoints.toy_encoder import toy_fingerprint
 from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.model.modules import Tail, dense
+from tune_sentcl.model.saving import export
 
 POOLING = "sentence_transformers.models.Pooling"
 TRANSFORMER = "sentence_transformers.models.Transformer"
@@ -122,28 +128,25 @@ def test_fingerprint_is_of_content_not_of_place(tmp_path: Path) -> None:
     assert len(seen) == 5
 
 
-def test_shards_count_and_must_be_there(tmp_path: Path) -> None:
+def test_shards_count(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "model")
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}))
-    (folder / "one.safetensors").write_bytes(b"1")
-    with pytest.raises(CheckpointError, match=r"two\.safetensors"):
+    index.write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    with pytest.raises(CheckpointError, match=r"no model\.safetensors"):
         resolve_checkpoint(str(folder))
-    (folder / "two.safetensors").write_bytes(b"2")
-    before = resolve_checkpoint(str(folder)).fingerprint
-    (folder / "two.safetensors").write_bytes(b"22")
-    assert resolve_checkpoint(str(folder)).fingerprint != before
-    index.write_text("[]")
-    with pytest.raises(CheckpointError, match="damaged"):
-        resolve_checkpoint(str(folder))
+    seen = set()
+    for file in ("model-1.safetensors", "model-2.safetensors", index.name):
+        (folder / file).write_bytes(b"changed")
+        seen.add(resolve_checkpoint(str(folder)).fingerprint)
+    assert len(seen) == 3
 
 
 OUTSIDE = ("../other", "/etc", "1_X/../../other", "../..")
 
 
 @pytest.mark.parametrize("place", OUTSIDE)
-def test_shards_and_modules_lie_below_their_folder(tmp_path: Path, place: str) -> None:
+def test_modules_lie_below_their_folder(tmp_path: Path, place: str) -> None:
     folder = _folder(tmp_path / "model")
     (tmp_path / "other").write_bytes(b"1")
     _add_modules(folder, {"pooling_mode": "cls"})
@@ -158,13 +161,6 @@ def test_shards_and_modules_lie_below_their_folder(tmp_path: Path, place: str) -
     with pytest.raises(CheckpointError, match=rule):
         resolve_checkpoint(str(folder))
 
-    plain = _folder(tmp_path / "plain")
-    (plain / "model.safetensors").unlink()
-    index = {"weight_map": {"a": place}}
-    (plain / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(CheckpointError, match="which is not beside it"):
-        resolve_checkpoint(str(plain))
-
 
 @pytest.mark.parametrize(
     ("gone", "added", "rule"),
@@ -172,13 +168,9 @@ def test_shards_and_modules_lie_below_their_folder(tmp_path: Path, place: str) -
         ("config.json", "", r"no config\.json"),
         ("model.safetensors", "", r"no model\.safetensors.*Save the weights"),
         ("vocab.txt", "tokenizer_config.json", "no tokenizer.*save_pretrained"),
-        ("vocab.txt", "spm.model", r"spm\.model alone.*sentencepiece.*save tokenizer\.json"),
     ],
 )
-def test_folder_that_lacks_something(
-    tmp_path: Path, gone: str, added: str, rule: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tune_sentcl.model.checkpoints.checkpoint.find_spec", lambda _: None)
+def test_folder_that_lacks_something(tmp_path: Path, gone: str, added: str, rule: str) -> None:
     folder = _folder(tmp_path / "model")
     (folder / gone).unlink()
     if added:
@@ -239,3 +231,45 @@ def test_resolving_a_folder_imports_no_torch(tmp_path: Path) -> None:
         "import sys; print({'torch', 'transformers'} & set(sys.modules))",
     )
     assert printed.strip() == "set()"
+
+
+def test_weights_are_drawn_anew_and_always_the_same(tmp_path: Path) -> None:
+    folder = save_roberta(tmp_path)
+    trained = resolve_checkpoint(str(folder))
+    redrawn = resolve_checkpoint(f"random:{folder}")
+    assert (redrawn.kind, redrawn.name) == ("random", f"random:{folder}")
+    assert redrawn.fingerprint != trained.fingerprint
+    assert resolve_checkpoint(f"random:{folder}").fingerprint == redrawn.fingerprint
+
+    before = torch.get_rng_state()
+    first = load_encoder(redrawn, "mean", 12)
+    assert torch.equal(before, torch.get_rng_state())
+    load_base.cache_clear()  # as in another process
+    torch.rand(1)
+    second = load_encoder(redrawn, "mean", 12)
+    pretrained = load_encoder(trained, "mean", 12)
+    for name, weight in first.named_parameters():
+        assert torch.equal(weight, second.get_parameter(name))
+        assert weight.shape == pretrained.get_parameter(name).shape
+    different = [
+        name
+        for name, weight in first.named_parameters()
+        if not torch.equal(weight, pretrained.get_parameter(name))
+    ]
+    assert len(different) > 10  # all but the biases and norms, which begin at 0 and 1
+    assert all("weight" in name and "LayerNorm" not in name for name in different)
+    assert not first.training
+    assert np.array_equal(first.encode(SENTENCES), second.encode(SENTENCES))
+
+
+def test_what_cannot_be_drawn_anew(tmp_path: Path) -> None:
+    (tmp_path / "vectors.txt").write_text("a 1 2\n")
+    nested = f"random:random:{save_roberta(tmp_path / 'roberta')}"
+    for name in ("random:toy", nested, f"random:{tmp_path / 'vectors.txt'}"):
+        with pytest.raises(CheckpointError, match=f"'{name}': only a plain transformer can get"):
+            resolve_checkpoint(name)
+    encoder = load_encoder(resolve_checkpoint("toy"), "mean", 12)
+    encoder.tail = Tail(dense(nn.Linear(32, 4), "Identity"))
+    export(encoder, tmp_path / "exported", {})
+    with pytest.raises(CheckpointError, match="without layers after its pooling"):
+        resolve_checkpoint(f"random:{tmp_path / 'exported'}")

@@ -11,7 +11,7 @@ from model_samples import save_roberta
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, NonFiniteError
 from tune_sentcl.model import encoding
-from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
 
@@ -101,10 +101,6 @@ def test_tokenize_cuts_to_max_length_with_special_tokens() -> None:
     assert _toy().tokenize([]) == []
 
 
-def test_max_length_is_bounded_by_the_positions() -> None:
-    assert _toy(max_length=512).max_length == 64
-
-
 def test_toy_weights_are_fixed_and_leave_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     first, second = _toy(), _toy()
@@ -159,9 +155,3 @@ def test_pooling_that_needs_cls_is_refused_without_one(roberta: Path) -> None:
     for pooling in ("cls", "mean_without_cls"):
         with pytest.raises(CheckpointError, match="no classification token"):
             Encoder(encoder.transformer, encoder.tokenizer, pooling, 16)
-
-
-def test_a_checkpoint_that_vanished_is_named() -> None:
-    gone = Checkpoint(name="gone", path="/nonexistent", fingerprint="0" * 16)
-    with pytest.raises(CheckpointError, match="gone"):
-        load_encoder(gone, "mean", 16)

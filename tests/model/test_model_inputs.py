@@ -1,18 +1,22 @@
 """Sentences and pairs of them as inputs, against the tokenizers' own; flat tokens."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from model_samples import byte_level_tokenizer, save_roberta
 
+from tune_sentcl.data.rows.corpus import make_corpus
+from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError
+from tune_sentcl.model import corpus_tokens
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
@@ -167,11 +171,6 @@ def test_parts_without_types_are_of_the_first_segment() -> None:
     assert Tokens.concatenate([Tokens.of([[5]]), Tokens.of([[6]])]).types is None
 
 
-def test_types_go_with_their_tokens() -> None:
-    with pytest.raises(ValueError, match="iterator too short"):
-        Tokens.of([[5, 6]], [[1]])
-
-
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 60))
 def test_batches_hold_every_input_once_and_few_tokens(lengths: list[int], budget: int) -> None:
     falling = np.array(sorted(lengths, reverse=True), dtype=np.int64)
@@ -182,3 +181,36 @@ def test_batches_hold_every_input_once_and_few_tokens(lengths: list[int], budget
     for part in found:
         count = part.stop - part.start
         assert count == 1 or count * falling[part.start] <= budget
+
+
+def _bytes(sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
+    """A tokenizer of bytes, for which large and small letters are the same."""
+    return [[1, *text.lower().encode(), 2] for text in sentences]
+
+
+WORD = st.sampled_from(["", "a", "A", "a dog", "A Dog", "cat", "é"])
+
+
+@given(st.lists(st.tuples(WORD, WORD, WORD), min_size=1, max_size=20), st.integers(1, 9))
+def test_each_row_of_a_corpus_has_its_sentence_s_tokens_and_equal_inputs_one_number(
+    rows: list[tuple[str, str, str]], chunk: int
+) -> None:
+    names = ("anchor", "positive", "negative_1")
+    table = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+    corpus = make_corpus("triplets", table, "made up")
+    asked: list[tuple[str, Prompt]] = []
+
+    def tokenize(sentences: Sequence[str], *, prompt: Prompt) -> list[list[int]]:
+        asked.extend((text, prompt) for text in sentences)
+        return _bytes(sentences)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus_tokens, "_CHUNK", chunk)
+        tokens = corpus_tokens.tokenized(corpus, tokenize)
+    for name in names:
+        expected = _bytes(corpus.texts(name))
+        assert tokens.take(name, np.arange(len(rows))).lists() == expected
+    # Inputs are numbered in the order of the sentences, and each sentence is tokenized once.
+    every = [tuple(ids) for name in names for ids in _bytes(corpus.texts(name))]
+    assert [tuple(ids) for ids in tokens.inputs.lists()] == list(dict.fromkeys(every))
+    assert len(asked) == len(set(asked))

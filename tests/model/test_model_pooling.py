@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tune_sentcl.config import Pooling
-from tune_sentcl.model.heads import Activation, PairClassifier
+from tune_sentcl.model.modules import ClassifierActivation, PairClassifier
 from tune_sentcl.model.pooling import padded_count, pool
 from tune_sentcl.shapes import Mask, TokenStates
 
@@ -107,7 +107,7 @@ def test_half_precision_is_summed_in_single() -> None:
 
 @pytest.mark.parametrize("activation", ["none", "relu", "tanh"])
 def test_a_pair_classifier_is_drawn_as_torch_draws_and_computes_the_formula(
-    activation: Activation,
+    activation: ClassifierActivation,
 ) -> None:
     torch.manual_seed(5)
     between = {"none": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh()}[activation]

@@ -12,13 +12,12 @@ from model_samples import SENTENCES, sentence_transformer
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError
-from tune_sentcl.model import token_store
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.corpus_tokens import corpus_tokens
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.saving import export
-from tune_sentcl.model.token_store import corpus_tokens
 
 BOTH = Prefixes("the man sees ", "a dog runs . ")
 PLAIN = Prefixes()
@@ -50,12 +49,7 @@ def test_an_encoder_reads_what_stands_before_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("special", [True, False])
-@pytest.mark.parametrize("small", [0, token_store.SMALL])
-def test_a_corpus_has_each_column_s_prefix_at_each_length(
-    small: int, special: bool, anchored: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path))
-    monkeypatch.setattr(token_store, "SMALL", small)
+def test_a_corpus_has_each_column_s_prefix_at_each_length(special: bool, anchored: Corpus) -> None:
     rows = np.arange(len(anchored))
     # One tokenizer serves all encoders: nobody is given what another one has stored.
     kinds = (PLAIN, BOTH, Prefixes("", BOTH.text), Prefixes(BOTH.query, ""), PLAIN)
@@ -69,7 +63,6 @@ def test_a_corpus_has_each_column_s_prefix_at_each_length(
             for column, prefix in (("anchor", prefixes.query), ("positive", prefixes.text)):
                 texts = [f"{prefix}{text}" for text in anchored.texts(column)]
                 assert tokens.take(column, rows).lists() == read(texts)
-    assert len([*tmp_path.glob("*.arrow")]) == (0 if small else 8)
 
 
 def test_a_frozen_encoder_shares_its_cache_and_serves_nothing_stale(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-from tune_sentcl.model.checkpoints.word_vectors import average_vectors
+from tune_sentcl.model.frozen import average_vectors
 from tune_sentcl.shapes import EmbeddingMatrix
 
 VECTORS = {

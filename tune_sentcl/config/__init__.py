@@ -1,171 +1,86 @@
 """The knobs of one trial: their classes, catalogue, identity and parsing.
 
-Imports run in one direction, as the contract in pyproject.toml lists them.
+Imports run in one direction, as the contract in pyproject.toml lists them. `import A as A` offers
+a name to other packages.
 """
 
-from tune_sentcl.config.catalogue import Knob, belongs, fitting, knobs, short_name
-from tune_sentcl.config.data_names import columns_of, is_toy, source_names
-from tune_sentcl.config.embedding_methods import (
-    AngleConfig,
-    CosentConfig,
-    EmbeddingLossConfig,
-    GistConfig,
-    MnrConfig,
-    TripletConfig,
-)
-from tune_sentcl.config.identity import (
-    CHECKPOINTS,
-    ORIGINAL_DEFAULTS,
-    ROWS,
-    Fingerprints,
-    affects_weights,
-    configuration_id_of,
-    trial_id,
-    trial_id_of,
-    weight_values,
-)
-from tune_sentcl.config.idle import (
-    UNSET,
-    UNTRAINED,
-    draws,
-    is_idle,
-    is_start,
-    is_unchanged,
-    naming_knobs,
-    stated,
-    title,
-    value_text,
-    varied,
-)
-from tune_sentcl.config.methods import (
-    AugmentConfig,
-    ClsrConfig,
-    ConisiConfig,
-    Count,
-    NoneConfig,
-    PairMethodConfig,
-    SbertConfig,
-    SclConfig,
-    SimcseConfig,
-)
-from tune_sentcl.config.optimizers import (
-    AdamwConfig,
-    LarsConfig,
-    OptimizerBase,
-    OptimizerConfig,
-    Precision,
-    SgdConfig,
-)
-from tune_sentcl.config.parsing import parse_config, parse_dotted, unknown_key
-from tune_sentcl.config.registry import (
-    METHODS,
-    MethodConfig,
-    Registered,
-    cached,
-    code_of,
-    plugin_of,
-    register_all,
-)
-from tune_sentcl.config.requirements import (
-    DataName,
-    evaluation_data,
-    evaluation_data_of,
-    extras_of,
-    usual_ranges,
-)
-from tune_sentcl.config.sections import (
-    AUTO_FALLBACKS,
-    Auto,
-    DataConfig,
-    EncoderConfig,
-    EvaluationConfig,
-    Pooling,
-    ProtocolName,
-    SuiteName,
-    completed,
-)
-from tune_sentcl.config.tables import MethodBase, Rows, Values, flatten, nest, shown
-from tune_sentcl.config.trial import TrialConfig
-
-__all__ = [
-    "AUTO_FALLBACKS",
-    "CHECKPOINTS",
-    "METHODS",
-    "ORIGINAL_DEFAULTS",
-    "ROWS",
-    "UNSET",
-    "UNTRAINED",
-    "AdamwConfig",
-    "AngleConfig",
-    "AugmentConfig",
-    "Auto",
-    "ClsrConfig",
-    "ConisiConfig",
-    "CosentConfig",
-    "Count",
-    "DataConfig",
-    "DataName",
-    "EmbeddingLossConfig",
-    "EncoderConfig",
-    "EvaluationConfig",
-    "Fingerprints",
-    "GistConfig",
-    "Knob",
-    "LarsConfig",
-    "MethodBase",
-    "MethodConfig",
-    "MnrConfig",
-    "NoneConfig",
-    "OptimizerBase",
-    "OptimizerConfig",
-    "PairMethodConfig",
-    "Pooling",
-    "Precision",
-    "ProtocolName",
-    "Registered",
-    "Rows",
-    "SbertConfig",
-    "SclConfig",
-    "SgdConfig",
-    "SimcseConfig",
-    "SuiteName",
-    "TrialConfig",
-    "TripletConfig",
-    "Values",
-    "affects_weights",
-    "belongs",
-    "cached",
-    "code_of",
-    "columns_of",
-    "completed",
-    "configuration_id_of",
-    "draws",
-    "evaluation_data",
-    "evaluation_data_of",
-    "extras_of",
-    "fitting",
-    "flatten",
-    "is_idle",
-    "is_start",
-    "is_toy",
-    "is_unchanged",
-    "knobs",
-    "naming_knobs",
-    "nest",
-    "parse_config",
-    "parse_dotted",
-    "plugin_of",
-    "register_all",
-    "short_name",
-    "shown",
-    "source_names",
-    "stated",
-    "title",
-    "trial_id",
-    "trial_id_of",
-    "unknown_key",
-    "usual_ranges",
-    "value_text",
-    "varied",
-    "weight_values",
-]
+from tune_sentcl.config.catalogue import Knob as Knob
+from tune_sentcl.config.catalogue import belongs as belongs
+from tune_sentcl.config.catalogue import fitting as fitting
+from tune_sentcl.config.catalogue import knobs as knobs
+from tune_sentcl.config.catalogue import short_name as short_name
+from tune_sentcl.config.data_names import columns_of as columns_of
+from tune_sentcl.config.data_names import is_toy as is_toy
+from tune_sentcl.config.data_names import source_names as source_names
+from tune_sentcl.config.embedding_methods import AngleConfig as AngleConfig
+from tune_sentcl.config.embedding_methods import CosentConfig as CosentConfig
+from tune_sentcl.config.embedding_methods import EmbeddingLossConfig as EmbeddingLossConfig
+from tune_sentcl.config.embedding_methods import GistConfig as GistConfig
+from tune_sentcl.config.embedding_methods import MnrConfig as MnrConfig
+from tune_sentcl.config.embedding_methods import TripletConfig as TripletConfig
+from tune_sentcl.config.identity import CHECKPOINTS as CHECKPOINTS
+from tune_sentcl.config.identity import ORIGINAL_DEFAULTS as ORIGINAL_DEFAULTS
+from tune_sentcl.config.identity import ROWS as ROWS
+from tune_sentcl.config.identity import Fingerprints as Fingerprints
+from tune_sentcl.config.identity import affects_weights as affects_weights
+from tune_sentcl.config.identity import configuration_id_of as configuration_id_of
+from tune_sentcl.config.identity import trial_id as trial_id
+from tune_sentcl.config.identity import trial_id_of as trial_id_of
+from tune_sentcl.config.identity import weight_values as weight_values
+from tune_sentcl.config.idle import UNSET as UNSET
+from tune_sentcl.config.idle import UNTRAINED as UNTRAINED
+from tune_sentcl.config.idle import draws as draws
+from tune_sentcl.config.idle import is_idle as is_idle
+from tune_sentcl.config.idle import is_start as is_start
+from tune_sentcl.config.idle import is_unchanged as is_unchanged
+from tune_sentcl.config.idle import naming_knobs as naming_knobs
+from tune_sentcl.config.idle import stated as stated
+from tune_sentcl.config.idle import title as title
+from tune_sentcl.config.idle import value_text as value_text
+from tune_sentcl.config.idle import varied as varied
+from tune_sentcl.config.methods import AugmentConfig as AugmentConfig
+from tune_sentcl.config.methods import ClsrConfig as ClsrConfig
+from tune_sentcl.config.methods import ConisiConfig as ConisiConfig
+from tune_sentcl.config.methods import Count as Count
+from tune_sentcl.config.methods import NoneConfig as NoneConfig
+from tune_sentcl.config.methods import PairMethodConfig as PairMethodConfig
+from tune_sentcl.config.methods import SbertConfig as SbertConfig
+from tune_sentcl.config.methods import SclConfig as SclConfig
+from tune_sentcl.config.methods import SimcseConfig as SimcseConfig
+from tune_sentcl.config.optimizers import AdamwConfig as AdamwConfig
+from tune_sentcl.config.optimizers import LarsConfig as LarsConfig
+from tune_sentcl.config.optimizers import OptimizerBase as OptimizerBase
+from tune_sentcl.config.optimizers import OptimizerConfig as OptimizerConfig
+from tune_sentcl.config.optimizers import Precision as Precision
+from tune_sentcl.config.optimizers import SgdConfig as SgdConfig
+from tune_sentcl.config.parsing import DataName as DataName
+from tune_sentcl.config.parsing import evaluation_data as evaluation_data
+from tune_sentcl.config.parsing import evaluation_data_of as evaluation_data_of
+from tune_sentcl.config.parsing import extras_of as extras_of
+from tune_sentcl.config.parsing import parse_config as parse_config
+from tune_sentcl.config.parsing import parse_dotted as parse_dotted
+from tune_sentcl.config.parsing import unknown_key as unknown_key
+from tune_sentcl.config.parsing import usual_ranges as usual_ranges
+from tune_sentcl.config.registry import METHODS as METHODS
+from tune_sentcl.config.registry import MethodConfig as MethodConfig
+from tune_sentcl.config.registry import Registered as Registered
+from tune_sentcl.config.registry import cached as cached
+from tune_sentcl.config.registry import code_of as code_of
+from tune_sentcl.config.registry import plugin_of as plugin_of
+from tune_sentcl.config.registry import register_all as register_all
+from tune_sentcl.config.sections import AUTO_FALLBACKS as AUTO_FALLBACKS
+from tune_sentcl.config.sections import Auto as Auto
+from tune_sentcl.config.sections import DataConfig as DataConfig
+from tune_sentcl.config.sections import EncoderConfig as EncoderConfig
+from tune_sentcl.config.sections import EvaluationConfig as EvaluationConfig
+from tune_sentcl.config.sections import Pooling as Pooling
+from tune_sentcl.config.sections import ProtocolName as ProtocolName
+from tune_sentcl.config.sections import SuiteName as SuiteName
+from tune_sentcl.config.sections import completed as completed
+from tune_sentcl.config.tables import MethodBase as MethodBase
+from tune_sentcl.config.tables import Rows as Rows
+from tune_sentcl.config.tables import Values as Values
+from tune_sentcl.config.tables import flatten as flatten
+from tune_sentcl.config.tables import nest as nest
+from tune_sentcl.config.tables import shown as shown
+from tune_sentcl.config.trial import TrialConfig as TrialConfig

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
-from tune_sentcl.data.text_files import (
-    READ_ERRORS,
-    csv_lines,
-    csv_table,
-    json_objects,
-    json_table,
-    read_lines,
-)
+from tune_sentcl.data.text_files import csv_rows, json_rows, read_lines
 from tune_sentcl.errors import DataError, Fault, first_line
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
+
+
+READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""Arrow raises these for a file that it cannot read; the last one for damaged column names."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +30,16 @@ class Origin:
 
     Attributes:
         name: The file or data set.
-        path: The file; None for no file or several.
         columns: All its columns, including those that were not read.
-        rows: The number of each table row in the file, from 0; None: the same number.
+        numbers: The line or row of each table row in the file, from 1; None: its place.
+        word: Whether these are lines or rows.
         dropped: How many rows of the file are not in the table.
     """
 
     name: str
-    path: Path | None = None
     columns: tuple[str, ...] = ()
-    rows: npt.NDArray[np.int64] | None = None
+    numbers: npt.NDArray[np.int64] | None = None
+    word: Literal["line", "row"] = "row"
     dropped: int = 0
 
     def __str__(self) -> str:
@@ -50,33 +48,22 @@ class Origin:
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Origin":
         """The origin of some rows of the table."""
-        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+        return replace(self, numbers=rows + 1 if self.numbers is None else self.numbers[rows])
 
     def at(self, rows: Sequence[int]) -> str:
         """Name rows of the table by line number, or by row number if the file has no lines."""
-        numbers = [int(row if self.rows is None else self.rows[row]) for row in rows]
-        lines = _first_lines(self.path) if self.path and self.path.is_file() else ()
-        word, shown = "row", [number + 1 for number in numbers[:5]]
-        if max(numbers) < len(lines):
-            word, shown = "line", [lines[number] for number in numbers[:5]]
+        shown = ", ".join(
+            str(row + 1 if self.numbers is None else self.numbers[row]) for row in rows[:5]
+        )
         more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
-        return f"{self} {word}{'s' if len(rows) > 1 else ''} {', '.join(map(str, shown))}{more}"
-
-
-def _first_lines(path: Path) -> Sequence[int]:
-    """The line on which each row of a text file begins; empty for files without lines."""
-    if path.suffix == ".txt":
-        return range(1, 2**31)
-    if path.suffix == ".jsonl":
-        return [line for line, _ in json_objects(path)]
-    return csv_lines(path)[1:] if path.suffix in (".csv", ".tsv") else []
+        return f"{self} {self.word}{'s' if len(rows) > 1 else ''} {shown}{more}"
 
 
 NEGATIVE = re.compile(r"negative_[1-9]\d*")
 """The names of the columns of triplets' negatives."""
 NEGATIVE_LIKE = re.compile(r"negative[\d_]+")
 _TEXTS = ("text", "premise", "hypothesis", "sentence1", "sentence2", "anchor", "positive")
-_OTHERS = ("label", "score", "split", "fold")  # the last two: of evaluation tasks
+_OTHERS = ("label", "score", "split")  # the last: of evaluation tasks
 _ALIASES = {
     "sentence": "text",
     **{"sent0": "anchor", "sent1": "positive", "hard_neg": "negative"},  # SimCSE's file
@@ -121,23 +108,23 @@ def roles_of(
     Raises:
         DataError: The file lacks a column that has a role, or two columns match one role alike.
     """
-    found: dict[str, list[tuple[int, str]]] = {}
+    matching: dict[str, list[tuple[int, str]]] = {}
     for name in names:
         rank, role = role_of(name, columns)
-        found.setdefault(role, []).append((rank, name))
-    found.pop("", None)
-    lacking = [columns[role] for role in columns if role not in found]
+        matching.setdefault(role, []).append((rank, name))
+    matching.pop("", None)
+    lacking = [columns[role] for role in columns if role not in matching]
     if lacking:
         rule = f"there is no column {lacking[0]}; the columns are {', '.join(names)}"
         raise DataError(Fault(where, "data.columns", "", rule, "Correct the name."))
-    wanted = read(found)
-    found = {role: matches for role, matches in found.items() if role in wanted}
-    for role, matches in found.items():
+    wanted = read(matching)
+    matching = {role: matches for role, matches in matching.items() if role in wanted}
+    for role, matches in matching.items():
         best = sorted(matches)
         if len(best) > 1 and best[0][0] == best[1][0]:
             rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
             raise DataError(Fault(where, role, "", rule, "Rename one of them."))
-    return {role: min(matches)[1] for role, matches in found.items()}
+    return {role: min(matches)[1] for role, matches in matching.items()}
 
 
 def read_table(
@@ -167,9 +154,6 @@ def read_table(
     def roles(names: Sequence[str]) -> dict[str, str]:
         return roles_of(names, columns or {}, read, str(path))
 
-    def which(names: Sequence[str]) -> dict[str, bool]:
-        return {name: holds_text(role) for role, name in roles(names).items()}
-
     if path.suffix not in SUFFIXES:
         rule = f"the file's name must end in {', '.join(SUFFIXES)}"
         raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
@@ -177,26 +161,70 @@ def read_table(
         rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
         move = "Check the name in data.source; a relative path begins at the working directory."
         raise DataError(Fault(str(path), "", "", rule, move))
-    names = None
     if path.suffix == ".parquet":
-        table, names = _parquet(path, roles, first)
-    elif path.suffix == ".txt":
-        table = pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
-    else:
-        table = (json_table if path.suffix == ".jsonl" else csv_table)(path, which)
-    where = Origin(str(path), path, tuple(names or table.column_names))
-    return by_role(table, roles(where.columns)), where
+        table, every = _parquet(path, roles, first)
+        return by_role(table, roles(every)), Origin(str(path), tuple(every))
+    if path.suffix == ".txt":
+        texts = pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
+        return by_role(texts, roles(["text"])), Origin(str(path), ("text",), word="line")
+    table, lines, names = (_json if path.suffix == ".jsonl" else _csv)(path, roles)
+    return table, Origin(str(path), tuple(names), np.array(lines, np.int64), "line")
 
 
-def _parquet(
-    path: Path, roles: Callable[[Sequence[str]], Mapping[str, str]], first: int | None
-) -> tuple[pa.Table, list[str]]:
+_Roles = Callable[[Sequence[str]], Mapping[str, str]]
+_Lined = tuple[pa.Table, Sequence[int], Sequence[str]]
+"""The columns that are read, by their roles; the line of each row; the names of all columns."""
+
+
+def _csv(path: Path, roles: _Roles) -> _Lined:
+    header, *rows = csv_rows(path)
+    names, columns = header[1], {}
+    for role, name in roles(names).items():
+        place = names.index(name)
+        texts = pa.array([row[place] for _, row in rows], pa.string())
+        columns[role] = texts if holds_text(role) else pc.if_else(pc.equal(texts, ""), None, texts)
+    return pa.table(columns), [line for line, _ in rows], names
+
+
+def _json(path: Path, roles: _Roles) -> _Lined:
+    rows = list(json_rows(path))
+    names, columns = list(dict.fromkeys(name for _, row in rows for name in row)), {}
+    for role, name in roles(names).items():
+        values = [row.get(name) for _, row in rows]
+        try:
+            columns[role] = _json_column(values, text=holds_text(role))
+        except (pa.ArrowException, ValueError):
+            for (line, _), value in zip(rows, values, strict=True):
+                try:
+                    _json_column([value], text=True)
+                except (pa.ArrowException, ValueError) as error:
+                    rule = f"must be text or a list of texts ({first_line(error)})"
+                    where, move = f"{path} line {line}", "Write the sentences as strings."
+                    raise DataError(Fault(where, name, json.dumps(value), rule, move)) from None
+            raise
+    return pa.table(columns), [line for line, _ in rows], names
+
+
+def _json_column(values: Sequence[Any], *, text: bool) -> pa.Array:
+    """Values of one type; if a row has a list of texts, a text is a list of one."""
+    if text and any(isinstance(value, list) for value in values):
+        lists = [[value] if isinstance(value, str) else value for value in values]
+        return pa.array(lists, pa.list_(pa.string()))
+    try:
+        return pa.array(values, pa.string() if text else None)
+    except (pa.ArrowException, OverflowError):  # of several types
+        if text:
+            raise
+        return pa.array([None if v is None else str(v) for v in values], pa.string())
+
+
+def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, list[str]]:
     """The columns that are read, and the names of all."""
     try:
         file = pyarrow.dataset.dataset(path)
-        found = roles(file.schema.names)
-        present = list(found.values())
-        if first is None or "text" not in found:
+        chosen = roles(file.schema.names)
+        present = list(chosen.values())
+        if first is None or "text" not in chosen:
             table = file.to_table(present)
         else:  # the rest of a large file is not read
             table = file.head(first, columns=present)
@@ -218,18 +246,18 @@ def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
 
     `datasets` stores these names in the schema's metadata; notes of another shape hold none.
     """
-    found = {role: table.column(name) for role, name in roles.items()}
+    columns = {role: table.column(name) for role, name in roles.items()}
     try:
         notes = json.loads((table.schema.metadata or {})[b"huggingface"])
         names = pa.array(notes["info"]["features"][roles["label"]]["names"] + ["-"], pa.string())
     except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException):
-        return pa.table(found)
-    if len(names) > 1 and pa.types.is_integer(found["label"].type):
+        return pa.table(columns)
+    if len(names) > 1 and pa.types.is_integer(columns["label"].type):
         numbers = pa.array([*range(len(names) - 1), -1])
-        found["label"] = pc.take(
-            names, pc.index_in(found["label"].cast(pa.int64()), value_set=numbers)
+        columns["label"] = pc.take(
+            names, pc.index_in(columns["label"].cast(pa.int64()), value_set=numbers)
         )
-    return pa.table(found)
+    return pa.table(columns)
 
 
 def value_kind(column: pa.ChunkedArray) -> pa.DataType:

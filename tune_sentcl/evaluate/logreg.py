@@ -16,7 +16,6 @@ from tune_sentcl.evaluate.splits import (
     Labeled,
     Outcome,
     RowNumbers,
-    check_labeled,
     stratified_folds,
 )
 
@@ -25,13 +24,10 @@ SPLIT_STRENGTHS = tuple(2.0**power for power in range(-2, 4))
 FOLD_STRENGTHS = tuple(2.0**power for power in range(-1, 6))
 """Values of `C` for the folds of a training split."""
 
-_Folds = list[tuple[RowNumbers, RowNumbers]]
-"""The training rows and the held-out rows of each fold."""
-
 
 @dataclass(frozen=True)
 class LogisticClassifier:
-    """A `Classifier`.
+    """A classifier with the three designs of `splits`.
 
     `C` is chosen by scores that are rounded to two decimals as in SentEval; the smallest `C` wins
     a tie.
@@ -44,52 +40,25 @@ class LogisticClassifier:
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
         """Choose by inner folds in each outer fold; refit outside the fold, and test on it."""
-        check_labeled({"rows": rows})
         outer = stratified_folds(rows.labels, folds)
         inner = [
             (train[fit], train[dev])
             for train, _ in outer
             for fit, dev in stratified_folds(rows.labels[train], folds)
         ]
-        return self._nested(rows, outer, inner)
-
-    def nested_in(self, rows: Labeled, fold_of_row: Int[np.ndarray, " rows"]) -> Outcome:
-        """As `nested` with the user's folds; the inner folds are the other outer folds.
-
-        Args:
-            rows: The rows; each class occurs in three folds or more.
-            fold_of_row: The fold of each row, from 0 without a gap.
-        """
-        check_labeled({"rows": rows})
-        folds = range(int(fold_of_row.max()) + 1)
-        outer = [
-            (np.flatnonzero(fold_of_row != out), np.flatnonzero(fold_of_row == out))
-            for out in folds
-        ]
-        inner = [
-            (
-                np.flatnonzero((fold_of_row != out) & (fold_of_row != dev)),
-                np.flatnonzero(fold_of_row == dev),
-            )
-            for out in folds
-            for dev in folds
-            if dev != out
-        ]
-        return self._nested(rows, outer, inner)
-
-    def _nested(self, rows: Labeled, outer: _Folds, inner: _Folds) -> Outcome:
-        """Score the outer folds, each with the `C` that its inner folds choose."""
         count, each = len(outer), len(inner) // len(outer)
         masks = _masks(rows, [train for train, _ in outer + inner])
         fits = LogisticFits(rows.features, rows.labels, self.device)
-        scan, found = [], []
+        scan, by_strength = [], []
         for weights in fits.path(masks, SPLIT_STRENGTHS):
             predicted = fits.predict(weights, fits.rows)
-            found.append(predicted[:, :count])
+            by_strength.append(predicted[:, :count])
             reached = _accuracies(rows, predicted[:, count:], [dev for _, dev in inner])
             scan.append([_percent(reached[at : at + each]) for at in range(0, len(inner), each)])
         best = np.argmax(scan, axis=0)
-        refits = np.stack([found[choice][:, fold] for fold, choice in enumerate(best)], axis=1)
+        refits = np.stack(
+            [by_strength[choice][:, fold] for fold, choice in enumerate(best)], axis=1
+        )
         predictions = np.empty_like(refits[:, 0])
         for fold, (_, out) in enumerate(outer):
             predictions[out] = refits[out, fold]
@@ -105,29 +74,27 @@ class LogisticClassifier:
 
     def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
         """Choose by folds; refit on all training rows."""
-        check_labeled({"train": train, "test": test})
         parts = stratified_folds(train.labels, folds)
         masks = _masks(train, [np.arange(len(train.labels)), *(fit for fit, _ in parts)])
         fits = LogisticFits(train.features, train.labels, self.device)
         tested = fits.to_device(test.features)
-        scan, found = [], []
+        scan, by_strength = [], []
         for weights in fits.path(masks, FOLD_STRENGTHS):
             predicted = fits.predict(weights[:, :, 1:], fits.rows)
             scan.append(_percent(_accuracies(train, predicted, [dev for _, dev in parts])))
-            found.append(fits.predict(weights[:, :, :1], tested)[:, 0])
-        return _outcome(scan, found, test, FOLD_STRENGTHS)
+            by_strength.append(fits.predict(weights[:, :, :1], tested)[:, 0])
+        return _outcome(scan, by_strength, test, FOLD_STRENGTHS)
 
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
         """Choose on `dev`; the chosen fit needs no refit, as it has all training rows."""
-        check_labeled({"train": train, "dev": dev, "test": test})
         fits = LogisticFits(train.features, train.labels, self.device)
         on_dev, tested = fits.to_device(dev.features), fits.to_device(test.features)
-        scan, found = [], []
+        scan, by_strength = [], []
         for weights in fits.path(_masks(train, [np.arange(len(train.labels))]), SPLIT_STRENGTHS):
             predicted = fits.predict(weights, on_dev)
             scan.append(_percent(_accuracies(dev, predicted, [np.arange(len(dev.labels))])))
-            found.append(fits.predict(weights, tested)[:, 0])
-        return _outcome(scan, found, test, SPLIT_STRENGTHS)
+            by_strength.append(fits.predict(weights, tested)[:, 0])
+        return _outcome(scan, by_strength, test, SPLIT_STRENGTHS)
 
 
 def _masks(rows: Labeled, trained: Sequence[RowNumbers]) -> Bool[np.ndarray, "rows fits"]:
@@ -151,10 +118,10 @@ def _percent(accuracies: Sequence[float]) -> float:
 
 def _outcome(
     scan: Sequence[float],
-    found: Sequence[Int[np.ndarray, " rows"]],
+    predictions: Sequence[Int[np.ndarray, " rows"]],
     test: Labeled,
     strengths: Sequence[float],
 ) -> Outcome:
     best = int(np.argmax(scan))
-    accuracy = 100 * float((found[best] == test.labels).mean())
-    return Outcome(scan[best], accuracy, found[best], (strengths[best],))
+    accuracy = 100 * float((predictions[best] == test.labels).mean())
+    return Outcome(scan[best], accuracy, predictions[best], (strengths[best],))

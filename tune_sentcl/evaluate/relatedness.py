@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float32, Float64, Int
 from torch import Tensor
 
-from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.evaluate.batched_classifiers import (
     Problem,
     Recipe,
@@ -24,8 +23,8 @@ from tune_sentcl.evaluate.batched_classifiers import (
     fit_batched,
     with_bias,
 )
-from tune_sentcl.evaluate.correlation import pearson, spearman
 from tune_sentcl.evaluate.splits import FOLD_SEED
+from tune_sentcl.evaluate.sts import pearson, spearman
 
 RECIPE = Recipe(adam, batch=64, passes=50, patience=3, limit=1000)
 _NUMBERS = np.arange(1.0, 6.0)
@@ -67,20 +66,18 @@ def score_relatedness(
     """Train SentEval's regression, stop it by `dev`, and test it; `seed` draws weights and orders.
 
     Raises:
-        DataError: A part has too few rows, another width, or numbers out of range.
         NonFiniteError: The predictions or the scores of `dev` or `test` do not vary.
     """
-    _check({"train": train, "dev": dev, "test": test})
     scores = np.concatenate([train.scores, dev.scores])
 
     def judge(
         outputs: Float32[Tensor, "rows 5 decays"], rows: Int[Tensor, " rows"]
     ) -> Float64[Tensor, " decays"]:
         gold = scores[rows.cpu().numpy()]
-        found = [
+        predicted = [
             pearson(_expected(output), gold, "Pearson of dev") for output in outputs.unbind(2)
         ]
-        return torch.tensor(found, dtype=torch.float64)
+        return torch.tensor(predicted, dtype=torch.float64)
 
     problem = Problem(
         with_bias(np.concatenate([train.features, dev.features]), device),
@@ -91,12 +88,12 @@ def score_relatedness(
     rows = np.arange(len(scores))
     split = Split(rows[: len(train.scores)], rows[len(train.scores) :])
     fitted = fit_batched(problem, [split], np.zeros((1, 1)), RECIPE, seed)[0]
-    found = _expected(with_bias(test.features, "cpu") @ fitted.weights[0].T)
+    predicted = _expected(with_bias(test.features, "cpu") @ fitted.weights[0].T)
     return Relatedness(
         100 * float(fitted.best[0]),
-        100 * pearson(found, test.scores, "Pearson of test"),
-        100 * spearman(found, test.scores, "Spearman of test"),
-        found,
+        100 * pearson(predicted, test.scores, "Pearson of test"),
+        100 * spearman(predicted, test.scores, "Spearman of test"),
+        predicted,
     )
 
 
@@ -114,27 +111,6 @@ def _squared_error_slope(
     outputs: Float32[Tensor, "splits classes decays batch"],
     targets: Float32[Tensor, "splits classes 1 batch"],
 ) -> Float32[Tensor, "splits classes decays batch"]:
-    found = outputs.softmax(1)
-    slope = (found - targets).mul_(2 / len(_NUMBERS))
-    return slope.sub_((found * slope).sum(1, keepdim=True)).mul_(found)
-
-
-def _check(parts: dict[str, Rated]) -> None:
-    dim = parts["train"].features.shape[1]
-    faults = []
-    for name, part in parts.items():
-        rows, width = part.features.shape
-        outside = ~((part.scores >= 0) & (part.scores <= 5))  # NaN too
-        if rows < 2 or rows != len(part.scores) or width != dim:
-            rule = f"2 rows or more of width {dim} must have a score each"
-            given = f"{rows} rows of width {width} with {len(part.scores)} scores"
-            faults.append(Fault("relatedness", name, given, rule, "Pair rows and scores anew."))
-        elif not np.isfinite(part.features).all():
-            bad = int(np.flatnonzero(~np.isfinite(part.features).all(1))[0])
-            rule = "features must be finite"
-            faults.append(Fault("relatedness", name, f"row {bad}", rule, "Check the encoder."))
-        elif outside.any():
-            given, rule = str(part.scores[outside][0]), "scores must lie from 0 to 5"
-            faults.append(Fault("relatedness", name, given, rule, "Check the file's scores."))
-    if faults:
-        raise DataError(faults)
+    chances = outputs.softmax(1)
+    slope = (chances - targets).mul_(2 / len(_NUMBERS))
+    return slope.sub_((chances * slope).sum(1, keepdim=True)).mul_(chances)

@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float32, Float64, Int
 from torch import Tensor
 
-from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.evaluate.batched_classifiers import (
     Fitted,
     Problem,
@@ -32,7 +31,7 @@ from tune_sentcl.evaluate.splits import (
     FOLD_SEED,
     Labeled,
     Outcome,
-    check_labeled,
+    joined,
     stratified_folds,
 )
 
@@ -47,7 +46,7 @@ _HELD_OUT = 0.05
 
 @dataclass(frozen=True)
 class SentEvalClassifier:
-    """A `Classifier`.
+    """A classifier with the three designs of `splits`.
 
     Attributes:
         protocol: The settings; the caller passes the number of folds.
@@ -62,7 +61,6 @@ class SentEvalClassifier:
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
         """Choose by inner folds in each outer fold; refit outside the fold, and test on it."""
-        check_labeled({"rows": rows})
         problem = _problem(rows, self.device)
         outer = stratified_folds(rows.labels, folds)
         inner = [
@@ -70,8 +68,8 @@ class SentEvalClassifier:
             for train, _ in outer
             for fit, dev in stratified_folds(rows.labels[train], folds)
         ]
-        found = _accuracies(self._scan(problem, inner), inner)
-        dev = [_means(table) for table in np.split(found, len(outer))]
+        accuracies = _accuracies(self._scan(problem, inner), inner)
+        dev = [_means(table) for table in np.split(accuracies, len(outer))]
         chosen = [DECAYS[int(np.argmax(means))] for means in dev]
         splits = [_held_out(train, self.seed) for train, _ in outer]
         refits = self._fit(problem, splits, np.c_[chosen])
@@ -86,7 +84,6 @@ class SentEvalClassifier:
 
     def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
         """Choose by folds; refit on all training rows but a twentieth, which stops the fit."""
-        check_labeled({"train": train, "test": test})
         problem = _problem(train, self.device)
         splits = [Split(fit, dev) for fit, dev in stratified_folds(train.labels, folds, self.seed)]
         dev = _means(_accuracies(self._scan(problem, splits), splits))
@@ -101,11 +98,7 @@ class SentEvalClassifier:
         SentEval then fits again with the chosen decay, from the same seed and rows. The result is
         the chosen fit, so nothing is refitted here.
         """
-        check_labeled({"train": train, "dev": dev, "test": test})
-        both = Labeled(
-            np.concatenate([train.features, dev.features]),
-            np.concatenate([train.labels, dev.labels]),
-        )
+        both = joined(train, dev)
         numbers = np.arange(len(both.labels))
         split = Split(numbers[: len(train.labels)], numbers[len(train.labels) :])
         fitted = self._scan(_problem(both, self.device), [split])[0]
@@ -145,9 +138,6 @@ def _cross_entropy_slope(
 def _held_out(rows: Int[np.ndarray, " rows"], seed: int) -> Split:
     order = np.random.RandomState(seed).permutation(len(rows))
     num_held_out = int(_HELD_OUT * len(rows))
-    if num_held_out == 0:
-        rule = "there must be 20 rows or more, because a twentieth is held out"
-        raise DataError(Fault("classifier", "rows", str(len(rows)), rule, "Give more rows."))
     return Split(rows[order[num_held_out:]], rows[order[:num_held_out]], drawn=len(rows))
 
 

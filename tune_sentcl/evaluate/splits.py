@@ -1,16 +1,15 @@
 """The three designs of SentEval: which rows train, which choose the regularization, which test.
 
-The splits of a task decide its design. Every classifier offers all three designs.
+The splits of a task decide its design, and every classifier offers all three: `nested`, stratified
+folds in stratified folds (MR, CR, SUBJ, MPQA; SentEval's InnerKFold); `folds_then_test`, where
+stratified folds of the training rows choose (TREC, MRPC; KFold); and `dev_then_test`, where a
+development split chooses (SST2, SST5, SICK-E; Split).
 """
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int
-
-from tune_sentcl.errors import DataError, Fault
 
 FOLD_SEED = 1111
 """SentEval's seed; nested folds always have it as `random_state`."""
@@ -27,6 +26,14 @@ class Labeled:
 
     features: Float32[np.ndarray, "rows dim"]
     labels: Int[np.ndarray, " rows"]
+
+
+def joined(first: Labeled, second: Labeled) -> Labeled:
+    """The rows of both, those of the first before those of the second."""
+    return Labeled(
+        np.concatenate([first.features, second.features]),
+        np.concatenate([first.labels, second.labels]),
+    )
 
 
 @dataclass(frozen=True)
@@ -47,57 +54,6 @@ class Outcome:
     chosen: tuple[float, ...]
 
 
-@runtime_checkable
-class Classifier(Protocol):
-    """A classifier that chooses its regularization without the test rows."""
-
-    def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Stratified folds in stratified folds (MR, CR, SUBJ, MPQA; SentEval's InnerKFold)."""
-        ...
-
-    def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-        """Stratified folds of the training rows choose (TREC, MRPC; SentEval's KFold)."""
-        ...
-
-    def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
-        """A development split chooses (SST2, SST5, SICK-E; SentEval's Split)."""
-        ...
-
-
-def check_labeled(parts: Mapping[str, Labeled]) -> None:
-    """Check that a classifier can learn from rows.
-
-    Args:
-        parts: The rows by name; the first part is the training rows, with all classes.
-
-    Raises:
-        DataError: It cannot; the error lists the faults of each part.
-    """
-    train = next(iter(parts.values()))
-    classes, dim = np.unique(train.labels).size, train.features.shape[1]
-    faults = [
-        Fault("classifier", name, value, rule, "Check the labels and the encoder.")
-        for name, part in parts.items()
-        for value, rule in _breaches(part, classes, dim)
-    ]
-    if faults:
-        raise DataError(faults)
-
-
-def _breaches(part: Labeled, classes: int, dim: int) -> Iterator[tuple[str, str]]:
-    rows, width = part.features.shape
-    if rows == 0 or width != dim:
-        yield f"{rows} rows of width {width}", f"one row or more of width {dim} must be given"
-    outside = part.labels[(part.labels < 0) | (part.labels >= classes)]
-    if classes < 2:
-        yield f"{classes} classes", "there must be two classes or more"
-    elif outside.size:
-        yield f"class {outside[0]}", f"the {classes} classes must be numbered from 0"
-    bad = np.flatnonzero(~np.isfinite(part.features).all(axis=1))
-    if bad.size:
-        yield f"row {bad[0]}", "features must be finite"
-
-
 RowNumbers = Int[np.ndarray, " _"]
 
 
@@ -113,23 +69,7 @@ def stratified_folds(
 
     Returns:
         The training rows and the held-out rows of each fold, both rising.
-
-    Raises:
-        DataError: Some class has fewer rows than there are folds.
     """
-    counts = np.bincount(labels)
-    faults = [
-        Fault(
-            "classifier",
-            f"rows of class {label}",
-            str(counts[label]),
-            f"every class must have a row for each of the {folds} folds",
-            "Use fewer folds.",
-        )
-        for label in np.flatnonzero(counts < folds)
-    ]
-    if faults:
-        raise DataError(faults)
     # Imported here, because the import takes half a second that other workers need not spend.
     from sklearn.model_selection import StratifiedKFold
 

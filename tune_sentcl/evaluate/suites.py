@@ -21,12 +21,11 @@ from tune_sentcl.data.tasks.own_task import (
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
-from tune_sentcl.evaluate.labeled import score_labeled
 from tune_sentcl.evaluate.mteb_tasks import score_mteb
 from tune_sentcl.evaluate.retrieval import score_retrieval
 from tune_sentcl.evaluate.splits import FOLD_SEED
 from tune_sentcl.evaluate.sts import few_zeros, score_task
-from tune_sentcl.evaluate.transfer import score_rated, score_transfer
+from tune_sentcl.evaluate.transfer import score_labeled, score_rated, score_transfer
 from tune_sentcl.objective import OFFERS
 from tune_sentcl.score import Measurement, Score
 
@@ -130,7 +129,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
                 name = f"{_name(task)}, {by}"
                 error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
-            scores += [_failed(one, error, task) for one in _of(sets, task, by, seed)]
+            scores += [_failed(planned, error, task) for planned in _of(sets, task, by, seed)]
     notes = [note for task in sets.own for note in remarks_on(task)]
     if zeros:
         notes += [f"{zeros} sentences have the zero vector as embedding; their cosines count as 0"]
@@ -153,27 +152,15 @@ def _of(
 
 def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
     """The score without a value that holds an error; a later success replaces it."""
-    data, task, split, protocol, seed, metric_alone = measurement
+    data, task, split, protocol, seed, metric = measurement
     plain = protocol.partition("@")[0]
-    if isinstance(own, OwnTask) and task not in OFFERS:
-        first = next(one for one in objectives_of(own) if one.split == split)
-        return Score(
-            first.suite,
-            task,
-            split,
-            metric_alone or first.metric,
-            protocol,
-            data,
-            None,
-            0,
-            reason=str(error),
-            version=own.version,
-        )
     suite = "sts" if plain in ("cosine", "relatedness") else "transfer"
-    metric = {"cosine": "spearman", "relatedness": "pearson"}.get(plain, "accuracy")
-    aggregation: Literal["all"] | None = (
-        "all" if plain == "cosine" and task in STS_SUBSETS else None
-    )
+    names = {"cosine": "spearman", "relatedness": "pearson"}
+    metric, version = metric or names.get(plain, "accuracy"), None
+    if isinstance(own, OwnTask) and task not in OFFERS:
+        first = next(offer for offer in objectives_of(own) if offer.split == split)
+        suite, metric, version = first.suite, measurement.metric or first.metric, own.version
+    joined = plain == "cosine" and task in STS_SUBSETS
     return Score(
         suite,
         task,
@@ -183,9 +170,10 @@ def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None
         data,
         None,
         0,
-        aggregation=aggregation,
+        aggregation="all" if joined else None,
         classifier_seed=seed,
         reason=str(error),
+        version=version,
     )
 
 
@@ -197,7 +185,7 @@ def _measurements(
 ) -> Iterator[tuple[_Task, str, int | None]]:
     own = [(task, protocol_of(task), None) for task in sets.own]
     # Tasks that need no classifier come first, in own tasks as in the suites.
-    yield from (one for one in own if one[1] in ("cosine", "retrieval"))
+    yield from (planned for planned in own if planned[1] in ("cosine", "retrieval"))
     groups: dict[str, tuple[_Task, ...]] = {
         "sts": sets.sts,
         "rated": sets.rated,
@@ -214,7 +202,7 @@ def _measurements(
     for width in measures.widths:
         for each in by_cosine:
             yield each, f"{protocol_of(each)}@{width}", None
-    yield from (one for one in own if one[1] not in ("cosine", "retrieval"))
+    yield from (planned for planned in own if planned[1] not in ("cosine", "retrieval"))
 
 
 def _ways(group: str, measures: Measures) -> Iterator[tuple[ProtocolName, int | None]]:
@@ -242,8 +230,8 @@ def _score(
 ) -> Iterable[Score]:
     plain, _, width = protocol.partition("@")
     if width:
-        found = _score(sentences.cut(int(width)), task, plain, seed, device, zeros=zeros)
-        return [replace(score, protocol=protocol) for score in found]
+        scores = _score(sentences.cut(int(width)), task, plain, seed, device, zeros=zeros)
+        return [replace(score, protocol=protocol) for score in scores]
     match task:
         case StsTask():
             return list(score_task(sentences, task, zeros=zeros))

@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from tune_sentcl.config import evaluation_data_of
-from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.export.card import Record, card
+from tune_sentcl.config import UNTRAINED, evaluation_data_of, flatten
+from tune_sentcl.errors import CheckpointError, Fault, StudyError
 from tune_sentcl.export.choice import Candidate, Choice
+from tune_sentcl.export.rerun_command import ROOT, STUDY, as_toml
 from tune_sentcl.judging.configurations import study_objectives
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.disk import atomic_folder
@@ -26,6 +28,9 @@ from tune_sentcl.store.study import Study
 # Imported late because torch takes seconds: faults and the chosen trial are reported before.
 if TYPE_CHECKING:
     from tune_sentcl.model.encoder import Encoder
+
+Record = dict[str, Any]
+"""The content of `tune_sentcl.json` for an exported model."""
 
 _TRIAL_COLUMNS = (
     *("trial_id", "configuration", "origin", "seed", "steps", "wall_seconds", "device"),
@@ -75,16 +80,14 @@ def export_trial(
     target = _target(path, to)
     study = Study.read(path)
     choice = Choice.read(study, _objective(study, best))
-    one = choice.best() if trial is None else choice.named(trial)
-    record = _record(choice, one, "best" if trial is None else "named")
+    candidate = choice.best() if trial is None else choice.named(trial)
+    record = _record(choice, candidate, "best" if trial is None else "named")
     if say is not None:
         how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
-        if trial is None and one != choice.ranked[0]:
+        if trial is None and candidate != choice.ranked[0]:
             how = "the best with weights of the best configuration"
-        say(f"trial {one.trial_id}, {how}, is written to {target}")
-    from tune_sentcl.export.weights import encoder_of
-
-    _write(encoder_of(study, one), record, target)
+        say(f"trial {candidate.trial_id}, {how}, is written to {target}")
+    _write(_encoder_of(study, candidate), record, target)
     return Exported(record, target)
 
 
@@ -94,17 +97,17 @@ def _objective(study: Study, named: str | None) -> Objective:
     return study_objectives(study)[0]
 
 
-def _record(choice: Choice, one: Candidate, how: str) -> Record:
+def _record(choice: Choice, candidate: Candidate, how: str) -> Record:
     """The record of a trial's model; `how` is `best` or `named`."""
     study = choice.study
-    row = choice.row(one.trial_id)
-    start = None if one.untrained else choice.start_of(one)
+    row = choice.row(candidate.trial_id)
+    start = None if candidate.untrained else choice.start_of(candidate)
     return {
-        "model": one.trial_id,
+        "model": candidate.trial_id,
         "chosen": how,
         "objective": str(choice.objective),
-        "value": one.value,
-        "data": evaluation_data_of(one.row),
+        "value": candidate.value,
+        "data": evaluation_data_of(candidate.row),
         "ranked": len(choice.ranked),
         "trial": {
             **{name: row[name] for name in _TRIAL_COLUMNS},
@@ -113,7 +116,7 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
             "command": choice.command(row),
             "over_seeds": _spread(choice.over_seeds, row),
         },
-        "scores": _scores(study, one),
+        "scores": _scores(study, candidate),
         "untrained": _scores(study, start) if start else [],
         "space": study.manifest.space,
         "commands": list(study.manifest.commands),
@@ -121,9 +124,9 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
     }
 
 
-def _scores(study: Study, one: Candidate) -> list[dict[str, Any]]:
-    found = study.scores(where=pc.field("trial_id") == one.trial_id).to_pylist()
-    return [{k: v for k, v in score.items() if k != "trial_id"} for score in found]
+def _scores(study: Study, candidate: Candidate) -> list[dict[str, Any]]:
+    rows = study.scores(where=pc.field("trial_id") == candidate.trial_id).to_pylist()
+    return [{k: v for k, v in score.items() if k != "trial_id"} for score in rows]
 
 
 def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
@@ -131,8 +134,8 @@ def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
     fits = table[table["configuration"] == row["configuration"]]
     if not len(fits):
         return {}
-    found = fits.astype(object).where(fits.notna(), None).iloc[0]
-    return {name: found[name] for name in _SPREAD if name in fits.columns}
+    values = fits.astype(object).where(fits.notna(), None).iloc[0]
+    return {name: values[name] for name in _SPREAD if name in fits.columns}
 
 
 def _target(path: str | Path, to: str | Path) -> Path:
@@ -158,8 +161,123 @@ def _target(path: str | Path, to: str | Path) -> Path:
 def _write(encoder: "Encoder", record: Record, target: Path) -> None:
     from tune_sentcl.model.saving import export
 
-    text = card(
+    text = _card(
         record, width=encoder.width, pooling=encoder.pooling, max_length=encoder.max_length
     )
     with storage_errors(str(target)), atomic_folder(target) as scratch:
         export(encoder.cpu(), scratch, record, text)
+
+
+def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
+    """A trial's whole encoder on the CPU, including the layers after its pooling.
+
+    Raises:
+        CheckpointError: The files are damaged, or those of an untrained trial have changed.
+        StudyError: The files cannot be read.
+    """
+    from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+    from tune_sentcl.model.encoder import load_encoder
+
+    if not candidate.kept:
+        return _start(candidate)
+    with study.checkpoint(candidate.trial_id) as folder:
+        checkpoint = resolve_checkpoint(str(folder))
+        if checkpoint.pooling is None or checkpoint.max_length is None:
+            rule = "does not say how it pools, or how long inputs are"
+            where = study.files.display_path(f"checkpoints/{candidate.trial_id}")
+            raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
+        encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length)
+        encoder.prefixes = checkpoint.prefixes
+        return encoder
+
+
+def _start(candidate: Candidate) -> "Encoder":
+    """The encoder of a trial without training: its unchanged checkpoint."""
+    from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+    from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+    from tune_sentcl.model.encoder import load_encoder
+
+    row = candidate.row
+    checkpoint = resolve_checkpoint(row["encoder.checkpoint"])
+    if checkpoint.fingerprint != row["checkpoint_fingerprint"]:
+        rule = f"must hold what trial {candidate.trial_id} read ({row['checkpoint_fingerprint']})"
+        value = f"{checkpoint.name} ({checkpoint.fingerprint})"
+        raise CheckpointError(Fault("encoder.checkpoint", "", value, rule, "Restore its files."))
+    encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])
+    # Rows older than these knobs have no prefixes.
+    encoder.prefixes = Prefixes(
+        row["encoder.query_prefix"] or "", row["encoder.text_prefix"] or ""
+    )
+    return encoder
+
+
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_SCORE = ("task", "split", "metric", "protocol", "data", "n")
+_Scores = Sequence[Mapping[str, Any]]
+
+
+def _card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
+    """Render the card as Markdown, with the facts of a model."""
+    from huggingface_hub import ModelCardData
+    from jinja2 import Environment
+
+    config = record["trial"]["config"]
+    start = config["encoder"]["checkpoint"]
+    head = ModelCardData(
+        base_model=start if _HUB.fullmatch(start) and not Path(start).exists() else None,
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=["sentence-transformers", "sentence-similarity", "tune-sentcl"],
+    )
+    # Markdown for people to read, in which HTML's escapes would show.
+    pages = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    pages.filters |= {"line": _line, "number": _number}
+    text = pages.from_string(Path(__file__).with_name("card.md.jinja").read_text("utf-8")).render(
+        {**record, "width": width, "pooling": pooling, "max_length": max_length},
+        start=start,
+        method=_method(config["method"]),
+        by_test=parse_objectives([record["objective"]], allow_test=True)[0].split == "test",
+        rows=list(_rows(record["scores"], record["untrained"])),
+        settings="\n".join(f"{k} = {as_toml(v)}" for k, v in flatten(config) if v is not None),
+        study=STUDY,
+        root=ROOT,
+    )
+    return f"---\n{head.to_yaml()}\n---\n\n{text}\n"
+
+
+def _line(name: object) -> str:
+    """A name in one line that no mark of Markdown ends."""
+    return " ".join(str(name).replace("`", "'").replace("|", "/").split())
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
+
+
+def _method(method: Mapping[str, Any]) -> str:
+    if method["name"] != "none":
+        return f"method `{method['name']}`"
+    return f"{UNTRAINED}, whitened" if method["whitening"] else UNTRAINED
+
+
+def _rows(scores: _Scores, untrained: _Scores) -> Iterator[list[Any]]:
+    """A table of every score of a whole task, with those of the encoder that it started from."""
+    groups, before = _by_kind(scores), _by_kind(untrained)
+    yield [*_SCORE, *(["untrained"] if before else []), "value"]
+    for kind, score in groups.items():
+        yield [*kind, *([before.get(kind, "")] if before else []), score]
+
+
+def _by_kind(scores: _Scores) -> dict[tuple[Any, ...], str]:
+    """The scores of whole tasks by kind, over a classifier's seeds."""
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for score in scores:
+        whole = score["subset"] is None and score["aggregation"] in (None, "all")
+        if whole and score["value"] is not None:
+            groups.setdefault(tuple(score[name] for name in _SCORE), []).append(score["value"])
+    return {kind: _mean(values) for kind, values in groups.items()}
+
+
+def _mean(values: Sequence[float]) -> str:
+    spread = f" +- {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{spread}"

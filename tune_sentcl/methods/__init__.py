@@ -20,15 +20,15 @@ def method_class(config: MethodConfig) -> type[AnyMethod]:
     """
     registered = METHODS[config.name]
     if registered.implementation is not None:
-        from tune_sentcl.methods.plugin_losses import loss_class
+        from tune_sentcl.methods.embedding_losses import loss_class
 
         return loss_class(config)
     if registered.plugin:
         rule, move = "its plugin must be given", f"Give --plugin {registered.plugin}."
         raise PluginError(Fault("method.name", "", config.name, rule, move))
     module = import_module(f"tune_sentcl.methods.{config.name}")
-    found: type[AnyMethod] = module.METHOD
-    return found
+    method: type[AnyMethod] = module.METHOD
+    return method
 
 
 def build_method(config: TrialConfig, encoder: Any, inputs: MethodInputs) -> AnyMethod:

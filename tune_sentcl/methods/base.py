@@ -14,10 +14,10 @@ from torch.utils.checkpoint import checkpoint
 
 from tune_sentcl.config import EncoderConfig, MethodBase
 from tune_sentcl.data.rows.corpus import Batch, Corpus
+from tune_sentcl.model.corpus_tokens import CorpusTokens, corpus_tokens
 from tune_sentcl.model.device import pinned
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.model.token_store import CorpusTokens, corpus_tokens
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings, Scalar
 

@@ -61,36 +61,22 @@ def draw_candidates(
     positives = possible.copy()
     others = possible.copy()
     others[np.arange(len(rows)), rows] = False  # an anchor is always its own positive
-    samplers: list[_Subsampler] = []
-    if num_positives != "all":
-        samplers.append(_Subsampler(positives, others, num_positives - 1))
-    if num_negatives != "all":
-        samplers.append(_Subsampler(negatives, negatives.copy(), num_negatives))
     # Anchor by anchor, positives first: another order of draws gives other numbers.
     for anchor in range(len(rows)):
-        for sampler in samplers:
-            sampler.draw(anchor, generator)
+        if num_positives != "all":
+            _drop_surplus(positives[anchor], others[anchor], num_positives - 1, generator)
+        if num_negatives != "all":
+            _drop_surplus(negatives[anchor], negatives[anchor], num_negatives, generator)
     return Candidates(rows, positives, negatives)
 
 
-class _Subsampler:
-    """Removes the surplus entries of each row of a mask, uniformly without replacement."""
-
-    def __init__(
-        self,
-        mask: Bool[np.ndarray, "anchors rows"],
-        removable: Bool[np.ndarray, "anchors rows"],
-        most: int,
-    ) -> None:
-        """Prepare to keep at most `most` of the removable entries of each row of `mask`."""
-        self._mask, self._columns = mask, np.nonzero(removable)[1]
-        counts = np.count_nonzero(removable, axis=1)
-        self._ends, self._counts = np.cumsum(counts).tolist(), counts.tolist()
-        self._most = most
-
-    def draw(self, anchor: int, generator: np.random.Generator) -> None:
-        """Remove the surplus of one row; without a surplus it draws no number."""
-        count, end = self._counts[anchor], self._ends[anchor]
-        if count > self._most:
-            found = generator.choice(count, count - self._most, replace=False)
-            self._mask[anchor, self._columns[end - count + found]] = False
+def _drop_surplus(
+    mask: Bool[np.ndarray, " rows"],
+    removable: Bool[np.ndarray, " rows"],
+    most: int,
+    generator: np.random.Generator,
+) -> None:
+    """Keep at most `most` of the removable entries, in place; without a surplus draw nothing."""
+    columns = np.flatnonzero(removable)
+    if len(columns) > most:
+        mask[columns[generator.choice(len(columns), len(columns) - most, replace=False)]] = False

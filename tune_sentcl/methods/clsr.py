@@ -9,8 +9,7 @@ from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.losses import nt_xent
 from tune_sentcl.methods.base import Method, MethodInputs, StepLoss
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.model.heads import linear
-from tune_sentcl.model.modules import Tail, dense
+from tune_sentcl.model.modules import Tail, dense, linear
 
 
 class Clsr(Method[ClsrConfig, FrozenEncoder]):

@@ -16,7 +16,7 @@ from tune_sentcl.data.wordnet import Antonyms, load_antonyms
 from tune_sentcl.losses import info_nce, interactive
 from tune_sentcl.methods.base import Method, MethodInputs, StepLoss, embed
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.heads import InteractionHead
+from tune_sentcl.model.modules import InteractionHead
 from tune_sentcl.model.tokenizing import plain_vocabulary
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings, Scalar

@@ -1,8 +1,10 @@
-"""Base classes of the methods whose loss reads sentence embeddings, at one width or several."""
+"""The methods whose loss reads sentence embeddings: base classes, and those of plugins' losses."""
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,9 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from tune_sentcl.config import EmbeddingLossConfig
+from tune_sentcl.config import METHODS, EmbeddingLossConfig, MethodConfig
+from tune_sentcl.config.embedding_methods import GradedConfig
 from tune_sentcl.data.rows.corpus import Batch
-from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.errors import CheckpointError, Fault, PluginError
 from tune_sentcl.methods.base import Method, MethodInputs, StepLoss, embed
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
@@ -54,13 +57,13 @@ class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
         if not self.config.dims:
             return loss(embeddings)
         cut = {dim: normalize(embeddings[:, :dim], dim=-1) for dim in self.config.dims}
-        found = {dim: loss(narrow) for dim, narrow in cut.items()}
+        steps = {dim: loss(narrow) for dim, narrow in cut.items()}
         rates: dict[str, float] = {}
-        for step in found.values():
+        for step in steps.values():
             rates.update(step.rates)
         return StepLoss(
-            torch.stack([step.total for step in found.values()]).sum(),
-            {f"{n}@{dim}": part for dim, step in found.items() for n, part in step.parts.items()},
+            torch.stack([step.total for step in steps.values()]).sum(),
+            {f"{n}@{dim}": part for dim, step in steps.items() for n, part in step.parts.items()},
             rates,
         )
 
@@ -91,8 +94,8 @@ class GradedMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
         """The loss over the batch's pairs."""
         scores = self.to_device(drawn.scores)
 
-        def loss(found: Embeddings) -> StepLoss:
-            left, right = found.chunk(2)
+        def loss(embeddings: Embeddings) -> StepLoss:
+            left, right = embeddings.chunk(2)
             return self.compare(left, right, scores)
 
         return self.at_widths(embed(self.encoder, drawn.tokens, self.config.chunk), loss)
@@ -155,9 +158,9 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
         """The loss of a batch's embeddings, summed over the widths."""
         owners = self.to_device(drawn.owners)
 
-        def split(found: Embeddings) -> StepLoss:
+        def split(embeddings: Embeddings) -> StepLoss:
             sizes = [drawn.rows, drawn.rows, len(drawn.owners)]
-            anchors, positives, negatives = found.split(sizes)
+            anchors, positives, negatives = embeddings.split(sizes)
             return loss(Triplets(anchors, positives, negatives, owners))
 
         return self.at_widths(
@@ -171,8 +174,57 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
 
 def text_columns_of(batch: Batch) -> list[tuple[str, Int[np.ndarray, " some"]]]:
     """The text columns of a batch, each with the rows whose sentence is not empty."""
-    found = [(name, np.arange(len(batch))) for name in ("anchor", "positive")]
+    columns = [(name, np.arange(len(batch))) for name in ("anchor", "positive")]
     for name in batch.corpus.negatives():
         filled = np.array([bool(text) for text in batch.texts(name)])
-        found.append((name, np.flatnonzero(filled)))
-    return found
+        columns.append((name, np.flatnonzero(filled)))
+    return columns
+
+
+def loss_class(config: MethodConfig) -> type[GradedMethod[Any] | TripletMethod[Any]]:
+    """The method that gives a plugin's loss the rows which its config names."""
+    return GradedLoss if isinstance(config, GradedConfig) else TripletLoss
+
+
+class GradedLoss(GradedMethod[EmbeddingLossConfig]):
+    """A plugin's loss over pairs with a score."""
+
+    def compare(
+        self, left: Embeddings, right: Embeddings, scores: Float[Tensor, " rows"]
+    ) -> StepLoss:
+        """The loss of the pairs."""
+        return _step_loss(self.config, anchors=left, positives=right, labels=scores)
+
+
+class TripletLoss(TripletMethod[EmbeddingLossConfig]):
+    """A plugin's loss over anchors with positives and negatives."""
+
+    def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
+        """The loss over the batch."""
+        return self.embedded(drawn, lambda embeddings: _step_loss(self.config, **vars(embeddings)))
+
+
+def _step_loss(config: EmbeddingLossConfig, **inputs: Tensor) -> StepLoss:
+    """Call a plugin's function with the inputs that it has parameters for.
+
+    Raises:
+        PluginError: It returns something else than a tensor of one number with a gradient.
+    """
+    function, names = _bound(config)
+    loss = function(**{name: inputs[name] for name in names if name in inputs})
+    if isinstance(loss, Tensor) and not loss.ndim and loss.requires_grad:
+        return StepLoss(loss, {config.name: loss})
+    value = f"{tuple(loss.shape)} {loss.dtype}" if torch.is_tensor(loss) else type(loss).__name__
+    rule = "must return a tensor of one number that depends on the embeddings"
+    where = f"{METHODS[config.name].plugin}: loss {config.name}"
+    raise PluginError(Fault(where, "returned", value, rule, "Return such as losses.mean()."))
+
+
+def _bound(config: EmbeddingLossConfig) -> tuple[Callable[..., Any], list[str]]:
+    """A plugin's function with the values of its knobs, and the names of all its parameters."""
+    function = METHODS[config.name].implementation
+    if function is None:
+        raise TypeError(f"{config.name} is no loss of a plugin")
+    names = list(inspect.signature(function).parameters)
+    knobs = {name: getattr(config, name) for name in names if name in type(config).model_fields}
+    return partial(function, **knobs), names

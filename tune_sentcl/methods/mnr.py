@@ -11,8 +11,7 @@ from tune_sentcl.losses import info_nce
 from tune_sentcl.methods.base import MethodInputs, StepLoss
 from tune_sentcl.methods.embedding_losses import DrawnTriplets, TripletMethod, Triplets
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.heads import TanhHead, normal_linear
-from tune_sentcl.model.modules import Tail, dense
+from tune_sentcl.model.modules import Tail, TanhHead, dense, normal_linear
 from tune_sentcl.shapes import Embeddings
 
 
@@ -37,28 +36,28 @@ class Mnr(TripletMethod[MnrConfig]):
 
     def head(self, embeddings: Embeddings) -> Embeddings:
         """The output of the head that is dropped at test, if there is one."""
-        found: Embeddings = self.heads(embeddings)
-        return found
+        transformed: Embeddings = self.heads(embeddings)
+        return transformed
 
-    def _contrast(self, found: Triplets) -> StepLoss:
+    def _contrast(self, triplets: Triplets) -> StepLoss:
         temperature = self.config.temperature
         loss = info_nce(
-            found.anchors,
-            torch.cat([found.positives, found.negatives]),
+            triplets.anchors,
+            torch.cat([triplets.positives, triplets.negatives]),
             temperature=temperature,
-            bias=self._weights(found),
+            bias=self._weights(triplets),
         ).mean()
         if self.config.symmetric:
-            back = info_nce(found.positives, found.anchors, temperature=temperature).mean()
+            back = info_nce(triplets.positives, triplets.anchors, temperature=temperature).mean()
             loss = (loss + back) / 2
         return StepLoss(loss, {"contrastive": loss})
 
-    def _weights(self, found: Triplets) -> Float[Tensor, "rows candidates"] | None:
+    def _weights(self, triplets: Triplets) -> Float[Tensor, "rows candidates"] | None:
         """The log weight of each candidate: SimCSE's alpha for a row's own negatives, else 0."""
-        if self.config.negative_weight == 1 or not len(found.owners):
+        if self.config.negative_weight == 1 or not len(triplets.owners):
             return None
-        rows = torch.arange(len(found.anchors), device=found.owners.device)
-        own = (rows[:, None] == found.owners[None, :]).to(torch.float32)
+        rows = torch.arange(len(triplets.anchors), device=triplets.owners.device)
+        own = (rows[:, None] == triplets.owners[None, :]).to(torch.float32)
         log = math.log(self.config.negative_weight)
         return torch.cat([own.new_zeros(len(rows), len(rows)), log * own], dim=1)
 

@@ -13,7 +13,7 @@ from tune_sentcl.config import PairMethodConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.methods.base import Method, MethodInputs, embed
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.heads import PairClassifier
+from tune_sentcl.model.modules import PairClassifier
 from tune_sentcl.model.pooling import padded_count
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings, Scalar

@@ -7,7 +7,7 @@ from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.losses import info_nce
 from tune_sentcl.methods.base import Method, MethodInputs, StepLoss, embed
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.heads import TanhHead
+from tune_sentcl.model.modules import TanhHead
 from tune_sentcl.model.tokens import Tokens
 
 

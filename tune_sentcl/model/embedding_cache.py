@@ -1,24 +1,40 @@
 """Embeddings of a frozen encoder on disk, each sentence encoded once a machine.
 
-A file has the sorted digests of its sentences, and their embeddings. All workers share one map.
+A file has the sorted digests of its sentences, and their embeddings, and appears whole or not at
+all. All workers share one map. One process at a time writes the files of an encoder; others wait
+for its lock, which the operating system frees when a process ends.
 """
 
 import hashlib
+import json
+import logging
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
+import pyarrow as pa
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from tune_sentcl.model.cache_files import Arrays, CacheFiles
+from tune_sentcl.errors import Fault, ResourceError, first_line
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[[Sequence[str]], EmbeddingMatrix]
 Digests = NDArray[Any]  # bytes; beartype knows numpy.bytes_ without a length alone
 
 _CHUNK = 65_536  # sentences a file: the most that a killed pass loses
+_log = logging.getLogger(__name__)
+
+
+def cache_root() -> Path:
+    """The folder of all files: TUNE_SENTCL_CACHE, else the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("TUNE_SENTCL_CACHE") or f"{home}/tune_sentcl").expanduser()
 
 
 class EmbeddingCache:
@@ -34,7 +50,9 @@ class EmbeddingCache:
 
     def __init__(self, identity: Mapping[str, str | int]) -> None:
         """Open nothing yet; `identity` is everything that the embeddings depend on."""
-        self._files = CacheFiles("embeddings", identity)
+        key = json.dumps(dict(identity), sort_keys=True)
+        self._stem = f"embeddings-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        self._root = cache_root()
         self._parts: dict[Path, tuple[Digests, EmbeddingMatrix]] = {}
         self.encoded, self.seconds = 0, 0.0
 
@@ -52,16 +70,14 @@ class EmbeddingCache:
         numbers = self._find(digests)
         if (numbers < 0).any():
             start = time.perf_counter()
-            with self._files.locked():
+            with self._locked():
                 missing = np.flatnonzero(self._find(digests) < 0)  # others may have written
                 # In the order of their digests, so that a search finds them in a file.
                 distinct = missing[np.unique(digests[missing], return_index=True)[1]]
                 for first in range(0, len(distinct), _CHUNK):
                     chosen = distinct[first : first + _CHUNK]
                     matrix = encode([sentences[row] for row in chosen])
-                    names = digests[chosen].view(np.uint8)
-                    arrays = {"digests": names, "embeddings": matrix.ravel()}
-                    self._add(*self._files.write(arrays))
+                    self._write(digests[chosen], matrix)
                     self.encoded += len(chosen)
             numbers = self._find(digests)
             self.seconds += time.perf_counter() - start
@@ -69,8 +85,8 @@ class EmbeddingCache:
 
     def missing(self, sentences: Sequence[str]) -> list[str]:
         """The sentences among the given ones that the cache lacks; encodes none of them."""
-        found = self._find(_digests(sentences))
-        return [sentences[row] for row in np.flatnonzero(found < 0).tolist()]
+        numbers = self._find(_digests(sentences))
+        return [sentences[row] for row in np.flatnonzero(numbers < 0).tolist()]
 
     def take(self, numbers: NDArray[np.int64]) -> EmbeddingMatrix:
         """Copy the embeddings of some numbers of `locate` from the memory map, one row each."""
@@ -85,22 +101,84 @@ class EmbeddingCache:
 
     def _find(self, digests: Digests) -> NDArray[np.int64]:
         """The number of each digest, counted over the files in the order of reading; else -1."""
-        for path, arrays in self._files.read(self._parts):
-            self._add(path, arrays)
+        self._read_others()
         numbers = np.full(len(digests), -1, dtype=np.int64)
         start = 0
         for known, _ in self._parts.values():
             rows = np.searchsorted(known, digests).clip(max=len(known) - 1)
-            found = known[rows] == digests
-            numbers[found] = start + rows[found]
+            equal = known[rows] == digests
+            numbers[equal] = start + rows[equal]
             start += len(known)
         return numbers
 
-    def _add(self, path: Path, arrays: Arrays) -> None:
-        digests = arrays["digests"].view("S16")
-        self._parts[path] = digests, arrays["embeddings"].reshape(len(digests), -1)
+    def _read_others(self) -> None:
+        """Map the files that other processes have written; a damaged one is deleted."""
+        for path in sorted({*self._root.glob(f"{self._stem}.*.arrow")}.difference(self._parts)):
+            with self._explained():
+                try:
+                    self._parts[path] = _mapped(path)
+                except (pa.ArrowException, OSError) as error:
+                    if getattr(error, "errno", None):
+                        raise  # the file may be whole
+                    _log.warning("%s is damaged (%s) and is made again", path, first_line(error))
+                    path.unlink(missing_ok=True)
+
+    def _write(self, digests: Digests, matrix: EmbeddingMatrix) -> None:
+        path = self._root / f"{self._stem}.{uuid4().hex}.arrow"
+        scratch = path.with_name(f".{path.name}")
+        arrays = (digests.view(np.uint8), matrix.ravel())
+        rows = [pa.LargeListArray.from_arrays([0, len(array)], array) for array in arrays]
+        table = pa.table(rows, names=["digests", "embeddings"])
+        try:
+            with self._explained():
+                with scratch.open("wb") as file:
+                    with pa.ipc.new_file(file, table.schema) as writer:
+                        writer.write_table(table)
+                    os.fsync(file.fileno())
+                part = _mapped(scratch)
+                scratch.rename(path)
+        finally:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+        self._parts[path] = part
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the encoder's files, and remove what killed processes left."""
+        lock = FileLock(self._root / f"{self._stem}.lock")
+        with self._explained():
+            self._root.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                _log.warning("waiting for the process that makes %s", self._stem)
+                lock.acquire()
+            for left in self._root.glob(f".{self._stem}.*"):
+                left.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, NotImplementedError) as error:  # the last: the file system has no locks
+            rule = f"nothing can be kept there ({first_line(error)})"
+            move = "Set TUNE_SENTCL_CACHE to a folder that can be written and has room."
+            raise ResourceError(Fault("cache", "", str(self._root), rule, move)) from None
+
+
+def _mapped(path: Path) -> tuple[Digests, EmbeddingMatrix]:
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all()
+    table.validate()
+    digests, embeddings = (table[name].chunk(0).values.to_numpy() for name in table.column_names)
+    digests = digests.view("S16")
+    return digests, embeddings.reshape(len(digests), -1)
 
 
 def _digests(sentences: Sequence[str]) -> Digests:
-    found = (hashlib.blake2b(s.encode(), digest_size=16).digest() for s in sentences)
-    return np.frombuffer(b"".join(found), dtype="S16")
+    digests = (hashlib.blake2b(s.encode(), digest_size=16).digest() for s in sentences)
+    return np.frombuffer(b"".join(digests), dtype="S16")

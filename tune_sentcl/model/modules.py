@@ -1,9 +1,11 @@
-"""Modules of sentence-transformers that belong to an encoder: its head and its tail.
+"""Layers beside a transformer: the encoder's modules, and heads that are dropped after training.
 
-The head turns token states into an embedding, the tail changes the embedding. The library is
-imported where the first module is made, because that takes three seconds.
+An encoder's modules are those of sentence-transformers. Its head turns token states into an
+embedding, its tail changes the embedding. The library is imported where the first module is made,
+because that takes three seconds.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -15,6 +17,8 @@ from tune_sentcl.shapes import Embeddings
 
 Activation = Literal["Identity", "ReLU", "Tanh", "GELU"]
 """The class of an activation in `torch.nn`."""
+ClassifierActivation = Literal["none", "relu", "tanh"]
+"""The activation of a pair classifier."""
 
 
 class Modules(nn.Sequential):
@@ -27,10 +31,10 @@ class Modules(nn.Sequential):
             features: As a Transformer of sentence-transformers gives them, such as
                 `token_embeddings`, `attention_mask` and `input_ids`.
         """
-        found = dict(features)
+        table = dict(features)
         for module in self:
-            found = module(found)
-        return found["sentence_embedding"]
+            table = module(table)
+        return table["sentence_embedding"]
 
     def width(self, dim: int) -> int:
         """The output width for embeddings of width `dim`."""
@@ -60,3 +64,81 @@ def dense(layer: nn.Linear, activation: Activation) -> nn.Module:
         )
     made.linear = layer
     return made
+
+
+class PairClassifier(nn.Module):
+    """Classifies a pair's features (u, v, |u - v|): entailment, neutral or contradiction.
+
+    Linear(3 dim, hidden), activation, Linear(hidden, 3), without dropout (SCL section 3). The
+    authors have no activation, so their two layers are one linear map.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        activation: ClassifierActivation,
+        generator: torch.Generator,
+    ) -> None:
+        """Draw the weights from a generator on the CPU, and nothing from torch's global one."""
+        super().__init__()
+        self.layers = nn.Sequential(
+            linear(3 * dim, hidden, generator),
+            {"none": nn.Identity, "relu": nn.ReLU, "tanh": nn.Tanh}[activation](),
+            linear(hidden, 3, generator),
+        )
+
+    def forward(self, u: Embeddings, v: Embeddings) -> Float[Tensor, "batch 3"]:
+        """The logits of entailment, neutral and contradiction of premises u and hypotheses v."""
+        scores: Tensor = self.layers(torch.cat([u, v, (u - v).abs()], dim=1))
+        return scores
+
+
+class TanhHead(nn.Module):
+    """SimCSE's training head: Linear(dim, dim) and tanh, weights from N(0, 0.02)."""
+
+    def __init__(self, dim: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.layer = normal_linear(dim, dim, generator)
+
+    def forward(self, embeddings: Embeddings) -> Embeddings:
+        """Transform embeddings for the contrastive loss."""
+        return torch.tanh(self.layer(embeddings))
+
+
+class InteractionHead(nn.Module):
+    """ConIsI's heads: g, which both losses share, and the interactive score on top of it.
+
+    g(x) = ELU(BatchNorm1d(Linear(dim, dim)(x))) (ConIsI eq. 2 and 6). The score is
+    Linear(dim, scores)(g(x)) (eq. 7). Linear weights are from N(0, 0.02), as in SimCSE.
+    """
+
+    def __init__(self, dim: int, scores: int, generator: torch.Generator) -> None:
+        """Draw the weights; a pair has `scores` interactive scores, the paper's r has `dim`."""
+        super().__init__()
+        self.predictor = nn.Sequential(
+            normal_linear(dim, dim, generator), nn.BatchNorm1d(dim), nn.ELU()
+        )
+        self.score = normal_linear(dim, scores, generator)
+
+    def forward(self, embeddings: Embeddings) -> Embeddings:
+        """Apply the head g; in training it needs two rows or more."""
+        hidden: Embeddings = self.predictor(embeddings)
+        return hidden
+
+
+def normal_linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
+    """A layer with weights from N(0, 0.02) and zero bias, like new layers of BERT and SimCSE."""
+    layer = nn.Linear(fan_in, fan_out, device="meta").to_empty(device="cpu")
+    nn.init.normal_(layer.weight, std=0.02, generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
+    """A layer with torch.nn.Linear's distribution and order of draws, from a given generator."""
+    layer = nn.Linear(fan_in, fan_out, device="meta").to_empty(device="cpu")
+    nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
+    bound = 1 / math.sqrt(fan_in)
+    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return layer

@@ -1,10 +1,7 @@
 """Tokenization of sentences by the tokenizers of the transformers library."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.metadata import version
 from threading import Lock
 from typing import Any
 
@@ -24,7 +21,7 @@ def token_ids(
         return []
     # The truncation is a state of the tokenizer, which threads share.
     with _TOKENIZING:
-        found = tokenizer(
+        encoded = tokenizer(
             list(sentences),
             add_special_tokens=special,
             truncation=True,
@@ -33,7 +30,7 @@ def token_ids(
             return_attention_mask=False,
             return_token_type_ids=False,
         )
-    return [list(ids) for ids in found["input_ids"]]
+    return [list(ids) for ids in encoded["input_ids"]]
 
 
 # Texts, queries and documents of a trial's evaluation set, and of that of intermediate points.
@@ -48,8 +45,8 @@ def is_lower_case(tokenizer: Any) -> bool:
     from tokenizers import normalizers
 
     library: Any = normalizers
-    found = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
-    steps = list(found) if isinstance(found, library.Sequence) else [found]
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    steps = list(normalizer) if isinstance(normalizer, library.Sequence) else [normalizer]
     return any(isinstance(step, library.Lowercase) for step in steps)
 
 
@@ -57,21 +54,6 @@ def adds_cls(tokenizer: Any) -> bool:
     """Whether a tokenizer puts a classification token first."""
     ids = tokenizer("")["input_ids"]
     return bool(ids) and tokenizer.cls_token_id is not None and ids[0] == tokenizer.cls_token_id
-
-
-def tokenizer_identity(tokenizer: Any) -> str | None:
-    """A hash of everything that shapes a tokenizer's output; None for a slow tokenizer.
-
-    Truncation and padding are left out: they change with each call.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return None
-    state = {**json.loads(backend.to_str()), "truncation": None, "padding": None}
-    settings = [type(tokenizer).__name__, tokenizer.truncation_side]
-    settings += [getattr(tokenizer, "split_special_tokens", None)]
-    settings += [version("tokenizers"), version("transformers"), state]
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def plain_vocabulary(tokenizer: Any) -> Int[np.ndarray, " tokens"]:

@@ -13,7 +13,7 @@ from tune_sentcl.errors import CheckpointError, Fault
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Some inputs of an encoder; the arrays may be memory-mapped, and are never written to.
+    """Some inputs of an encoder; the arrays are never written to.
 
     Attributes:
         ids: Token numbers of all inputs, one input after another, special tokens included.
@@ -58,8 +58,8 @@ class Tokens:
 
     def lengths_of(self, rows: Int[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
         """The number of tokens of some inputs."""
-        found: Int64[np.ndarray, " rows"] = self.offsets[rows + 1] - self.offsets[rows]
-        return found
+        lengths: Int64[np.ndarray, " rows"] = self.offsets[rows + 1] - self.offsets[rows]
+        return lengths
 
     def lists(self) -> list[list[int]]:
         """Each input as a list of its token numbers."""
@@ -95,8 +95,6 @@ def _offsets(lengths: Int[np.ndarray, " inputs"]) -> Int64[np.ndarray, " bounds"
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-_Fixed = tuple[tuple[int, int], ...]
-
 _PROBES = ("a", "b")
 
 
@@ -120,45 +118,36 @@ class InputTemplate:
 
     @classmethod
     def of(cls, tokenizer: Any) -> "InputTemplate":
-        """Read a tokenizer's template.
+        """Read a tokenizer's template from a single input and a pair.
 
         Raises:
             CheckpointError: It does not separate the two sentences of a pair, or changes their
                 order.
         """
-        contents = tuple(
+        left, right = (
             list(tokenizer(probe, add_special_tokens=False)["input_ids"]) for probe in _PROBES
         )
-        single = _marked(tokenizer(_PROBES[0], return_special_tokens_mask=True))
-        pair = _marked(tokenizer(*_PROBES, return_special_tokens_mask=True))
-        indices = [index for index, (_, _, special) in enumerate(pair) if not special]
-        if not all(contents) or [pair[index][0] for index in indices] != [
-            *contents[0],
-            *contents[1],
-        ]:
-            raise _unfit()
-        size = len(contents[0])
-        first, second = indices[0], indices[size]
-        tokens = [(number, kind) for number, kind, _ in pair]
-        alone = [(number, kind) for number, kind, _ in single]
-        template = cls(
-            before=tuple(tokens[:first]),
-            between=tuple(tokens[first + size : second]),
-            after=tuple(tokens[second + size :]),
-            end=tuple(alone[first + size :]),
-            second=tokens[second][1],
-        )
-        left, right = (Tokens.of([content]) for content in contents)
-        both = template.pairs(left, right)
-        joined = [] if both.types is None else zip(both.ids, both.types, strict=True)
-        one = [number for number, _ in alone]
-        if (
-            not template.between
-            or list(joined) != tokens
-            or template.singles(left).lists() != [one]
-        ):
-            raise _unfit()
-        return template
+        alone, pair = _numbered(tokenizer(_PROBES[0])), _numbered(tokenizer(*_PROBES))
+        marks = tokenizer(*_PROBES, return_special_tokens_mask=True)["special_tokens_mask"]
+        places = [place for place, mark in enumerate(marks) if not mark]
+        if left and right and [pair[place][0] for place in places] == [*left, *right]:
+            first, second = places[0], places[len(left)]
+            template = cls(
+                before=tuple(pair[:first]),
+                between=tuple(pair[first + len(left) : second]),
+                after=tuple(pair[second + len(right) :]),
+                end=tuple(alone[first + len(left) :]),
+                second=pair[second][1],
+            )
+            sides = Tokens.of([left]), Tokens.of([right])
+            both, single = template.pairs(*sides), template.singles(sides[0])
+            kinds = [] if both.types is None else both.types.tolist()
+            same = list(zip(both.ids.tolist(), kinds, strict=False)) == pair
+            same = same and single.ids.tolist() == [number for number, _ in alone]
+            if same and template.between:
+                return template
+        rule = "its tokenizer does not put two separated sentences into one input"
+        raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, "Take another."))
 
     @property
     def single_length(self) -> int:
@@ -172,46 +161,26 @@ class InputTemplate:
 
     def singles(self, contents: Tokens) -> Tokens:
         """The inputs of single sentences."""
-        found = _woven((self.before, contents, self.end))
-        return Tokens(found.ids, found.offsets)
+        before, end = ([number for number, _ in part] for part in (self.before, self.end))
+        return Tokens.of([[*before, *ids, *end] for ids in contents.lists()])
 
     def pairs(self, first: Tokens, second: Tokens) -> Tokens:
         """The inputs of pairs."""
-        kinds = np.full(len(second.ids), self.second, dtype=np.uint8)
-        typed = Tokens(second.ids, second.offsets, kinds)
-        return _woven((self.before, first, self.between, typed, self.after))
+        inputs = [
+            [
+                *self.before,
+                *((number, 0) for number in left),
+                *self.between,
+                *((number, self.second) for number in right),
+                *self.after,
+            ]
+            for left, right in zip(first.lists(), second.lists(), strict=True)
+        ]
+        ids, types = ([[token[part] for token in row] for row in inputs] for part in (0, 1))
+        return Tokens.of(ids, types)
 
 
-def _woven(parts: Sequence[_Fixed | Tokens]) -> Tokens:
-    """Build each input from parts: fixed special tokens, or the input's own tokens."""
-    inputs = next(part for part in parts if isinstance(part, Tokens))
-    sizes = [part.lengths if isinstance(part, Tokens) else len(part) for part in parts]
-    lengths = np.zeros(len(inputs), dtype=np.int64)
-    for size in sizes:
-        lengths += size
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-    ids = np.empty(offsets[-1], dtype=np.int32)
-    types = np.zeros(offsets[-1], dtype=np.uint8)
-    starts = offsets[:-1].copy()
-    for part, size in zip(parts, sizes, strict=True):
-        if isinstance(part, Tokens):
-            own = np.arange(len(part.ids)) - np.repeat(part.offsets[:-1], part.lengths)
-            indices = np.repeat(starts, part.lengths) + own
-            ids[indices] = part.ids
-            types[indices] = 0 if part.types is None else part.types
-        else:
-            for step, (number, kind) in enumerate(part):
-                ids[starts + step], types[starts + step] = number, kind
-        starts += size
-    return Tokens(ids, offsets, types)
-
-
-def _unfit() -> CheckpointError:
-    rule = "its tokenizer does not put two separated sentences into one input"
-    return CheckpointError(Fault("encoder.checkpoint", "", "", rule, "Take another."))
-
-
-def _marked(found: Any) -> list[tuple[int, int, int]]:
-    ids = found["input_ids"]
-    types = found.get("token_type_ids") or [0] * len(ids)
-    return list(zip(ids, types, found["special_tokens_mask"], strict=True))
+def _numbered(inputs: Any) -> list[tuple[int, int]]:
+    """The number and the type of each token of an input."""
+    ids = inputs["input_ids"]
+    return list(zip(ids, inputs.get("token_type_ids") or [0] * len(ids), strict=True))

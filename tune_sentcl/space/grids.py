@@ -2,10 +2,12 @@
 
 import difflib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tune_sentcl.config import (
     AUTO_FALLBACKS,
@@ -20,84 +22,75 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+_TABLE: Any = Field({}, description="must be a table")
+_TEXTS: Any = Field([], description="must be a list of texts")
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+def _distinct(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("a seed is there twice")
+    return seeds
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict)
+class _Layout(BaseModel):
+    """Tables of a space file; the description of a key is its rule."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
+class _Block(_Layout):
+    fixed: dict[str, Any] = _TABLE
+    grid: dict[str, Any] = _TABLE
 
 
-def _are_seeds(value: Any) -> bool:
-    counts = isinstance(value, list) and all(map(_is_count, value))
-    return counts and 0 < len(value) == len(set(value))
+class _Search(_Layout):
+    fixed: dict[str, Any] = _TABLE
+    ranges: dict[str, Any] = _TABLE
 
 
-def _are_blocks(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_table, value))
+class _SpaceFile(_Layout):
+    name: str = Field("unnamed", pattern=r"\S", description="must be text, not empty")
+    paper: str = Field("", description="must be text")
+    tables: list[str] = _TEXTS
+    summary: str = Field("", description="must be text")
+    seeds: Annotated[
+        list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1), AfterValidator(_distinct)
+    ] = Field([0], description="must be a list of distinct whole numbers of 0 or more, not empty")
+    plugins: list[str] = _TEXTS
+    fixed: dict[str, Any] = _TABLE
+    block: list[_Block] = Field(min_length=1, description="must be one or more [[block]] tables")
+    search: _Search = Field(_Search(), description="must be a table")
 
 
-_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (_is_name, "must be text, not empty"),
-    "paper": (_is_text, "must be text"),
-    "tables": (_are_texts, "must be a list of texts"),
-    "summary": (_is_text, "must be text"),
-    "seeds": (_are_seeds, "must be a list of distinct whole numbers of 0 or more, not empty"),
-    "plugins": (_are_texts, "must be a list of texts"),
-    "fixed": (_is_table, "must be a table"),
-    "block": (_are_blocks, "must be one or more [[block]] tables"),
-    "search": (_is_table, "must be a table"),
-}
-"""The keys of a space file, each with its check and rule."""
-
-_REQUIRED = ("block",)
-_PARTS = {"block": ("fixed", "grid"), "search": ("fixed", "ranges")}
-_MODEL = "See search_spaces/smoke.toml."
+_INNER: dict[str, type[_Layout]] = {"block": _Block, "search": _Search}
 
 
 def check_layout(document: Values, source: str) -> None:
     """Raise SpaceError with all faults in the keys and value types of a space file."""
-    faults = [_no_such(source, key, document[key], _RULES) for key in document.keys() - _RULES]
-    for key, (fits, rule) in _RULES.items():
-        if key not in document:
-            if key in _REQUIRED:
-                faults.append(Fault(source, key, "", "must be given", _MODEL))
-        elif not fits(document[key]):
-            faults.append(Fault(source, key, shown(document[key]), rule, _MODEL))
-    if not faults:
-        tables = [("block", block) for block in document["block"]]
-        for name, table in [*tables, ("search", document.get("search", {}))]:
-            faults += _part_faults(name, table, source)
-    if faults:
-        raise SpaceError(faults)
+    try:
+        _SpaceFile.model_validate(document)
+    except ValidationError as error:
+        faults = {fault.key: fault for fault in _layout_faults(error, document, source)}
+        raise SpaceError(faults.values()) from None
 
 
-def _part_faults(name: str, table: Values, source: str) -> Iterator[Fault]:
-    for key, value in table.items():
-        if key not in _PARTS[name]:
-            yield _no_such(source, f"{name}.{key}", value, [f"{name}.{p}" for p in _PARTS[name]])
-        elif not _is_table(value):
-            yield Fault(source, f"{name}.{key}", shown(value), "must be a table", _MODEL)
-
-
-def _no_such(source: str, key: str, value: Any, allowed: Iterable[str]) -> Fault:
-    names = sorted(allowed)
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
-    hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(names)}."
-    return Fault(source, key, shown(value), "no such key", hint)
+def _layout_faults(error: ValidationError, document: Values, source: str) -> Iterator[Fault]:
+    for item in error.errors():
+        top, *below = [part for part in item["loc"] if isinstance(part, str)]
+        inner = _INNER.get(top) if below else None
+        fields, last = (inner or _SpaceFile).model_fields, below[0] if inner else top
+        key = f"{top}.{last}" if inner else top
+        value = shown(item["input"] if inner else document.get(top))
+        if item["type"] == "extra_forbidden":
+            names = sorted(f"{top}.{name}" if inner else name for name in fields)
+            near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+            hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(names)}."
+            yield Fault(source, key, value, "no such key", hint)
+        elif item["type"] == "missing":
+            yield Fault(source, key, "", "must be given", "See search_spaces/smoke.toml.")
+        else:
+            rule = fields[last].description or ""
+            yield Fault(source, key, value, rule, "See search_spaces/smoke.toml.")
 
 
 UNION_NAMES = ("method.name", "optimizer.name")

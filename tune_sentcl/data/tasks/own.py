@@ -23,8 +23,7 @@ from tune_sentcl.data.tables import (
 )
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, fingerprint_of
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
-from tune_sentcl.data.tasks.mteb_data import read_mteb
-from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit, OwnTask
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit, OwnTask, read_mteb
 from tune_sentcl.errors import DataError, Fault
 
 _SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
@@ -57,32 +56,35 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
         DataError: The path has no known layout, or a file is damaged.
         ResourceError: It is an MTEB task and `mteb` is not installed.
     """
+    return read_with_training(source, data, training=False)[0]
+
+
+def read_with_training(
+    source: OwnSource, data: Literal["toy", "root"] = "root", *, training: bool = True
+) -> tuple[tuple[OwnTask, ...], Sequence[_Pair]]:
+    """As `read_own`, and the graded pairs beside a task of pairs that are not scored.
+
+    Without `training`, a file of such pairs is not read.
+    """
     if source.task:
-        return read_mteb(source, data)
+        return read_mteb(source, data), ()
     path = Path(source.path).expanduser()
     if (path / CORPUS).is_file():
-        return tuple(read_beir(path, source.name, data))
+        return tuple(read_beir(path, source.name, data)), ()
     files = _files(path, source)
     tables = {split: _table(file) for split, file in files.items() if split != "train"}
     if _kind_of(tables, path) == "pairs":
-        return tuple(_pair_tasks(source.name, _pairs(tables), tables, data))
+        pairs = _pairs(tables)
+        tasks = tuple(_pair_tasks(source.name, pairs, tables, data))
+        if training and "train" in files:
+            learned = _table(files["train"])
+            if {*_PAIRS} <= {*learned[0].column_names}:
+                pairs = _pairs({**tables, "train": learned})
+        return tasks, pairs.get("train", ())
     if "train" in files:
         tables = {"train": _table(files["train"]), **tables}
         _kind_of(tables, path)
-    return tuple(_labeled_tasks(source.name, tables, data))
-
-
-def training_pairs(source: OwnSource) -> Sequence[_Pair]:
-    """The graded pairs beside a task that are not scored; empty if there are none.
-
-    Raises:
-        DataError: As `read_own`.
-    """
-    files = _files(Path(source.path).expanduser(), source)
-    tables = {split: _table(file) for split, file in files.items()}
-    if any(not set(_PAIRS) <= set(table.column_names) for table, _ in tables.values()):
-        return ()
-    return _pairs(tables).get("train", ())
+    return tuple(_labeled_tasks(source.name, tables, data)), ()
 
 
 def _table(file: Path) -> _Read:
@@ -90,7 +92,7 @@ def _table(file: Path) -> _Read:
     return read_table(
         file,
         read=lambda there: (
-            (*_PAIRS, "split") if {*_PAIRS} <= {*there} else ("text", "label", "split", "fold")
+            (*_PAIRS, "split") if {*_PAIRS} <= {*there} else ("text", "label", "split")
         ),
     )
 
@@ -102,7 +104,7 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
             rule = "there is no such file or folder"
             raise DataError(Fault("evaluation.own", source.name, source.path, rule, _LAYOUTS))
         return {"dev": path}
-    found: dict[str, Path] = {}
+    chosen: dict[str, Path] = {}
     for split in _SPLITS:
         suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
         there = [path / f"{name}{suffix}" for name in _SPLITS[split] for suffix in suffixes]
@@ -112,15 +114,15 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
             rule = f"must hold one file of {split}, and has {names}"
             raise DataError(Fault(str(path), "", "", rule, "Leave one of them."))
         if files:
-            found[split] = files[0]
-    if not set(found) & {"dev", "test"}:
+            chosen[split] = files[0]
+    if not set(chosen) & {"dev", "test"}:
         rule = "the folder holds no dev and no test file, and no corpus.jsonl"
         raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
-    return found
+    return chosen
 
 
 def _kind_of(tables: Mapping[str, _Read], path: Path) -> _Kind:
-    kinds = {_kind(*one) for one in tables.values()}
+    kinds = {_kind(*read) for read in tables.values()}
     if len(kinds) > 1:
         rule = "its files must be of one kind, and some are pairs, some labeled sentences"
         raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
@@ -166,11 +168,11 @@ def _pairs(tables: Mapping[str, _Read]) -> dict[str, list[_Pair]]:
     Raises:
         DataError: A sentence is blank, or a score is not a finite number.
     """
-    found: dict[str, list[_Pair]] = {}
+    pairs: dict[str, list[_Pair]] = {}
     for split, (table, where) in tables.items():
         first, second = (_texts(table, column, where) for column in _PAIRS[:2])
-        found[split] = list(zip(first, second, finite_scores(table, where).tolist(), strict=True))
-    return _dealt(tables, found)
+        pairs[split] = list(zip(first, second, finite_scores(table, where).tolist(), strict=True))
+    return _dealt(tables, pairs)
 
 
 def _pair_tasks(
@@ -203,11 +205,9 @@ def _pair_tasks(
 
 _LEAST = 12
 """Minimum rows per class, so that each of ten folds within ten folds has one."""
-_FEW_FOLDS = 3
-"""Minimum folds per class: one is scored, one selects the regularization, one trains."""
 
-_Row = tuple[str, str, str]
-"""Sentence, label and fold; the fold is empty if the user assigned none."""
+_Row = tuple[str, str]
+"""Sentence and label."""
 
 
 def _labeled_tasks(
@@ -244,31 +244,20 @@ def _labeled_tasks(
         _check_counts(train, where)  # folds of the training rows select the regularization
     version = fingerprint_of(_content(parts))
     last: OwnSplit = "test" if apart[1] is not None else "dev"
-    yield LabeledTask(name, last, learned, apart[0], apart[1], None, data, version)
+    yield LabeledTask(name, last, learned, apart[0], apart[1], data, version)
 
 
 def _by_folds(
     name: str, split: OwnSplit, rows: Sequence[_Row], data: Literal["toy", "root"], where: str
 ) -> LabeledTask:
     classes = _classes(rows, where)
-    fold_names = [fold for *_, fold in rows]
-    folds = None
-    if any(fold_names):
-        numbers = {fold: number for number, fold in enumerate(sorted(set(fold_names)))}
-        folds = tuple(numbers[fold] for fold in fold_names)
-        _check_folds(rows, where)
-    else:
-        _check_counts(rows, where)
+    _check_counts(rows, where)
     version = fingerprint_of(_content({split: rows}))
-    learned = _classified(rows, classes, where)
-    return LabeledTask(name, split, learned, None, None, folds, data, version)
+    return LabeledTask(name, split, _classified(rows, classes, where), data=data, version=version)
 
 
 def _rows(table: pa.Table, where: Origin) -> list[_Row]:
-    columns = [_texts(table, name, where) for name in ("text", "label")]
-    folded = "fold" in table.column_names
-    folds = _texts(table, "fold", where) if folded else ("",) * len(table)
-    return list(zip(*columns, folds, strict=True))
+    return list(zip(*(_texts(table, name, where) for name in ("text", "label")), strict=True))
 
 
 def _dealt(tables: Mapping[str, _Read], rows: dict[str, list[_R]]) -> dict[str, list[_R]]:
@@ -288,7 +277,7 @@ def _dealt(tables: Mapping[str, _Read], rows: dict[str, list[_R]]) -> dict[str, 
 
 
 def _classes(rows: Sequence[_Row], where: str) -> dict[str, int]:
-    names = sorted({label for _, label, _ in rows})
+    names = sorted({label for _, label in rows})
     if len(names) < 2:
         rule = "there must be two classes or more"
         raise DataError(Fault(where, "label", ", ".join(names), rule, "Add rows of another one."))
@@ -296,32 +285,21 @@ def _classes(rows: Sequence[_Row], where: str) -> dict[str, int]:
 
 
 def _classified(rows: Sequence[_Row], classes: Mapping[str, int], where: str) -> ClassifiedRows:
-    unknown = next((label for _, label, _ in rows if label not in classes), None)
+    unknown = next((label for _, label in rows if label not in classes), None)
     if unknown is not None:
         rule = "is a class that no training row has"
         raise DataError(Fault(where, "label", repr(unknown), rule, "Add such rows, or drop it."))
     return ClassifiedRows(
-        tuple(text for text, *_ in rows), None, tuple(classes[label] for _, label, _ in rows)
+        tuple(text for text, _ in rows), None, tuple(classes[label] for _, label in rows)
     )
 
 
 def _check_counts(rows: Sequence[_Row], where: str) -> None:
-    label, count = min(Counter(label for _, label, _ in rows).items(), key=lambda item: item[1])
+    label, count = min(Counter(label for _, label in rows).items(), key=lambda item: item[1])
     if count < _LEAST:
         rule = f"each class must have {_LEAST} rows or more, for ten folds within ten folds"
-        move = "Add rows, or assign splits or folds in a column of that name."
+        move = "Add rows, or assign splits in a column split."
         raise DataError(Fault(where, "label", f"{label!r} in {count} rows", rule, move))
-
-
-def _check_folds(rows: Sequence[_Row], where: str) -> None:
-    of_class: dict[str, set[str]] = {}
-    for _, label, fold in rows:
-        of_class.setdefault(label, set()).add(fold)
-    label, folds = min(of_class.items(), key=lambda item: len(item[1]))
-    if len(folds) < _FEW_FOLDS:
-        rule = f"each class must have rows in {_FEW_FOLDS} folds or more"
-        given = f"{label!r} in {len(folds)}"
-        raise DataError(Fault(where, "fold", given, rule, "Assign the rows differently."))
 
 
 def _content(parts: Mapping[str, Sequence[_Row]]) -> Iterator[tuple[str, ...]]:

@@ -1,10 +1,13 @@
 """The kinds of own evaluation tasks, and the scores that each gives."""
 
+import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.task import ClassifiedRows, Prompt, StsTask
+from tune_sentcl.errors import DataError, Fault, ResourceError, first_line
 from tune_sentcl.objective import DEFAULT_CUTOFFS, RETRIEVAL, Objective, metric_cutoff
 
 OwnSplit = Literal["dev", "test"]
@@ -20,7 +23,6 @@ class LabeledTask:
         rows: Training rows; if there are no dev and test rows, folds of them are scored.
         dev: Rows that select the regularization, or None.
         test: Rows that are only scored, or None.
-        folds: The fold of each row, if the user assigned folds; else None.
         data: See `Score`.
         version: See `Score`.
     """
@@ -30,7 +32,6 @@ class LabeledTask:
     rows: ClassifiedRows
     dev: ClassifiedRows | None = None
     test: ClassifiedRows | None = None
-    folds: tuple[int, ...] | None = None
     data: Literal["toy", "root"] = "root"
     version: str = ""
 
@@ -109,9 +110,50 @@ class MtebTask:
     version: str = ""
 
 
+_DEV = ("dev", "val")  # prefixes: also validation and validation.full
+
+
+def mteb_task(name: str) -> Any:
+    """A task of the installed `mteb`, its data not loaded.
+
+    Raises:
+        ResourceError: `mteb` is not installed.
+        DataError: It has no such task.
+    """
+    try:
+        from mteb import get_task  # slow to import
+    except ModuleNotFoundError as error:
+        rule, move = "needs the package mteb", 'pip install "tune-sentcl[mteb]".'
+        raise ResourceError(Fault("evaluation.own", "", f"mteb:{name}", rule, move)) from error
+    try:
+        return get_task(name)
+    except KeyError as error:
+        move = "Check its name with `mteb available-tasks`."
+        fault = Fault("evaluation.own", "", f"mteb:{name}", first_line(error), move)
+        raise DataError(fault) from None
+
+
+def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[MtebTask, ...]:
+    """Look up a task; splits named `dev...` or `val...` count as `dev`, others as `test`.
+
+    Raises:
+        ResourceError: `mteb` is not installed.
+        DataError: It has no such task.
+    """
+    task = mteb_task(source.task)
+    version = f"{task.metadata.revision}, mteb {importlib.metadata.version('mteb')}"
+    theirs: dict[OwnSplit, tuple[str, ...]] = {}
+    for split in task.eval_splits:
+        ours: OwnSplit = "dev" if split.startswith(_DEV) else "test"
+        theirs[ours] = (*theirs.get(ours, ()), split)
+    metric = task.metadata.main_score
+    return tuple(
+        MtebTask(source.name, split, theirs[split], metric, source.task, data, version)
+        for split in sorted(theirs)
+    )
+
+
 OwnTask = StsTask | LabeledTask | RetrievalTask | MtebTask
-
-
 OwnProtocol = Literal["cosine", "logreg-10fold", "retrieval", "mteb"]
 
 
@@ -213,9 +255,9 @@ def remarks_on(task: OwnTask) -> Iterator[str]:
         return
     if empty := len(task.document_ids) - len(task.documents):
         yield f"{task.name} has {empty:,} documents without text, which rank last"
-    if own := [one for one in task.left_out if one is not None]:
+    if own := [document for document in task.left_out if document is not None]:
         pairs = zip(task.left_out, task.relevance, strict=True)
-        lost = sum(one is not None and grades.get(one, 0) > 0 for one, grades in pairs)
+        lost = sum(grades.get(document or "", 0) > 0 for document, grades in pairs)
         judged = f" ({lost:,} of them are judged relevant: rename ids that match by chance)"
         yield (
             f"{task.name} {task.split} leaves out of {len(own):,} rankings the document with the "

@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from tune_sentcl.data.root import existing_root
 from tune_sentcl.data.task import StsSplit, StsSubset, StsTask
-from tune_sentcl.data.tasks.senteval import COPY_AGAIN, all_read, columns_of
 from tune_sentcl.data.text_files import read_lines
 from tune_sentcl.data.toy import toy_sts
 from tune_sentcl.errors import DataError, Fault
@@ -22,6 +21,42 @@ _SICK_RANGE = (1.0, 5.0)
 
 _Scored = tuple[int, Sequence[str]]
 """The number of a line; the text of its gold score, and its two sentences."""
+
+COPY_AGAIN = "Copy the file again from SentEval's data."
+
+_Found = TypeVar("_Found")
+
+
+def all_read(readers: Iterable[Callable[[], _Found]]) -> list[_Found]:
+    """The results of several readers.
+
+    Raises:
+        DataError: The faults of all readers.
+    """
+    results: list[_Found] = []
+    faults: list[Fault] = []
+    for read in readers:
+        try:
+            results.append(read())
+        except DataError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise DataError(faults)
+    return results
+
+
+def columns_of(path: Path, header: str, *wanted: str) -> tuple[int, list[int]]:
+    """The number of columns of a file, and the positions of some, by its first line.
+
+    Raises:
+        DataError: A column is missing.
+    """
+    names = header.split("\t")
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        rule = f"the header must name the column {missing[0]}"
+        raise DataError(Fault(f"{path} line 1", "", ", ".join(names), rule, COPY_AGAIN))
+    return len(names), [names.index(name) for name in wanted]
 
 
 def read_two_files(folder: Path, subset: str, expected: int) -> StsSubset:
@@ -98,11 +133,11 @@ def _pairs(
 def _subset(
     name: str, path: Path, expected: int, pairs: Iterable[tuple[str, str, float]]
 ) -> StsSubset:
-    found = list(pairs)
-    if len(found) != expected:
+    rows = list(pairs)
+    if len(rows) != expected:
         rule = f"the file must hold {expected} rows with a gold score"
-        raise DataError(Fault(str(path), "", f"{len(found)} found", rule, COPY_AGAIN))
-    return StsSubset(name, *zip(*found, strict=True))
+        raise DataError(Fault(str(path), "", f"{len(rows)} found", rule, COPY_AGAIN))
+    return StsSubset(name, *zip(*rows, strict=True))
 
 
 STS_SUBSETS: dict[str, dict[str, int]] = {

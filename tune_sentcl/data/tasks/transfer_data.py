@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.data.task import ClassifiedRows, TransferTask
-from tune_sentcl.data.tasks.senteval import COPY_AGAIN, all_read, columns_of
+from tune_sentcl.data.tasks.sts_data import COPY_AGAIN, all_read, columns_of
 from tune_sentcl.data.text_files import Encoding, read_lines
 from tune_sentcl.errors import DataError, Fault
 
@@ -186,12 +186,11 @@ def read_transfer(root: Path, name: str) -> TransferTask:
         DataError: One fault for each missing or damaged file.
         KeyError: There is no such task.
     """
-    readers = (
-        partial(_whole, root, file, name) for files in TASKS[name].values() for file in files
-    )
-    found = iter(all_read(readers))
+    folder = root / "downstream"
+    readers = (partial(read_whole, folder, file) for fs in TASKS[name].values() for file in fs)
+    rows_of_files = iter(all_read(readers))
     parts = {
-        split: _ordered(row for _ in files for row in next(found))
+        split: _ordered(row for _ in files for row in next(rows_of_files))
         for split, files in TASKS[name].items()
     }
     return TransferTask(name, parts["train"], parts.get("dev"), parts.get("test"))
@@ -206,16 +205,24 @@ def read_truncated(root: Path, name: str) -> TransferTask:
         DataError: A file is missing or damaged.
     """
     files = TASKS[name]["train"]
-    rows = (_whole(root, file, name, or_truncated=True)[: file.truncated] for file in files)
+    rows = (
+        read_whole(root / "downstream", file, or_truncated=True)[: file.truncated]
+        for file in files
+    )
     return TransferTask(name, _ordered(chain.from_iterable(rows)))
 
 
-def _whole(root: Path, file: TransferFile, name: str, *, or_truncated: bool = False) -> list[Row]:
-    path = root / "downstream" / file.path
+def read_whole(folder: Path, file: TransferFile, *, or_truncated: bool = False) -> list[Row]:
+    """Read a file below `downstream`.
+
+    Raises:
+        DataError: It is missing or damaged, or has another number of rows than published.
+    """
+    path = folder / file.path
     rows = file.read(path)
     if len(rows) == file.rows or (or_truncated and len(rows) == file.truncated):
         return rows
-    rule = f"{name} must have {file.rows} rows in this file"
+    rule = f"the file must have {file.rows} rows"
     move = "Copy the file again from where the set is published."
     if len(rows) == file.truncated:
         rule += "; it was cut off by the macOS sed truncation (that sed stops at the first byte"

@@ -2,11 +2,9 @@
 
 import difflib
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -40,8 +38,7 @@ _VOCABULARIES = tuple(
     for name in TOKENIZER_FILES
     if name not in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 )
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-"""The files of weights, the first that exists; an index of shards has `.index.json` behind it."""
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,16 +153,16 @@ def _embedded_minilm() -> Path:
 
 
 def _from_folder(name: str, folder: Path) -> Checkpoint:
-    found, stated = read_description(name, folder), read_base(folder)
+    description, stated = read_description(name, folder), read_base(folder)
     if stated is not None:
-        return _from_adapters(name, folder, found, stated)
-    _check_files(name, folder / found.place)
-    print_ = _folder_fingerprint(name, folder, found)
-    return Checkpoint(**vars(found), name=name, path=str(folder), fingerprint=print_)
+        return _from_adapters(name, folder, description, stated)
+    _check_files(name, folder / description.place)
+    print_ = _folder_fingerprint(name, folder, description)
+    return Checkpoint(**vars(description), name=name, path=str(folder), fingerprint=print_)
 
 
 def _from_adapters(
-    name: str, folder: Path, found: Description, origin: tuple[str, str], revision: str = ""
+    name: str, folder: Path, description: Description, origin: tuple[str, str], revision: str = ""
 ) -> Checkpoint:
     """A folder of adapters, with the checkpoint that they were trained on."""
     stated, fingerprint = origin
@@ -174,7 +171,7 @@ def _from_adapters(
     if fingerprint and base.fingerprint != fingerprint:
         rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
         raise fault_of(name, rule, "Restore them.")
-    files = () if revision else (*ADAPTER_FILES, *_module_files(folder, found.shaping))
+    files = () if revision else (*ADAPTER_FILES, *_module_files(folder, description.shaping))
     if files and not fingerprint:
         files += tuple(file for file in TOKENIZER_FILES if (folder / file).is_file())
     whole = hashlib.sha256(f"{base.fingerprint}{revision}".encode())
@@ -182,11 +179,11 @@ def _from_adapters(
         whole.update(_hashed(name, folder, file))
     merged = f"its adapters are added into the weights of {stated}"
     stated_ = replace(
-        found,
-        width=found.width if found.shaping else base.width,
+        description,
+        width=description.width if description.shaping else base.width,
         layers=base.layers,
         positions=base.positions,
-        notes=found.notes if fingerprint else (*found.notes, merged),
+        notes=description.notes if fingerprint else (*description.notes, merged),
     )
     return Checkpoint(
         **vars(stated_),
@@ -210,11 +207,11 @@ def _from_hub(name: str) -> Checkpoint:
         raise fault_of(
             name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
         ) from None
-    found, stated = read_description(name, folder), read_base(folder)
+    description, stated = read_description(name, folder), read_base(folder)
     if stated is not None:
-        return _from_adapters(name, folder, found, stated, revision)
+        return _from_adapters(name, folder, description, stated, revision)
     return Checkpoint(
-        **vars(found), name=name, path=name, fingerprint=revision[:16], revision=revision
+        **vars(description), name=name, path=name, fingerprint=revision[:16], revision=revision
     )
 
 
@@ -222,21 +219,14 @@ def _check_files(name: str, folder: Path) -> None:
     present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if "config.json" not in present:
         raise fault_of(name, "the folder holds no config.json", "Save it with save_pretrained.")
-    if not any(file in present or f"{file}.index.json" in present for file in _WEIGHTS):
+    if not _weight_files(folder):
         raise fault_of(
             name, "the folder holds no model.safetensors", "Save the weights beside it."
         )
-    found = sorted(present & set(_VOCABULARIES))
-    if not found and not reads_bytes(folder):
+    if not present & set(_VOCABULARIES) and not reads_bytes(folder):
         raise fault_of(
             name, "the folder holds no tokenizer", "Save the tokenizer there with save_pretrained."
         )
-
-    pieces = found and all(file.endswith(".model") for file in found)
-    if pieces and find_spec("sentencepiece") is None:
-        rule = f"its tokenizer is {found[0]} alone, which only the package sentencepiece reads"
-        move = "Run: pip install sentencepiece. Or save tokenizer.json there with save_pretrained."
-        raise fault_of(name, rule, move)
 
 
 def _module_files(folder: Path, places: Sequence[str]) -> Iterator[str]:
@@ -247,44 +237,30 @@ def _module_files(folder: Path, places: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _folder_fingerprint(name: str, folder: Path, found: Description) -> str:
+def _folder_fingerprint(name: str, folder: Path, description: Description) -> str:
     """Hash the content of a folder's config, weights, tokenizer and modules, but not its name.
 
     Raises:
-        CheckpointError: A file of its index is missing, or cannot be read.
+        CheckpointError: A file cannot be read.
     """
-    inner = folder / found.place
+    inner = folder / description.place
     others = (file for file in (*TOKENIZER_FILES, *ADAPTER_FILES) if (inner / file).is_file())
-    files = dict.fromkeys(("config.json", *_weight_files(name, inner), *others), inner)
-    files |= dict.fromkeys(_module_files(folder, found.shaping), folder)
-    whole = hashlib.sha256("\n".join(found.shaping).encode())  # includes their order
-    if found.lower_case:
+    files = dict.fromkeys(("config.json", *_weight_files(inner), *others), inner)
+    files |= dict.fromkeys(_module_files(folder, description.shaping), folder)
+    whole = hashlib.sha256("\n".join(description.shaping).encode())  # includes their order
+    if description.lower_case:
         whole.update(b"do_lower_case\n")
     for file in sorted(files):
         whole.update(_hashed(name, files[file], file))
     return whole.hexdigest()[:16]
 
 
-def _weight_files(name: str, folder: Path) -> list[str]:
-    for file in _WEIGHTS:
-        if (folder / file).is_file():
-            return [file]
-        index = f"{file}.index.json"
-        if (folder / index).is_file():
-            return [index, *_shards(name, folder, index)]
+def _weight_files(folder: Path) -> list[str]:
+    """The files of weights, and an index of shards: safetensors, else pickles of tensors."""
+    for pattern in _WEIGHTS:
+        if files := [path.name for path in folder.glob(pattern)]:
+            return [*files, *(path.name for path in folder.glob(f"{pattern}.index.json"))]
     return []
-
-
-def _shards(name: str, folder: Path, index: str) -> list[str]:
-    try:
-        shards = json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"].values()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise fault_of(name, f"{index} is damaged", "Save the weights anew.") from None
-    outside = [shard for shard in map(str, shards) if Path(shard).name != shard]
-    if outside:
-        rule = f"{index} names {outside[0]}, which is not beside it"
-        raise fault_of(name, rule, "Save the weights anew.")
-    return sorted({str(shard) for shard in shards})
 
 
 def _hashed(name: str, folder: Path, file: str) -> bytes:

@@ -18,8 +18,6 @@ _PROBE = (
 )
 """Tokenizers differ in case, accents, forms of one letter, blanks, control characters, marks,
 links, pieces of words, and words without an end."""
-_ADDED = {"add_bos_token": (0, "bos_token_id"), "add_eos_token": (-2, "eos_token_id")}
-"""Where the token of a setting stands, counted with one more entry behind, and its name."""
 
 
 def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, tuple[str, ...]]:
@@ -33,27 +31,20 @@ def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, 
         tokenizer: As `AutoTokenizer` loads it.
         lower: Whether texts are put in lower case first.
     """
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
     if (folder / "tokenizer.json").is_file():
-        stated = _stated(folder / "tokenizer_config.json")
         by_file = _ids_of_file(folder / "tokenizer.json", _PROBE.lower() if lower else _PROBE)
         by_class = [tokenizer(_PROBE, add_special_tokens=s)["input_ids"] for s in (False, True)]
-        if by_file[0] != by_class[0] or (by_file[1] != by_class[1] and not stated):
+        asked = _asks_for_tokens(folder / "tokenizer_config.json")
+        if by_file[0] != by_class[0] or (by_file[1] != by_class[1] and not asked):
             rule = f"is read otherwise by {type(tokenizer).__name__}, its class; the file is used"
-            notes.append(f"tokenizer.json {rule}")
-            tokenizer, by_class = _of_file(folder, lower=lower), by_file
-        for key, wanted in stated.items():
-            place, number = _ADDED[key][0], getattr(tokenizer, _ADDED[key][1])
-            written, here = ([*ids[1], None][place] == number for ids in (by_file, by_class))
-            if written != wanted and number is not None:
-                used = "is added here" if here else "is not added here"
-                said = f"tokenizer_config.json says {key} = {str(wanted).lower()}"
-                notes.append(f"{said}, against tokenizer.json; the token {used}")
+            notes = (f"tokenizer.json {rule}",)
+            tokenizer = _of_file(folder, lower=lower)
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
         tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks the padding
     # An exported encoder must pad as in training, where positions count from the first token.
     tokenizer.padding_side = "right"
-    return tokenizer, tuple(notes)
+    return tokenizer, notes
 
 
 def reads_alike(other: Any, tokenizer: Any) -> bool:
@@ -149,10 +140,10 @@ def _of_file(folder: Path, *, lower: bool) -> Any:
     return tokenizer
 
 
-def _stated(file: Path) -> dict[str, bool]:
-    """The settings of special tokens in a tokenizer's configuration."""
+def _asks_for_tokens(file: Path) -> bool:
+    """Whether a tokenizer's configuration says if a special token is added."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        stated = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}
-    return {key: found[key] for key in _ADDED if isinstance(found.get(key), bool)}
+        return False
+    return any(isinstance(stated.get(key), bool) for key in ("add_bos_token", "add_eos_token"))

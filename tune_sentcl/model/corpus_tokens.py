@@ -1,7 +1,6 @@
-"""The tokens of a corpus, which a machine makes once and every process maps."""
+"""The tokens of a corpus, which a process makes once."""
 
 import hashlib
-import logging
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,20 +13,14 @@ from jaxtyping import Int, Int32, Int64
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.task import Prompt
-from tune_sentcl.errors import ResourceError, first_line
-from tune_sentcl.model.cache_files import CacheFiles
 from tune_sentcl.model.checkpoints.checkpoint_files import holds_queries
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.tokenizing import tokenizer_identity
 from tune_sentcl.model.tokens import Tokens
 
-SMALL = 16_384  # sentences that each process tokenizes for itself, in less than a second
 _CHUNK = 8_192  # sentences at a time: lists of numbers take ten times the memory of arrays
 _HELD = 4  # the corpora of a trial, of its plan, and of the trials before
 _held: dict[tuple[object, ...], "CorpusTokens"] = {}
 _opening = Lock()
-
-Tokenize = Callable[..., list[list[int]]]  # `Encoder.tokenize` or `Encoder.contents`
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +37,8 @@ class CorpusTokens:
 
     def numbers(self, column: str, rows: Int[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
         """Numbers of the inputs of some rows; equal where the tokens are equal."""
-        found: Int64[np.ndarray, " rows"] = self.columns[column][rows].astype(np.int64)
-        return found
+        numbers: Int64[np.ndarray, " rows"] = self.columns[column][rows].astype(np.int64)
+        return numbers
 
     def take(self, column: str, rows: Int[np.ndarray, " rows"]) -> Tokens:
         """The inputs of some rows, one a row."""
@@ -53,46 +46,22 @@ class CorpusTokens:
 
 
 def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
-    """The tokens of a corpus, as an encoder trains on them.
+    """The tokens of a corpus, as an encoder trains on them, made once a process.
 
-    A small corpus stays in this process. The first process that needs a larger one tokenizes it
-    into the cache. If nothing can be kept there, each process tokenizes for itself and logs it.
     They are those of `Encoder.tokenize`; without `special` those of `Encoder.contents`.
     """
     depends = (encoder.train_length, encoder.prefixes, special, corpus.kind, corpus.fingerprint)
     key = (encoder.tokenizer, *depends, len(corpus))
     with _opening:
         if key not in _held:
-            tokenize = encoder.tokenize if special else encoder.contents
-            large = len(corpus) * len(corpus.text_columns()) > SMALL
-            identity = tokenizer_identity(encoder.tokenizer) if large else None
             while len(_held) >= _HELD:
                 del _held[next(iter(_held))]
-            if identity is None:
-                _held[key] = tokenized(corpus, tokenize)
-            else:
-                _held[key] = stored({"of": repr((identity, *depends))}, corpus, tokenize)
+            _held[key] = tokenized(corpus, encoder.tokenize if special else encoder.contents)
         return _held[key]
 
 
-def stored(identity: Mapping[str, str], corpus: Corpus, tokenize: Tokenize) -> CorpusTokens:
-    """Map the tokens of a corpus; make them first if the machine has none of this identity."""
-    files = CacheFiles("tokens", {"rows": len(corpus), **identity})
-    try:
-        with files.locked():
-            _, found = next(files.read(), (None, None))
-            if found is None:
-                made = tokenized(corpus, tokenize)
-                inputs = {"ids": made.inputs.ids, "offsets": made.inputs.offsets}
-                _, found = files.write({**inputs, **made.columns})
-    except ResourceError as error:
-        logging.getLogger(__name__).warning("tokens stay in memory: %s", first_line(error))
-        return tokenized(corpus, tokenize)
-    return CorpusTokens(Tokens(found.pop("ids"), found.pop("offsets")), found)
-
-
-def tokenized(corpus: Corpus, tokenize: Tokenize) -> CorpusTokens:
-    """Tokenize a corpus in memory, each distinct sentence once.
+def tokenized(corpus: Corpus, tokenize: Callable[..., list[list[int]]]) -> CorpusTokens:
+    """Tokenize a corpus, each distinct sentence once.
 
     A sentence that is a query in one column and a text in another is tokenized as both.
     """
