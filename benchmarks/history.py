@@ -170,12 +170,12 @@ def _end(study: str, count: int) -> dict[str, Any]:
 
 def _resume(study: str, count: int) -> dict[str, Any]:
     """Time the way from the imports to a session that can hand out the next trial."""
-    from tune_sentcl.tuning.budget import Budget
+    from tune_sentcl.tuning.limits import Limits
     from tune_sentcl.tuning.search_run import open_session
 
     prepared = _prepared(count)
     before, start = _resident(), time.perf_counter()
-    with open_session(prepared, study, Budget()) as session:
+    with open_session(prepared, study, Limits()) as session:
         seconds = time.perf_counter() - start
         done = session.proposals.done
     if done != count:

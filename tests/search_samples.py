@@ -35,9 +35,9 @@ from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.sampling import Params, Sampler
+from tune_sentcl.tuning.search_configurations import TrialNamer
 from tune_sentcl.tuning.search_options import SamplerName, SchedulerName, SearchOptions
 from tune_sentcl.tuning.search_run import SearchOutcome
-from tune_sentcl.tuning.trial_ids import TrialNamer
 
 # Read once at Ray's first import, so before any test module can import it.
 prepare_ray()

@@ -18,7 +18,7 @@ from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.study_urls import refuse_itself, refuse_memory
-from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.plan import with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
@@ -26,8 +26,8 @@ from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import (
     Launch,
     SearchOutcome,
-    budget_of,
     confirmation_search,
+    limits_of,
     run_session,
 )
 from tune_sentcl.tuning.session import Session
@@ -52,7 +52,7 @@ def run_locally(session: Session, settings: WorkerSettings) -> None:
 def _run_trial(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
     name = assignment.trial_id
     session.started(name, settings.gpus)
-    seconds = min(session.budget.seconds_left(), settings.seconds or float("inf"))
+    seconds = min(session.limits.seconds_left(), settings.seconds or float("inf"))
     attempt = Attempt(assignment, session.loader, replace(settings, seconds=seconds))
     try:
         with closing(attempt.reports()) as reports:
@@ -119,27 +119,30 @@ def run_and_confirm(
 
     `launch` is that of `run_prepared`.
     """
-    budget = budget_of(prepared.options)
-    outcome = run_prepared(prepared, path, launch, budget)
+    limits = limits_of(prepared.options)
+    outcome = run_prepared(prepared, path, launch, limits)
     # Trials that fail again and again do not block the confirmation: all others have run.
-    complete = not outcome.ended_by or (budget.failure_reason and not outcome.untried)
+    complete = not outcome.ended_by or (limits.failure_reason and not outcome.untried)
     confirmation = confirmation_search(prepared, path) if complete else None
     if confirmation is None:
         return outcome
-    budget.reset_failures()
-    return outcome.combined_with(run_prepared(confirmation, path, launch, budget))
+    limits.reset_failures()
+    return outcome.combined_with(run_prepared(confirmation, path, launch, limits))
 
 
 def run_prepared(
-    prepared: PreparedSearch, path: str, launch: Launch | None = None, budget: Budget | None = None
+    prepared: PreparedSearch,
+    path: str,
+    launch: Launch | None = None,
+    limits: Limits | None = None,
 ) -> SearchOutcome:
     """Run what a study lacks, with the launcher of the options or with `launch`; then compact it.
 
-    `budget` is the rest of the search's budget; None: the whole budget of the options.
+    `limits` are those of the search so far; None: those of the options.
     """
-    budget = budget or budget_of(prepared.options)
+    limits = limits or limits_of(prepared.options)
     with _launcher(prepared, path) if launch is None else nullcontext(launch) as run:
-        return run_session(prepared, path, run, budget)
+        return run_session(prepared, path, run, limits)
 
 
 @contextmanager

@@ -132,9 +132,9 @@ class Objective:
 
     def picks(self, score: Score) -> bool:
         """Whether a score is this objective's."""
-        found = (score.task, score.metric, score.split, score.protocol, score.subset)
+        own = (score.task, score.metric, score.split, score.protocol, score.subset)
         wanted = (self.task, self.metric, self.split, self.protocol, None)
-        return found == wanted and score.aggregation in (None, "all")
+        return own == wanted and score.aggregation in (None, "all")
 
     def value(self, scores: Iterable[Score], data: str) -> float | None:
         """The objective's value times 100, from the scores of one trial.
@@ -152,8 +152,8 @@ class Objective:
 
 def mean(values: Iterable[float | None]) -> float | None:
     """The mean of the finite values; None if there are none."""
-    found = [value for value in values if value is not None and math.isfinite(value)]
-    return statistics.fmean(found) if found else None
+    numbers = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(numbers) if numbers else None
 
 
 def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objective, ...]:
@@ -199,7 +199,7 @@ def unmeasured(
             yield from _not_own(objective, asked)
         elif any(objective.suite not in config.suites for config in asked):
             rule = f"the trials do not measure the suite {objective.suite}"
-            suites = ",".join(f'"{one}"' for one in dict.fromkeys(("sts", objective.suite)))
+            suites = ",".join(f'"{suite}"' for suite in dict.fromkeys(("sts", objective.suite)))
             names = dict.fromkeys(name for config in asked for name in _measured_tasks(config))
             move = f"Name a task that they measure ({', '.join(names)}), or give "
             move += f"--set 'evaluation.suites=[{suites}]'."
@@ -234,8 +234,8 @@ def tasks_of(suites: Collection[str]) -> list[str]:
 
 def metric_cutoff(metric: str) -> tuple[str, int] | None:
     """The name and cut-off of a retrieval metric such as `recall@5`; None for other metrics."""
-    found = _CUTOFF.fullmatch(metric)
-    return (found[1], int(found[2])) if found else None
+    match = _CUTOFF.fullmatch(metric)
+    return (match[1], int(match[2])) if match else None
 
 
 def _default(task: str, metric: str) -> str:
@@ -332,6 +332,6 @@ def early_stopping_objective(
     """
     if objective.is_cheap:
         return objective
-    cheap = [one for one in measured if one.is_cheap]
-    cheap.sort(key=lambda one: one.is_own != objective.is_own)
+    cheap = [score for score in measured if score.is_cheap]
+    cheap.sort(key=lambda score: score.is_own != objective.is_own)
     return next(iter(cheap), DEFAULT)

@@ -153,7 +153,7 @@ def descendants() -> list[int]:
         with suppress(OSError):  # the process has ended
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
             children.setdefault(int(parent), []).append(int(folder.name))
-    found = [os.getpid()]
-    for pid in found:  # grows; a parent precedes its children, so once killed it starts no more
-        found += children.get(pid, [])
-    return found[1:]
+    pids = [os.getpid()]
+    for pid in pids:  # grows; a parent precedes its children, so once killed it starts no more
+        pids += children.get(pid, [])
+    return pids[1:]

@@ -1,12 +1,11 @@
 """Data, checkpoints, studies and disks that cannot be read or written."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 from cli_samples import TOY, invoke, refused, snapshot, write_pairs
-from disk_samples import mounted, write
+from disk_samples import write
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -41,27 +40,6 @@ def test_every_missing_file_is_told(sts_root: Path, place: Path) -> None:
     refused(done, "sts-dev.csv", "sts-test.csv", "does not exist", "copy the file", faults=2)
 
 
-def test_a_file_that_sed_cut_short_is_named(place: Path) -> None:
-    for name, rows in (("pos", 43), ("neg", 5331)):
-        path = place / "root/downstream/MR" / f"rt-polarity.{name}"
-        write(path, "".join(f"a film {row} .\n" for row in range(rows)))
-    done = invoke("data", "check", "root", "--json")
-    refused(done, "MR: ", "43 rows", "5331 rows", "macOS sed", "GNU sed")
-    (row,) = [row for row in json.loads(done.out) if row["status"] == "wrong"]
-    assert (row["name"], row["rows"]) == ("MR", None)
-    assert "macOS sed" in row["problem"] and "GNU sed" in row["repair"]
-
-
-def test_a_whole_root(sts_root: Path) -> None:
-    done = invoke("data", "check", sts_root)
-    assert (done.code, done.err) == (0, "")
-    asked = invoke("data", "check", sts_root, "--json")
-    found = {row["name"]: (row["status"], row["rows"]) for row in json.loads(asked.out)}
-    assert found["STS12"] == ("ok", 3108)
-    assert found["STS-B"] == ("ok", 2879)
-    assert found["MR"] == ("missing", None)
-
-
 def test_bad_pairs(place: Path) -> None:
     write_pairs(place / "p.parquet", label=[0, 7] * 8, premise=[" "] * 16)
     before = snapshot(place)
@@ -71,14 +49,6 @@ def test_bad_pairs(place: Path) -> None:
         refused(done, "p.parquet", "row 2", "label = 7", "must be 0, 1 or 2")
         assert done.out == ""
     assert snapshot(place) == before
-
-
-def test_a_data_root_without_the_set(place: Path) -> None:
-    (place / "root").mkdir()
-    settings = ["--set", "data.source=snli", "--set", "evaluation.data=toy", "--data", "root"]
-    done = invoke("train", *TOY, *settings, "--study", "study")
-    refused(done, "data.source = snli", "must hold nli/snli_train.parquet", "Copy the file there")
-    assert not (place / "study").exists()
 
 
 @pytest.mark.parametrize(
@@ -124,13 +94,3 @@ def test_a_folder_that_is_no_study_of_this_space(held: Path, place: Path) -> Non
     other = invoke("search", "smoke", "--study", "study")
     refused(other, "study", "belongs to space 'single', not 'smoke'", "Choose another folder")
     assert snapshot(place) == before
-
-
-def test_a_disk_that_is_too_small(place: Path) -> None:
-    with mounted(place / "disk", "-t", "tmpfs", "-o", "size=64k", "none") as disk:
-        done = invoke("search", "smoke", "--study", disk / "study")
-        refused(done, str(disk / "study"), "MB free", "Make room", "--keep")
-        assert not list(disk.rglob("*.parquet"))
-    with mounted(place / "disk", "-t", "tmpfs", "-o", "size=4k", "none") as disk:
-        done = invoke("train", *TOY, "--study", disk / "study")
-        refused(done, str(disk / "study"), "room")

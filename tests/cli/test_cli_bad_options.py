@@ -76,6 +76,7 @@ OPTION_FAULTS = [
         marks=pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU"),
     ),
     ("--cpus-per-trial 0", ["--cpus-per-trial", "must be 1 or more"]),
+    ("--memory-per-trial 1000000", ["--memory-per-trial", "must fit this", "GB for trials"]),
     ("--cpus-per-trial 9999", ["--cpus-per-trial", "must fit this"]),
     ("--set data.order=groups --set optimizer.batch_size=2", ["must fit into one batch"]),
     *((f"--set {setting}", ["--set", *words]) for setting, words in KEY_FAULTS),
@@ -127,7 +128,12 @@ def test_what_the_parser_refuses(arguments: str, option: str, place: Path) -> No
         ("train --set method.lambda.x=1", ["{ x = 1 }", "must be a number", "from 0"]),
         ("plan smoke --set method.lambda.x=1", ["lambda.x = 1", "a value, not a table"]),
         ("evaluate toy --toy --max-length 1", ["--max-length: 1", "must be 3 or more"]),
+        (
+            "train --data . --set data.source=snli --set evaluation.data=toy",
+            ["data.source = snli", "must hold nli/snli_train.parquet", "Copy the file there"],
+        ),
         ("train --data missing --set data.source=snli", ["missing", "folder does not exist"]),
+        ("search smoke --study memory://x --address local", ["memory://x", "lies in one process"]),
         ("show study --json --csv", ["--json, --csv", "Keep one of them."]),
         ("train --objective STS12:spearman", ["test split", "--allow-test-objective"]),
         ("train --objective mine:spearman", ["measure no such task"]),
@@ -136,11 +142,6 @@ def test_what_the_parser_refuses(arguments: str, option: str, place: Path) -> No
 def test_options_of_other_commands(arguments: str, words: list[str], place: Path) -> None:
     refused(invoke(*arguments.split()), *words)
     assert snapshot(place) == {}
-
-
-def test_a_test_split_may_be_planned_with_leave() -> None:
-    asked = ("--objective", "STS12:spearman", "--allow-test-objective")
-    assert invoke("plan", "smoke", *asked).code == 0
 
 
 SPACE_FAULTS: list[tuple[str | bytes, list[str]]] = [

@@ -63,11 +63,6 @@ def test_anything_else_is_the_same_text(text: str) -> None:
     assert parse_value(text) == text
 
 
-@given(st.text())
-def test_blanks_around_key_and_value_do_not_count(text: str) -> None:
-    assert parse_settings([f" a.b = {text} "]) == parse_settings([f"a.b={text.strip()}"])
-
-
 AS_THEY_STAND = ["1 # one", "0.3\nseed = 5", '"a" # b', "1, 2", "bert/base#1", "", "9" * 5000]
 
 
@@ -87,8 +82,8 @@ def test_values_as_people_write_them(text: str, value: object) -> None:
     assert parse_value(text) == value
 
 
-def test_the_last_of_two_settings_counts() -> None:
-    assert parse_settings(["seed=1", "lr=0.1", "seed=2"]) == {"seed": 2, "lr": 0.1}
+def test_the_last_of_two_settings_counts_and_blanks_around_them_do_not() -> None:
+    assert parse_settings(["seed=1", " lr = 0.1 ", "seed=2"]) == {"seed": 2, "lr": 0.1}
 
 
 @given(st.lists(st.integers(0, 10**18 - 1), min_size=1, unique=True))

@@ -48,13 +48,6 @@ def test_the_default_of_all_suites_is_what_draws_nothing() -> None:
     assert all(row["value"] > 0 for row in transfer if row["metric"] == "accuracy")
 
 
-def test_several_seeds() -> None:
-    options = ("--suite", "transfer", "--protocol", "senteval-5fold", "--classifier-seeds", 2)
-    found = rows("evaluate", "toy", "--toy", *options, "--device", "cpu")
-    assert {row["classifier_seed"] for row in found} == {1111, 1112}
-    assert len(found) == 2 * (2 * 9 + 1)
-
-
 def test_a_missing_task_keeps_no_other_back(small: Path) -> None:
     given = ("evaluate", "toy", "--suite", "transfer", "--data", small)
     whole = rows(*given)

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_samples import command, environment, in_terminal, invoke, refused
+from cli_samples import Done, invoke, refused
 from processes import wait_until
 from rich.console import Console
 from stand_in import StandIn
@@ -208,15 +208,6 @@ def test_a_search_says_which_trials_run_and_how_far_they_are(
     assert (last.state, last.done, last.ended) == ("interrupted", 2, 1)
 
 
-def test_a_terminal_is_seen_to_be_one(held: Path) -> None:
-    env = environment(TERM="xterm", COLUMNS="", LINES="")
-    code, written = in_terminal(command("show", held, "--watch"), env, columns=80)
-    assert code == 0
-    assert "\x1b[1m" in written  # the study's name
-    lines = [one for one in shown(written) if one]
-    assert lines[-1] == "the search has ended, 1 of 1 trials are done"
-
-
 @pytest.mark.parametrize("text", [None, "half of it {", "[]", json.dumps({"state": "running"})])
 def test_a_study_without_a_word_is_shown_once(
     held: Path, tmp_path: Path, text: str | None
@@ -259,7 +250,10 @@ def test_a_search_that_has_not_begun_is_waited_for(
 def test_watching_has_no_rows(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused(invoke("show", held, "--watch", "--csv"), "--watch", "cannot be combined")
     monkeypatch.setattr(watch_command, "_BEGIN_S", 0.0)
-    refused(invoke("show", "nothing", "--watch"), "must be a study")
+    done = invoke("show", "nothing", "--watch")
+    waiting, message = done.err.splitlines()
+    assert "no search has begun there" in waiting
+    refused(Done(done.code, done.out, message), "must be a study")
 
 
 def test_a_disk_that_refuses_the_word_ends_nothing(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from tune_sentcl.on_ray.trainable import params_of
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning import prepare as prepare_module
-from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.resources import Bundle, trials_at_a_time
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -62,7 +62,7 @@ def actor_pids() -> set[int]:
 def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3)
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    with open_session(prepared, str(tmp_path / "study"), Budget()) as session:
+    with open_session(prepared, str(tmp_path / "study"), Limits()) as session:
         pickle.dumps(_SessionSearcher(session, lambda: 2))
         pickle.dumps(_TrialEndCallback(session, 0.0))
 
@@ -98,7 +98,7 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
         facts = {"trial_id": one.attempt_files, "config": params_of(one), "error_file": None}
         return SimpleNamespace(is_finished=lambda: True, **facts)
 
-    with open_session(prepared, str(study), Budget()) as session:
+    with open_session(prepared, str(study), Limits()) as session:
         callback, paused = _TrialEndCallback(session, 0.0), []
         for _ in range(5):  # the first is the grid's
             assignment = session.next()
@@ -131,7 +131,7 @@ def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
     run_planted(space, study, StandIn(study, lambda config: "fail"))
     failed = [row["trial_id"] for row in rows(study)]
     prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    with open_session(prepared, str(study), Budget()) as session:
+    with open_session(prepared, str(study), Limits()) as session:
         obeying = _SessionScheduler(session)
         names = ["new", *failed, "newer"]
         configs = [{"trial": name} for name in names]

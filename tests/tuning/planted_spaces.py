@@ -32,7 +32,7 @@ def frozen(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(params.items()))
 
 
-def told(sampler: Sampler | Proposals, *states: TrialState) -> list[FrozenTrial]:
+def sampler_trials(sampler: Sampler | Proposals, *states: TrialState) -> list[FrozenTrial]:
     """What TPE was told, in the order in which it was; or its trials with other states."""
     found = sampler._sampler if isinstance(sampler, Proposals) else sampler
     assert found._study is not None

@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 from architecture_samples import save_architecture
 from own_samples import write_lines, write_pairs
-from search_samples import LAMBDA, NoInputs, lambda_space, rows, run_here, tiny_space
+from search_samples import LAMBDA, NoInputs, lambda_space, run_here, tiny_space
 
 from tune_sentcl.config import trial_id, usual_ranges
 from tune_sentcl.data.toy import write_domain
 from tune_sentcl.errors import ConfigError, refuse_credentials
-from tune_sentcl.launch import train_one
-from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.space.space import space_names
 from tune_sentcl.store.study import Study
@@ -29,8 +27,8 @@ from tune_sentcl.tuning.input_checks import (
     warnings,
 )
 from tune_sentcl.tuning.prepare import prepare
+from tune_sentcl.tuning.search_configurations import TrialNamer
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.trial_ids import TrialNamer
 
 ROOT = Path(__file__).parents[2]
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
@@ -78,21 +76,6 @@ def test_what_is_left_to_the_checkpoint_is_what_its_files_say(
     assert "files of" not in capsys.readouterr().err
 
 
-def test_trials_train_and_keep_what_the_files_say(tmp_path: Path) -> None:
-    settings = {"method.name": "simcse", "encoder.checkpoint": theirs(tmp_path / "theirs")}
-    toy = {"data.source": "toy", "data.limit": 16, "evaluation.protocols": ["cosine"]}
-    study = tmp_path / "study"
-    train_one({**settings, **toy}, study=study, data=None, options=replace(LOCAL, keep=1))
-    (row,) = rows(study)
-    assert (row["encoder.pooling"], row["encoder.max_length"]) == ("cls", 48)
-    (folder,) = (study / "checkpoints").iterdir()
-    kept = resolve_checkpoint(str(folder))
-    assert (kept.pooling, kept.max_length) == ("cls", 48)
-    again = {**settings, **toy, "encoder.pooling": "cls", "encoder.max_length": 48}
-    train_one(again, study=study, data=None, options=LOCAL)
-    assert len(rows(study)) == 1
-
-
 def test_a_search_says_where_it_does_otherwise_than_the_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +120,7 @@ def notes(
     space = lambda_space(folder, 0.5, ranges=ranges).with_overrides(values)
     read = read_inputs(space, TrialNamer(NoInputs()))
     num_batches = check_first_batches(read)
-    return list(warnings(space, read, NoInputs(), num_batches, sampled=sampled))
+    return list(warnings(space, read, num_batches, sampled=sampled))
 
 
 @pytest.mark.parametrize(
@@ -164,8 +147,8 @@ def test_a_value_far_outside_of_use_is_told_once(
     tmp_path: Path, values: dict[str, Any], ranges: str, words: str | None
 ) -> None:
     """Values of a range count only where they are drawn."""
-    told = notes(tmp_path, values, f"{LAMBDA}\n{ranges}", sampled=bool(ranges))
-    assert [line[: len(words or "")] for line in told] == ([words] if words else [])
+    lines = notes(tmp_path, values, f"{LAMBDA}\n{ranges}", sampled=bool(ranges))
+    assert [line[: len(words or "")] for line in lines] == ([words] if words else [])
     if ranges:
         assert notes(tmp_path, values, f"{LAMBDA}\n{ranges}") == []
 

@@ -1,5 +1,6 @@
 """What an estimate counts: kinds, steps, evaluation points, encoding passes, slots."""
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import torch
 from search_samples import LAMBDA, NoInputs, lambda_space, run_here, statuses, tiny_space
 
-from tune_sentcl.config import parse_dotted
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.launch import run_locally, run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
@@ -19,7 +20,13 @@ from tune_sentcl.tuning import timing
 from tune_sentcl.tuning.plan import estimate, make_plan, with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.timing import TrialTimer, fewest_steps, first_training, kind_of
+from tune_sentcl.tuning.timing import (
+    TrialSeconds,
+    TrialTimer,
+    fewest_steps,
+    first_training,
+    kind_of,
+)
 from tune_sentcl.tuning.worker import worker_settings
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
@@ -104,6 +111,21 @@ def test_one_trial_makes_the_pass_of_a_frozen_encoder(
     estimate(again)
     assert list(again.timer.passes.values()) == [0], "it is cached by now"
     assert estimate(resumed(space, study)) is None, "there is nothing to do"
+
+
+def test_trials_without_a_training_do_not_count_in_the_seconds_of_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seconds(_: TrialTimer, config: TrialConfig) -> TrialSeconds:
+        whole = 100.0 if config.method.takes_steps else 2.0
+        return TrialSeconds(0.0, whole, 0.0, whole)
+
+    monkeypatch.setattr(TrialTimer, "trial", seconds)
+    for names, each, total in (("none", 2, 2.3), ("none, scl", 100, 102.6)):
+        grid = f'grid."method.name" = {json.dumps(names.split(", "))}'
+        planned = estimate(resumed(tiny_space(tmp_path / names, grid), None))
+        assert planned and planned.basis == f"about {each} s a trial"
+        assert planned.seconds == pytest.approx(10 + total)
 
 
 def test_a_machine_without_a_gpu_times_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
-from planted_spaces import let_toys_have_all_stages, told
+from planted_spaces import let_toys_have_all_stages, sampler_trials
 from processes import Clock
 from search_samples import (
     LAMBDA,
@@ -28,7 +28,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
 from tune_sentcl.launch import run_and_confirm, run_prepared
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.search_options import SchedulerName, SearchOptions
@@ -37,14 +37,14 @@ from tune_sentcl.tuning.search_run import SearchOutcome
 
 def test_time_is_over_when_the_clock_says_so() -> None:
     clock = Clock()
-    budget = Budget(max_seconds=10.0, clock=clock)
-    assert (budget.seconds_left(), budget.stop_reason()) == (10.0, None)
+    limits = Limits(max_seconds=10.0, clock=clock)
+    assert (limits.seconds_left(), limits.stop_reason()) == (10.0, None)
     clock.now = 9.5
-    assert (budget.seconds_left(), budget.stop_reason()) == (0.5, None)
+    assert (limits.seconds_left(), limits.stop_reason()) == (0.5, None)
     clock.now = 10.0
-    assert budget.stop_reason() == "the time of --max-time is over"
+    assert limits.stop_reason() == "the time of --max-time is over"
     clock.now = 0.0
-    assert budget.stop_reason(), "what is spent stays so"
+    assert limits.stop_reason(), "what is spent stays so"
 
 
 @given(
@@ -59,21 +59,21 @@ def test_gpu_seconds_are_those_of_ended_and_of_running_trials(
 ) -> None:
     """Against the sum over seconds, one by one."""
     clock = Clock()
-    budget = Budget(max_gpu_seconds=float(most), clock=clock)
+    limits = Limits(max_gpu_seconds=float(most), clock=clock)
     used = 0.0
     for second in range(101):
         clock.now = float(second)
         for number, (start, length, gpus) in enumerate(trials):
             if second == start + length:
-                budget.ended(str(number))
+                limits.ended(str(number))
             if second == start:
-                budget.started(str(number), gpus)
-        assert bool(budget.stop_reason()) == (used >= most - 1e-9)
-        if budget.stop_reason():
+                limits.started(str(number), gpus)
+        assert bool(limits.stop_reason()) == (used >= most - 1e-9)
+        if limits.stop_reason():
             return
         using = sum(g for s, n, g in trials if s <= second < s + n)
         expected = (most - used) / using if using else math.inf
-        assert budget.seconds_left() == pytest.approx(expected)
+        assert limits.seconds_left() == pytest.approx(expected)
         used += using
 
 
@@ -144,7 +144,7 @@ def diverges(config: TrialConfig) -> bool:
 
 def learned(made: Proposals) -> Seen:
     """What the sampler was told, in no order."""
-    return sorted((sorted(t.params.items()), t.values) for t in told(made))
+    return sorted((sorted(t.params.items()), t.values) for t in sampler_trials(made))
 
 
 def end_next(made: Proposals, *ends: Result) -> None:
@@ -169,7 +169,10 @@ def test_a_seed_that_fails_decides_what_is_told_and_ends_its_configuration(
 ) -> None:
     made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA), seeds=(0, 1, 2), sampled=1)
     end_next(made, *[finished(3.0)] * 3, *ends)
-    assert [t.values for t in told(made)] == [[3.0], *([] if values is None else [values])]
+    assert [t.values for t in sampler_trials(made)] == [
+        [3.0],
+        *([] if values is None else [values]),
+    ]
     assert made.finished
 
 
@@ -208,13 +211,13 @@ def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
     made = proposals(lambda_space(tmp_path, 0.1, 0.5, 0.9, ranges=LAMBDA), sampled=20)
     given = [made.next() for _ in range(8)]
     assert [a.origin for a in given if a] == ["grid"] * 3 + ["sampler"] * 5
-    running = [t.params["method.lambda"] for t in told(made, TrialState.RUNNING)]
+    running = [t.params["method.lambda"] for t in sampler_trials(made, TrialState.RUNNING)]
     assert running == [knob(a.config, "method.lambda") for a in given[3:] if a]
     for assignment in given[3:6]:
         assert assignment is not None
         made.end(assignment.trial_id, finished(1.0))
     assert made.next() is not None
-    assert len(told(made, TrialState.RUNNING)) == 3
+    assert len(sampler_trials(made, TrialState.RUNNING)) == 3
 
 
 def confirm(

@@ -10,7 +10,6 @@ from stand_in import StandIn
 
 from tune_sentcl import launch as launch_search
 from tune_sentcl.analysis.summary import summaries
-from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.judging.judgement import judge
 from tune_sentcl.launch import run_prepared
@@ -18,7 +17,7 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome, budget_of, confirmation_search
+from tune_sentcl.tuning.search_run import SearchOutcome, confirmation_search, limits_of
 
 
 def run(
@@ -91,19 +90,6 @@ def test_a_later_winner_is_confirmed_on_seeds_of_its_own(tmp_path: Path) -> None
     assert baseline.source == "fresh" and baseline.row()["level"] == pytest.approx(1 - 0.04 / 5)
 
 
-def test_a_repetition_runs_what_failed(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-
-    def fate(config: TrialConfig) -> str:
-        return "fail" if config.seed == 1001 else "finish"
-
-    outcome = run(space, study, fate, confirm=2)
-    assert (outcome.failures, outcome.to_run) == (2, 2)
-    assert [row["status"] for row in fresh(study)] == ["finished"] * 2 + ["failed"] * 2
-    assert [run(space, study, confirm=count).ran for count in (2, 2)] == [2, 0]
-    assert [row["status"] for row in fresh(study)] == ["finished"] * 4
-
-
 def test_trap_they_leave_no_weights_and_teach_the_sampler_nothing(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
     plain, study = tmp_path / "plain", tmp_path / "study"
@@ -156,22 +142,17 @@ def test_nothing_is_confirmed_where_no_configuration_is_whole(
 def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, make = [], budget_of
+    made, make = [], limits_of
 
     def spied(options: SearchOptions) -> Any:
         made.append(make(options))
         return made[-1]
 
-    monkeypatch.setattr(launch_search, "budget_of", spied)
+    monkeypatch.setattr(launch_search, "limits_of", spied)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1, max_time=3600.0)
     space = lambda_space(tmp_path / "space", 0.3)
     launch_search.search(space, tmp_path / "study", seeds=(0,), options=options)
     assert len(fresh(tmp_path / "study")) == len(made) == 1
     made[0].clock = lambda: made[0]._start + 3601.0
     prepared = prepare(space, None, (1,), options)
-    assert run_prepared(prepared, str(tmp_path / "study"), budget=made[0]).ended_by
-
-
-def test_a_study_in_memory_is_not_for_the_workers_of_ray(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="lies in one process"):
-        launch_search.search(lambda_space(tmp_path, 0.3), "memory://nowhere/study")
+    assert run_prepared(prepared, str(tmp_path / "study"), limits=made[0]).ended_by

@@ -23,26 +23,14 @@ def known(stages: Stages, done: Mapping[tuple[str, int], End]) -> list[dict[str,
 def searches(draw: st.DrawFn) -> tuple[Stages, Ended, Ended]:
     """Stages, with few distinct scores, so that ties are common, and failures of both kinds."""
     generator = random.Random(draw(st.integers(0, 2**32)))
-    size, seeds, num_grid = (
-        generator.randint(1, 40),
-        generator.randint(1, 4),
-        generator.randint(0, 4),
-    )
-    shares = SHARES[generator.choice([0, 2, 3, 3]) :]
-    stages = Stages.of(
-        size, shares, seeds=seeds, grid=num_grid, keeps_all=generator.random() < 0.1
-    )
+    size, seeds, num_grid = (generator.randint(*ends) for ends in ((1, 40), (1, 4), (0, 4)))
+    shares, keeps_all = SHARES[generator.choice([0, 2, 3, 3]) :], generator.random() < 0.1
+    stages = Stages.of(size, shares, seeds=seeds, grid=num_grid, keeps_all=keeps_all)
     levels = generator.choice([2, 5, 100])
 
     def end(above: int = 0) -> End:
-        kind = generator.random()
-        return (
-            None
-            if kind < 0.05
-            else FAILED
-            if kind < 0.1
-            else float(generator.randint(above, levels))
-        )
+        kind, score = generator.random(), float(generator.randint(above, levels))
+        return None if kind < 0.05 else FAILED if kind < 0.1 else score
 
     names = [f"{generator.randrange(10**6):06d}{index}" for index in range(size)]
     sampled = {name: [end() for _ in stages.sizes] for name in names}
@@ -63,22 +51,15 @@ def trained(
     stages, sampled, grid = search
     unproposed, running = list(sampled), list[tuple[str, int]]()
     done: dict[tuple[str, int], End] = {}
-    grid_ends: list[dict[str, End]] = [
-        {} for _ in range(max(1, max(map(len, grid.values()), default=1)))
-    ]
+    grid_ends: list[dict[str, End]] = [{} for _ in next(iter(grid.values()), [None])]
     grid_left = [(name, seeds) for name, values in grid.items() for seeds in range(len(values))]
     before: list[set[str]] = [set() for _ in stages.sizes[1:]]
     while len(done) < most:
-        found = [set(one) for one in stages.going_on(known(stages, done), grid_ends)]
-        assert all(old <= new for old, new in zip(before, found, strict=True))
-        before = found
-        due = [
-            (n, s + 1)
-            for s, names in enumerate(found)
-            for n in sorted(names)
-            if (n, s + 1) not in done
-        ]
-        due = [one for one in due if one not in running]
+        going = [set(names) for names in stages.going_on(known(stages, done), grid_ends)]
+        assert all(old <= new for old, new in zip(before, going, strict=True))
+        before = going
+        due = [(n, stage) for stage, names in enumerate(going, 1) for n in sorted(names)]
+        due = [job for job in due if job not in done and job not in running]
         due += [(name, 0) for name in unproposed]
         generator.shuffle(due)
         for job in due[: workers - len(running)]:

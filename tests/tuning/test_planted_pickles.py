@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from search_samples import lambda_space, rows, run_here, statuses
+from search_samples import lambda_space, rows, run_here
 
 from tune_sentcl.errors import StudyError, TuneSentclError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -25,7 +25,6 @@ from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial.output import TrialState
 
 TABLES = ("trials", "scores", "curves")
-WEIGHTS = ("pytorch_model.bin", "training_args.bin", "optimizer.pt", "adapter_model.bin")
 CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
@@ -137,25 +136,6 @@ def embeddings_with(bomb: bytes, folder: Path) -> None:
     assert again.take(again.locate(["a dog"], embed)).tolist() == [[1.0, 1.0, 1.0]]
     assert again.encoded == 1 and not file.exists()
     shutil.rmtree(folder)
-
-
-def test_in_files_that_nothing_reads(space: Space, study: Path, bombs: dict[str, bytes]) -> None:
-    """A search measures kept weights with pickles and code beside all that it reads."""
-    (kept,) = (study / "checkpoints").iterdir()
-    for form, bomb in bombs.items():
-        for place in (study, *(study / name for name in (*TABLES, "checkpoints", "states")), kept):
-            place.mkdir(exist_ok=True)
-            for name in ("x.pkl", "x.pt", "x.bin", ".x.parq", "x.npy", "all.pt"):
-                (place / f"{form}{name}").write_bytes(bomb)
-    for name, bomb in zip(WEIGHTS, bombs.values(), strict=True):
-        (kept / name).write_bytes(bomb)
-    for name in ("modeling_x.py", "configuration_x.py", "tokenization_x.py"):
-        (kept / name).write_text(CODE)
-    (study / "optuna.journal").write_bytes(bombs["pickle"])
-    (study / ".lock").write_bytes(bombs["pt"])
-    assert run_here(more(space), study).ran == 1
-    assert statuses(study) == ["finished"]
-    assert not list(study.rglob("ran"))
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")

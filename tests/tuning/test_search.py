@@ -61,9 +61,7 @@ def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
     assert (outcome.ran, outcome.failures, outcome.exhausted) == (3, 0, True)
     shown = capsys.readouterr().err
     assert shown.count("a sampled configuration is left out, it cannot be read") == 1
-    assert shown.count(f"of the ranges, data.source = {away} is left out: ") == 1
-    assert shown.count("away.csv") == 3, "where it is drawn, the first time only"
-    assert "data.source = toy is left out" not in shown
+    assert shown.count("away.csv") == 1
     lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
     away.write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
     outcome, _ = run_planted(space, study, trials=9, sampler="random")

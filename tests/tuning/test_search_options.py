@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_samples import LAMBDA, lambda_space, run_on_ray
+from search_samples import LAMBDA, lambda_space
 
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
@@ -21,7 +21,6 @@ from tune_sentcl.tuning.resources import (
     gpus_a_trial,
     this_machine,
     trials_at_a_time,
-    usable_cores,
 )
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
@@ -67,24 +66,6 @@ def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
         options.check(lambda_space(tmp_path, 0.3))
     places = [fault.where for fault in caught.value.faults]
     assert places == ["--max-concurrent", "--keep", "--trials", "--trials"]
-
-
-@pytest.mark.parametrize("asked", [{"trials": 2}, {"budget": 2.0}])
-def test_a_grid_sampler_takes_no_number_of_trials(tmp_path: Path, asked: Any) -> None:
-    with pytest.raises(ConfigError, match="cannot be combined with --sampler grid"):
-        SearchOptions(**asked, sampler="grid").check(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
-
-
-@pytest.mark.parametrize(
-    "asked", [{"cpus_per_trial": usable_cores() + 1}, {"memory_per_trial": 1e6}]
-)
-def test_trap_more_than_the_machine_has_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Any
-) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(ResourceError, match="must fit this machine"):
-        run_on_ray(lambda_space(tmp_path / "space", 0.3), tmp_path / "study", **asked)
-    assert not (tmp_path / "study").exists()
 
 
 def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -> None:

@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 from planted_spaces import let_toys_have_all_stages
 from search_samples import (
-    LAMBDA,
     draw_in_order,
-    kill_with_a_state,
     lambda_space,
     numbers,
     rows,
@@ -20,7 +18,6 @@ from stops import Stopped
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.launch import run_and_confirm, run_prepared
-from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import output as saving
 from tune_sentcl.tuning import session_study
@@ -28,16 +25,9 @@ from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import confirmation_search
 
-LONG = "optimizer.epochs = 96\nevaluation.every = 40"
 SHORT = "optimizer.epochs = 4\nevaluation.every = 4"
 OFTEN = 0.0005
 CURVE = ((192, 1.0), (384, 2.0), (768, 3.0), (1536, 4.0))
-DRIVER = """
-import sys
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.launch import search
-search(*sys.argv[1:], options=SearchOptions(launcher="local", save_every=0.0005))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -72,50 +62,11 @@ def test_a_state_is_gone_when_its_trial_has_ended(tmp_path: Path) -> None:
     assert numbers(study) == numbers(never)
 
 
-@pytest.mark.long
-def test_whoever_repeats_a_killed_command_goes_on_from_the_state(tmp_path: Path) -> None:
-    lambda_space(tmp_path / "space", 0.3, fixed=LONG)
-    (file,) = (tmp_path / "space").glob("*.toml")
-    study, whole = tmp_path / "study", tmp_path / "whole"
-    kill_with_a_state(DRIVER, file, study)
-    run_here(load_space(file), study, save_every=OFTEN)
-    run_here(load_space(file), whole)
-    (row,) = rows(study)
-    assert row["notes"].startswith("continued from step ")
-    assert numbers(study) == numbers(whole)
-    curves = [sorted(map(repr, Study.read(path).curves().to_pylist())) for path in (study, whole)]
-    assert curves[0] == curves[1]
-    assert not any((study / "states").iterdir())
-
-
 def by_lambda(config: TrialConfig) -> list[tuple[int, float]]:
     return [(point, config.dotted()["method.lambda"]) for point in range(1, 65)]
 
 
 HALVING: dict[str, Any] = {"scheduler": "halving", "sampler": "random"}
-
-
-def test_trap_a_paused_trial_goes_on_from_its_state_in_its_command_and_in_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    let_toys_have_all_stages(monkeypatch)
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    first = planted(study, points=64 + 4)  # all of the grid's, and two stages
-    first.curve = by_lambda
-    with pytest.raises(Stopped):
-        run_planted(space, study, first, trials=1, **HALVING)
-    ((name, _, _), _) = first.pauses
-    run_planted(space, study)
-    assert Study.read(study).states() == {name}, "another command lets it lie"
-    second = planted(study)
-    second.curve = by_lambda
-    run_planted(space, study, second, trials=1, **HALVING)
-    events = [*first.events, *second.events]
-    behind = [left for what, begun, (_, left) in events if (what, begun) == ("begins", name)]
-    assert behind == [0, 1, 4, 4, 16]
-    (row,) = [row for row in rows(study) if row["trial_id"] == name]
-    assert (row["status"], row["attempt"], len(row["stages"])) == ("finished", 1, 3)
-    assert not any((study / "states").iterdir())
 
 
 @pytest.mark.parametrize(("gigabytes", "kept"), [(20.0, 4), (2.5, 1), (0.0, 0)])

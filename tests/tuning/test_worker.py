@@ -101,10 +101,10 @@ def test_a_trial_that_does_not_fit_fails_and_names_the_knob(
         outcome = run_here(space, study, gpus_per_trial=0.0)
     (row,) = rows(study)
     assert (outcome.failures, row["error_type"]) == (1, "OutOfMemoryError")
-    said, told = row["error_text"].split("\n", 1)
-    assert "Set method.chunk to encode its sentences in chunks. Or lower" in said
-    assert told == TOLD
-    assert f"failed: OutOfMemoryError: {said.removesuffix('.')}\n" in capsys.readouterr().err
+    sentence, rest = row["error_text"].split("\n", 1)
+    assert "Set method.chunk to encode its sentences in chunks. Or lower" in sentence
+    assert rest == TOLD
+    assert f"failed: OutOfMemoryError: {sentence.removesuffix('.')}\n" in capsys.readouterr().err
 
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}

@@ -34,26 +34,19 @@ def test_a_repeated_search_says_first_what_is_left_and_what_is_best(
     assert f"best {held_best(study)} " in ended
 
     run_planted(lambda_space(tmp_path / "c", 0.1, 0.9, ranges=LAMBDA), study, trials=1)
-    told = capsys.readouterr().err.splitlines()[:2]
-    assert told == ["no trial to run", f"best so far {held_best(study)} (STS-B:spearman:dev)"]
+    lines = capsys.readouterr().err.splitlines()[:2]
+    assert lines == ["no trial to run", f"best so far {held_best(study)} (STS-B:spearman:dev)"]
 
 
-def test_points_of_a_running_trial_are_written_every_half_minute() -> None:
-    told, clock = io.StringIO(), Clock()
-    watcher = RichWatcher(Console(file=told, width=200), clock)
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_points_of_a_running_trial_are_written_every_half_minute_beside_no_live_line(
+    is_terminal: bool,
+) -> None:
+    written, clock = io.StringIO(), Clock()
+    watcher = RichWatcher(Console(file=written, width=200, force_terminal=is_terminal), clock)
     for seconds in range(0, 100, 10):
         clock.now = float(seconds)
         point = Progress(seconds, 100, 8 * seconds, 40.0 + seconds, (), {}, final=False)
         watcher.point("abc", point)
-    assert told.getvalue().splitlines() == [
-        "trial abc is at step 30 of 100, 70.00 on dev",
-        "trial abc is at step 60 of 100, 100.00 on dev",
-        "trial abc is at step 90 of 100, 130.00 on dev",
-    ]
-
-
-def test_a_live_terminal_has_no_lines_of_points() -> None:
-    told, clock = io.StringIO(), Clock(90.0)
-    watcher = RichWatcher(Console(file=told, width=200, force_terminal=True), clock)
-    watcher.point("abc", Progress(1, 2, 8, 40.0, (), {}, final=False))
-    assert told.getvalue() == ""
+    lines = [f"trial abc is at step {n} of 100, {40 + n}.00 on dev" for n in (30, 60, 90)]
+    assert written.getvalue().splitlines() == ([] if is_terminal else lines)

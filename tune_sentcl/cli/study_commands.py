@@ -39,19 +39,19 @@ def spaces(
 ) -> None:
     """List the spaces, or show one with its paper, tables, knobs and number of trials."""
     names = space_names() if space is None else [space]
-    found = [load_space(name, plugins=plugins or ()) for name in names]
+    loaded = [load_space(name, plugins=plugins or ()) for name in names]
     rows = [
-        {"name": one.name, "paper": one.paper, "tables": list(one.tables)}
-        | {"trials": len(one.configurations)}
-        for one in found
+        {"name": each.name, "paper": each.paper, "tables": list(each.tables)}
+        | {"trials": len(each.configurations)}
+        for each in loaded
     ]
     if json_rows:
         print_json(rows)
     elif space is not None:
-        _show_space(found[0])
+        _show_space(loaded[0])
     else:
-        listed = zip(rows, found, strict=True)
-        print_table([{**row, "what": one.summary} for row, one in listed])
+        listed = zip(rows, loaded, strict=True)
+        print_table([{**row, "what": each.summary} for row, each in listed])
 
 
 def _show_space(space: Space) -> None:
@@ -64,12 +64,11 @@ def _show_space(space: Space) -> None:
     grid = [{key: stated(key, config) for key in shown} for config in configs]
     line("")
     print_table(grid, "Grid", Layout(knobs=shown))
-    every = {
-        key: value for one in reversed(configs) for key, value in one.items() if value is not None
-    }
-    keys = dict.fromkeys(key for one in configs for key in one)
-    constant = [key for key in keys if key in every and key not in (*shown, "seed")]
-    rows = [{"key": key, "value": knob_cell(every[key])} for key in constant]
+    constant: dict[str, Any] = {}
+    for key, value in (item for config in configs for item in config.items()):
+        if value is not None and key not in (*shown, "seed"):
+            constant.setdefault(key, value)
+    rows = [{"key": key, "value": knob_cell(value)} for key, value in constant.items()]
     line("")
     print_table(rows, "Constant knobs")
     ranges = [{"key": r.key, "range": _range(r)} for r in space.ranges]
@@ -146,7 +145,7 @@ def evaluate(
         own=own_entries(own),
     )
     with encoding_bar() as show_progress:
-        found = score_encoder(
+        result = score_encoder(
             model,
             data="toy" if toy else data,
             options=EncoderOptions(pooling, normalize, max_length),
@@ -154,19 +153,19 @@ def evaluate(
             progress=show_progress,
         )
     if json_rows:
-        rows = ({"trial_id": None, **dataclasses.asdict(score)} for score in found.scores)
+        rows = ({"trial_id": None, **dataclasses.asdict(score)} for score in result.scores)
         print_json([{name: row[name] for name in SCORES.names} for row in rows])
     else:
-        whole = [s for s in found.scores if s.subset is None and s.aggregation in (None, "all")]
+        whole = [s for s in result.scores if s.subset is None and s.aggregation in (None, "all")]
         constant = ("split", "aggregation", "metric", "protocol", "seeds")
         layout = Layout(constant=constant, of="scores")
         print_table(_score_rows(whole), f"{model}, suite {suite}", layout)
-    for note in found.notes:
+    for note in result.notes:
         say(f"note: {note}")
-    for text in (text for error in found.errors for text in str(error).splitlines()):
+    for text in (text for error in result.errors for text in str(error).splitlines()):
         say(f"error: {text}")
-    if found.errors:
-        bad_input = any(isinstance(error, BadInputError) for error in found.errors)
+    if result.errors:
+        bad_input = any(isinstance(error, BadInputError) for error in result.errors)
         raise typer.Exit(BAD_INPUT if bad_input else FAILED)
 
 
@@ -225,7 +224,13 @@ def show(
         bool, typer.Option("--watch", help="Show the search's progress until it ends.")
     ] = False,
 ) -> None:
-    """Print a study's trials, the best by the last search's objective first."""
+    """Print a study's trials, the best by the last search's objective first.
+
+    `seconds` is the time for which a trial ran. `lost` counts the seeds that failed or were
+    stopped. `Pareto` has a * if no other trial is better in one objective and as good in the
+    others. `chosen dev` is the objective on the seeds that took part in the choice, beside `fresh`
+    on new seeds. A line above the table explains each other short title.
+    """
     if json_rows + csv + watch > 1:
         raise ConfigError(
             Fault("--json, --csv, --watch", "", "", "cannot be combined", "Keep one of them.")
@@ -268,16 +273,15 @@ def check(
     sets = check_root(directory) if directory is not None else []
     sets += map(check_own, entries)
     names = ("name", "status", "rows", "expected", "problem", "repair")
-    rows = [{name: getattr(one, name) for name in names} for one in sets]
+    rows = [{name: getattr(each, name) for name in names} for each in sets]
     if json_rows:
         print_json(rows)
     else:
         print_table(rows, layout=Layout(constant=("problem", "repair"), of="sets"))
-    for found in sets:
-        if found.status == "ok" and found.problem:
-            say(f"note: {found.name}: {found.problem}")
-    wrong = [s for s in sets if s.status == "wrong"]
-    for found in wrong:
-        say(f"error: {found.name}: {found.problem}. {found.repair}")
-    if wrong:
+    for each in sets:
+        if each.status == "ok" and each.problem:
+            say(f"note: {each.name}: {each.problem}")
+        if each.status == "wrong":
+            say(f"error: {each.name}: {each.problem}. {each.repair}")
+    if any(each.status == "wrong" for each in sets):
         raise typer.Exit(BAD_INPUT)

@@ -35,10 +35,10 @@ def say_trials_read(frames: "StudyFrames") -> None:
 def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:
     """Print `study_lines` on a terminal or into a pipe."""
     width, bold = output_width()
-    found = study_lines(path, objectives, most, width, bold=bold)
-    if not found:
+    lines = study_lines(path, objectives, most, width, bold=bold)
+    if not lines:
         say("no trial has ended yet")
-    for text in found:
+    for text in lines:
         line(text)
 
 
@@ -61,8 +61,8 @@ def study_lines(
         chosen = parse_objectives(objectives, allow_test=True)
     trials, over_seeds = summaries(study, chosen)
     columns = dict(zip(map(str, chosen), value_columns(len(chosen)), strict=True))
-    found = test_columns(chosen)
-    tests = {str(found[column]): column for column in found if column in trials}
+    known = test_columns(chosen)
+    tests = {str(known[column]): column for column in known if column in trials}
     rows = [_trial(row, columns | tests) for row in _first(study, trials, most, "trial_id")]
     tables = [(trials, rows, "")]
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
@@ -139,38 +139,38 @@ def _short_titles(objectives: Sequence[str]) -> list[str]:
     """The split of a single objective; for several, their shortest parts that differ."""
     parts = [name.split(":") for name in objectives]
     for positions in ((2,), (0,), (1,), (0, 1), (0, 2), (1, 2)):
-        found = [
-            " ".join(one[position] for position in positions if position < len(one))
-            for one in parts
+        titles = [
+            " ".join(words[position] for position in positions if position < len(words))
+            for words in parts
         ]
-        found = [one if len(one) <= _TITLE else f"{one[: _TITLE - 1]}…" for one in found]
-        if all(found) and len(set(found)) == len(found):
-            return found
+        titles = [text if len(text) <= _TITLE else f"{text[: _TITLE - 1]}…" for text in titles]
+        if all(titles) and len(set(titles)) == len(titles):
+            return titles
     return list(objectives)
 
 
 def _trial(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     """A row of the first table; `columns` are those of the scores by their names."""
-    found = {"trial": row["trial_id"], **_knobs(row)}
-    found |= {name: row[name] for name in ("seed", "origin", "status")}
-    found |= {name: row[key] for name, key in columns.items()}
+    cells = {"trial": row["trial_id"], **_knobs(row)}
+    cells |= {name: row[name] for name in ("seed", "origin", "status")}
+    cells |= {name: row[key] for name, key in columns.items()}
     if "pareto" in row:
-        found["Pareto"] = "*" if row["pareto"] else ""
+        cells["Pareto"] = "*" if row["pareto"] else ""
     if "seen" in row:  # a trial was stopped
         share = row["seen"]
         seen = f"{100 * share:.2g} %" if share == share else ""
-        found |= {_SEEN: seen, _LAST: row["last_score"]}
-    return {**found, _AVERAGE: row["sts_avg"], "seconds": row["seconds"]}
+        cells |= {_SEEN: seen, _LAST: row["last_score"]}
+    return {**cells, _AVERAGE: row["sts_avg"], "seconds": row["seconds"]}
 
 
 def _configuration(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     """A row of the table over seeds; `columns` are those of the scores by their names."""
-    found = {"configuration": row["configuration"], **_knobs(row), "seeds": row["objective_n"]}
-    found |= {"lost": row["lost"]} if "lost" in row else {}
+    cells = {"configuration": row["configuration"], **_knobs(row), "seeds": row["objective_n"]}
+    cells |= {"lost": row["lost"]} if "lost" in row else {}
     if "fresh_n" in row:
-        found |= {_FRESH: _spread(row, "fresh"), "fresh seeds": row["fresh_n"]}
-    found |= {name: _spread(row, key) for name, key in columns.items()}
-    return {**found, _AVERAGE: _spread(row, "sts_avg")}
+        cells |= {_FRESH: _spread(row, "fresh"), "fresh seeds": row["fresh_n"]}
+    cells |= {name: _spread(row, key) for name, key in columns.items()}
+    return {**cells, _AVERAGE: _spread(row, "sts_avg")}
 
 
 def _spread(row: dict[str, Any], name: str) -> str:

@@ -41,14 +41,15 @@ def watch(
     verdict, table = "", list[str]()
     with live or nullcontext():
         for progress, verdict, has_changed in _moments(files):
-            words = "" if verdict or progress is None else _counts(progress)
+            running = None if verdict else progress
+            words = _counts(running) if running else ""
             if live and terminal:
                 if has_changed:
                     table = study_lines(path, objectives, most, terminal.width)
                 trials = [
-                    {"running": one.trial_id, "since": one.since[11:19], "step": one.step or 0}
-                    | {"of": one.steps, "dev": one.dev}
-                    for one in (progress.running[:_RUNNING] if words and progress else ())
+                    {"running": trial.trial_id, "since": trial.since[11:19]}
+                    | {"step": trial.step or 0, "of": trial.steps, "dev": trial.dev}
+                    for trial in (running.running[:_RUNNING] if running else ())
                 ]
                 shown = [words, *table_lines(trials, terminal.width), "", *table]
                 live.update(Group(Text(files.where, "bold"), *map(Text, shown)), refresh=True)
@@ -94,28 +95,24 @@ def _verdict(progress: SearchProgress | None, files: StudyFiles) -> str:
 def _counts(progress: SearchProgress) -> str:
     left = progress.seconds_left
     rest = "time left unknown" if left is None else f"left {clock(left)}"
-    pace = ""
-    if progress.ended and progress.seconds:
-        pace = f", {60 * progress.ended / progress.seconds:.1f} a minute"
-    return (
-        f"{progress.done} of {progress.total} done, {len(progress.running)} running{pace}, {rest}"
-    )
+    paced = progress.ended and progress.seconds
+    pace = f", {60 * progress.ended / progress.seconds:.1f} a minute" if paced else ""
+    counts = f"{progress.done} of {progress.total} done, {len(progress.running)} running"
+    return f"{counts}{pace}, {rest}"
 
 
 def _wait_for_search(files: StudyFiles) -> None:
     """Wait until a study has a trial or a report of its search: a job takes time to begin."""
-    if files.folder is not None and files.folder.is_file():
-        return  # which `Study.read` refuses
-    said, end = False, time.monotonic() + _BEGIN_S
+    end = time.monotonic() + _BEGIN_S
+    if not _has_begun(files):
+        most = f"at most {clock(_BEGIN_S)}"
+        say(f"{files.where}: no search has begun there; waiting for {most}")
     while not _has_begun(files) and time.monotonic() < end:
-        if not said:
-            most = f"at most {clock(_BEGIN_S)}"
-            say(f"{files.where}: no search has begun there; waiting for {most}")
-            said = True
         time.sleep(_DISK_S if files.folder else _STORE_S)
 
 
 def _has_begun(files: StudyFiles) -> bool:
-    return files.exists(MANIFEST) and (
-        SearchProgress.read(files) is not None or bool(files.versions("trials"))
-    )
+    if files.folder is not None and files.folder.is_file():
+        return True  # `Study.read` refuses it
+    has_trials = SearchProgress.read(files) is not None or bool(files.versions("trials"))
+    return has_trials and files.exists(MANIFEST)

@@ -68,6 +68,9 @@ class DiskNeed(NamedTuple):
         if not count:
             return cls()
         configs = configs or [trial.config for trial in proposals.assignments()]
+        # All that the sizes depend on.
+        kinds = {(c.encoder, c.method.name, c.evaluation): c for c in configs}
+        configs = list(kinds.values())
         weights = max(kept_bytes(config, loader.load(config).checkpoint) for config in configs)
         state = max(state_bytes(config, loader) for config in configs)
         # A cluster's slots are unknown here; one is assumed, so that nothing that fits is refused.

@@ -36,7 +36,7 @@ def search_objectives(
     if named:  # refuse a wrong name before any file is read
         _refuse_unmeasured(objectives, space)
     first, *others = (loader.sets(config).objectives for config in configs)
-    measured = [one for one in first if all(one in other for other in others)]
+    measured = [score for score in first if all(score in other for other in others)]
     has_points = any((c.evaluation.every or halves) and c.method.takes_steps for c in configs)
     if not named:
         default = default_among(measured)
@@ -67,8 +67,8 @@ def _refuse_mixed_evaluation_data(space: Space) -> None:
     drawn = [item for item in space.ranges if item.key in ("evaluation.data", "data.source")]
     changes = [{}, *({item.key: value} for item in drawn for value in item.ends())]
     trials = [config.dotted() for config in space.configurations]
-    found = {evaluation_data_of({**trial, **change}) for trial in trials for change in changes}
-    if len(found) > 1:
+    kinds = {evaluation_data_of({**trial, **change}) for trial in trials for change in changes}
+    if len(kinds) > 1:
         rule = "trials on toy rows are scored on toy sets, other trials on real ones"
         move = 'Give all of them one evaluation.data, "root" or "toy".'
         raise ConfigError(Fault(space.source, "evaluation.data", "auto", rule, move))

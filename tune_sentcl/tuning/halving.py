@@ -117,7 +117,7 @@ class Stages:
         Returns:
             For the second and each later stage, the names.
         """
-        members, found = set(ends[0]), []
+        members, later = set(ends[0]), []
         # `count` is how many configurations the stage will have, as far as that is known.
         count = max(self.sizes[0] if proposed is None else proposed, len(members))
         for stage, size in enumerate(self.sizes[1:]):
@@ -131,8 +131,8 @@ class Stages:
                 certain, is_known = self._beside_grid(stage, certain, ranked, rivals, missing)
                 count = len(certain) if is_known else count
             members = set(certain)
-            found.append(certain)
-        return found
+            later.append(certain)
+        return later
 
     def _beside_grid(
         self, stage: int, certain: list[str], ranked: Ends, rivals: Ends, missing: int

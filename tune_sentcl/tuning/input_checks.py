@@ -9,16 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tune_sentcl.config import (
-    AUTO_FALLBACKS,
-    DataConfig,
-    TrialConfig,
-    parse_dotted,
-    usual_ranges,
-)
-from tune_sentcl.data.tasks.own_task import RetrievalTask
+from tune_sentcl.config import AUTO_FALLBACKS, DataConfig, TrialConfig, usual_ranges
 from tune_sentcl.errors import (
-    BadInputError,
     CheckpointError,
     ConfigError,
     Fault,
@@ -31,7 +23,7 @@ from tune_sentcl.objective import Objective, default_among, metric_cutoff
 from tune_sentcl.space import Space
 from tune_sentcl.train import check_batches, rows_left_out
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.trial_ids import ResolvedInputs, TrialNamer
+from tune_sentcl.tuning.search_configurations import ResolvedInputs, TrialNamer
 
 _LENGTHS = ("encoder.max_length", "encoder.train_length")
 _ANY_ENCODER = 512
@@ -108,9 +100,10 @@ def check_first_batches(read: Sequence[GridInputs]) -> Mapping[BatchKind, int]:
     Raises:
         DataError: A method cannot learn from a batch.
     """
-    kinds = {_kind(one.config): one for one in read}
+    kinds = {_kind(point.config): point for point in read}
     return {
-        kind: check_batches(one.resolved.inputs.corpus, one.config) for kind, one in kinds.items()
+        kind: check_batches(point.resolved.inputs.corpus, point.config)
+        for kind, point in kinds.items()
     }
 
 
@@ -125,23 +118,23 @@ def check_objectives(read: Sequence[GridInputs], objectives: Sequence[Objective]
         ObjectiveError: Its set cannot be read, or does not exist.
     """
     faults = {
-        _missing_objective(objective, one): None
-        for one in read
+        _missing_objective(objective, point): None
+        for point in read
         for objective in objectives
-        if not _is_measured(objective, one)
+        if not _is_measured(objective, point)
     }
     if faults:
         raise ObjectiveError(faults)
 
 
-def _is_measured(objective: Objective, one: GridInputs) -> bool:
+def _is_measured(objective: Objective, point: GridInputs) -> bool:
     if objective.is_own:
-        return objective in one.resolved.inputs.sets.objectives
-    return any(map(objective.rests_on, one.resolved.requested))
+        return objective in point.resolved.inputs.sets.objectives
+    return any(map(objective.rests_on, point.resolved.requested))
 
 
-def _missing_objective(objective: Objective, one: GridInputs) -> Fault:
-    sets = one.resolved.inputs.sets
+def _missing_objective(objective: Objective, point: GridInputs) -> Fault:
+    sets = point.resolved.inputs.sets
     unread = [missing.error for missing in sets.unread if missing.task == objective.task]
     why = f" ({unread[0]})" if unread else ""
     if objective.is_own:
@@ -158,7 +151,6 @@ def _missing_objective(objective: Objective, one: GridInputs) -> Fault:
 def warnings(
     space: Space,
     read: Sequence[GridInputs],
-    loader: InputLoader,
     num_batches: Mapping[BatchKind, int],
     *,
     sampled: bool,
@@ -168,31 +160,27 @@ def warnings(
     Args:
         space: The space that is searched.
         read: Its grid's configurations with their inputs.
-        loader: Reads the data sources that the ranges name.
         num_batches: From `check_first_batches`.
         sampled: Whether configurations are sampled from the ranges too.
     """
     yield from _unread_tasks(read)
-    encoders = ((one.resolved.inputs.checkpoint, one.config.encoder.pooling) for one in read)
+    encoders = ((point.resolved.inputs.checkpoint, point.config.encoder.pooling) for point in read)
     for checkpoint, pooling in dict.fromkeys(encoders):
         yield from notes_of(checkpoint, pooling)
     yield from _unused_prefixes(read)
     yield from _other_than_stated(read)
-    yield from _whole_rankings(read)
     yield from _unusual_values(_grid_and_range_ends(space, sampled=sampled))
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     sizes = [int(size) for item in drawn for size in item.ends()]
     yield from _few_batches(read, sizes)
     yield from _left_out_rows(read)
     yield from _unreached_points(read, sizes, num_batches)
-    if sampled:
-        yield from _unreadable_sources(space, loader)
 
 
 def _unread_tasks(read: Sequence[GridInputs]) -> Iterator[str]:
     unread: dict[str, TuneSentclError] = {}
-    for one in read:
-        for missing in one.resolved.inputs.sets.unread:
+    for point in read:
+        for missing in point.resolved.inputs.sets.unread:
             unread.setdefault(missing.task, missing.error)
     for task, error in unread.items():
         yield f"{task} is not measured: {error}"
@@ -201,10 +189,10 @@ def _unread_tasks(read: Sequence[GridInputs]) -> Iterator[str]:
 def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
     """Encoders whose own files ask for prefixes that the trials leave out."""
     unused: dict[str, Prefixes] = {}
-    for one in read:
-        stated = one.resolved.inputs.checkpoint.prefixes
-        if stated != Prefixes() and Prefixes.of(one.config.encoder) == Prefixes():
-            unused[one.config.encoder.checkpoint] = stated
+    for point in read:
+        stated = point.resolved.inputs.checkpoint.prefixes
+        if stated != Prefixes() and Prefixes.of(point.config.encoder) == Prefixes():
+            unused[point.config.encoder.checkpoint] = stated
     for name, stated in unused.items():
         (document,) = stated.put([""], prompt="document")
         yield (
@@ -217,40 +205,19 @@ def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
 def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
     """Encoders that the trials pool or truncate otherwise than their own files state."""
     by_checkpoint: dict[str, list[GridInputs]] = {}
-    for one in read:
-        by_checkpoint.setdefault(one.config.encoder.checkpoint, []).append(one)
+    for point in read:
+        by_checkpoint.setdefault(point.config.encoder.checkpoint, []).append(point)
     for name, group in by_checkpoint.items():
         checkpoint = group[0].resolved.inputs.checkpoint
-        used: dict[str, set[int | str]] = {
-            "pooling": {one.config.encoder.pooling for one in group},
-            "max_length": {one.config.encoder.max_length for one in group},
-        }
-        stated = {"pooling": checkpoint.pooling, "max_length": checkpoint.max_length}
         parts = []
-        for key, (name_of_key, values) in zip(AUTO_FALLBACKS, used.items(), strict=True):
-            value = stated[name_of_key]
-            if value is not None and values != {value}:
-                parts.append(
-                    f"{key} = {value} (here {' or '.join(sorted(str(one) for one in values))})"
-                )
+        for key in AUTO_FALLBACKS:
+            _, _, knob = key.partition(".")
+            value = getattr(checkpoint, knob)
+            used = {getattr(each.config.encoder, knob) for each in group}
+            if value is not None and used != {value}:
+                parts.append(f"{key} = {value} (here {' or '.join(sorted(map(str, used)))})")
         if parts:
             yield f"the files of {name} say {' and '.join(parts)}; auto takes what they say"
-
-
-def _whole_rankings(read: Sequence[GridInputs]) -> Iterator[str]:
-    """Recall at a cut-off beyond the number of documents, which is 100 for every encoder."""
-    texts: dict[str, None] = {}
-    for task in (task for one in read for task in one.resolved.inputs.sets.own):
-        if isinstance(task, RetrievalTask):
-            count = len(task.document_ids)
-            cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
-            whole = [f"recall@{k}" for name, k in cuts if name == "recall" and k >= count]
-            if whole:
-                names = " and ".join(whole)
-                text = f"{task.name} has {count} documents: {names} is the same for all encoders"
-                texts[text] = None
-    for text in texts:
-        yield f"{text}; a smaller cut-off is a metric too, such as recall@5"
 
 
 def _unusual_values(configs: Sequence[TrialConfig]) -> Iterator[str]:
@@ -259,24 +226,23 @@ def _unusual_values(configs: Sequence[TrialConfig]) -> Iterator[str]:
         values = config.dotted()
         for key, (low, high) in usual_ranges(values).items():
             if not low <= values[key] <= high:
-                usual = (
-                    f"{low:g} to {high:g} with {config.method.name} and {config.optimizer.name}"
-                )
+                names = f"{config.method.name} and {config.optimizer.name}"
+                usual = f"{low:g} to {high:g} with {names}"
                 unusual.setdefault((key, usual), {})[f"{values[key]:g}"] = None
-    for (key, usual), found in unusual.items():
-        yield f"{key} = {' and '.join(found)} is unusual; people use {usual}"
+    for (key, usual), numbers in unusual.items():
+        yield f"{key} = {' and '.join(numbers)} is unusual; people use {usual}"
 
 
 def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[str]:
     """Batches that hold all rows; `sizes` are those that a sampler may draw."""
     said: dict[str, None] = {}
-    for one in (one for one in read if one.config.method.takes_steps):
-        corpus = one.resolved.inputs.corpus
+    for point in (point for point in read if point.config.method.takes_steps):
+        corpus = point.resolved.inputs.corpus
         rows = max(corpus.epoch_sizes())
         if len(corpus) == 1:
             said[f"{corpus.source} has 1 row: no batch compares it with another"] = None
             continue
-        for size in (one.config.optimizer.batch_size, *sizes):
+        for size in (point.config.optimizer.batch_size, *sizes):
             if size > rows:
                 text = f"optimizer.batch_size = {size} is more than the {rows} rows"
                 said[f"{text}: a batch holds them all"] = None
@@ -284,10 +250,10 @@ def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[s
 
 
 def _left_out_rows(read: Sequence[GridInputs]) -> Iterator[str]:
-    for one in {_kind(one.config): one for one in read}.values():
-        corpus = one.resolved.inputs.corpus
-        if left := rows_left_out(corpus, one.config):
-            size, order = one.config.optimizer.batch_size, one.config.data.order
+    for point in {_kind(point.config): point for point in read}.values():
+        corpus = point.resolved.inputs.corpus
+        if left := rows_left_out(corpus, point.config):
+            size, order = point.config.optimizer.batch_size, point.config.data.order
             of = f"{left:,} of the {sum(corpus.epoch_sizes()):,} rows of {corpus.source}"
             given = f"data.order = {order} and optimizer.batch_size = {size}"
             yield f"with {given}, the first epoch leaves out {of}"
@@ -298,12 +264,9 @@ def _unreached_points(
 ) -> Iterator[str]:
     """Evaluation points behind the last step; `sizes` are batches that a sampler may draw."""
     said: dict[str, None] = {}
-    for one in (one for one in read if one.config.method.takes_steps):
-        config, every, rows = (
-            one.config,
-            one.config.evaluation.every,
-            sum(one.resolved.inputs.corpus.epoch_sizes()),
-        )
+    for point in (point for point in read if point.config.method.takes_steps):
+        config, every = point.config, point.config.evaluation.every
+        rows = sum(point.resolved.inputs.corpus.epoch_sizes())
         batches = {size: math.ceil(rows / size) for size in sizes}
         batches[config.optimizer.batch_size] = num_batches[_kind(config)]
         for size, count in batches.items():
@@ -311,20 +274,3 @@ def _unreached_points(
                 text = f"evaluation.every = {every} is more than the {steps} steps of a trial"
                 said[f"{text} with batch_size = {size}: it is scored at its end alone"] = None
     yield from said
-
-
-def _unreadable_sources(space: Space, loader: InputLoader) -> Iterator[str]:
-    """Data sources of the ranges that the sampler would draw in vain."""
-    sources = [
-        source for item in space.ranges if item.key == "data.source" for source in item.choices
-    ]
-    for source in sources:
-        for config in space.configurations:
-            try:
-                loader.load(parse_dotted({**config.dotted(), "data.source": source}, "a range"))
-                break
-            except ConfigError:  # the source does not go with this method
-                continue
-            except BadInputError as error:
-                yield f"of the ranges, data.source = {source} is left out: {error}"
-                break

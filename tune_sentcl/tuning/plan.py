@@ -3,16 +3,14 @@
 The time of a search is its table of stages times the seconds of a training, packed on the slots.
 """
 
-import heapq
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tune_sentcl.config import TrialConfig, Values, short_name, stated, varied
+from tune_sentcl.config import Values, short_name, stated, varied
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.space import Space
@@ -22,7 +20,7 @@ from tune_sentcl.tuning.disk_need import DiskNeed
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.timing import TrialSeconds, first_training, kind_of, whole_training
+from tune_sentcl.tuning.timing import first_training, whole_training
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.clock import clock
 
@@ -33,8 +31,7 @@ _LACKING = "finished; lacks a score, its weights were not kept"
 _TO_RUN = {"train": "to run", "measure": "to measure", "retrain": "to train again"}
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A plan of a search.
 
     Attributes:
@@ -89,6 +86,9 @@ def make_plan(
         )
     if not proposals.finished:
         say_estimate(prepared, notes.append)
+        need = DiskNeed.of(proposals, prepared.loader)
+        states = f", {need.states / 1e6:.0f} MB of it states of running trials" * bool(need.states)
+        notes.append(f"about {sum(need) / 1e6:.0f} MB of disk at the peak{states}")
     if text := prepared.shown(held, record.seed_plan):
         notes.append(text)
     return Plan([(n, v, status.get(n) or history.status(n) or "") for n, v in known], notes)
@@ -102,7 +102,7 @@ class Estimate(NamedTuple):
         runs: Number of runs; a trial runs once for each of its stages.
         training: Seconds of a whole training of a sampled configuration, divided by the trials at
             a time; None if no configuration is sampled.
-        basis: The seconds of a trial and of encoding, in words.
+        basis: The mean seconds of a training, or of a trial if none trains, and of encoding.
     """
 
     seconds: float
@@ -124,34 +124,24 @@ def estimate(prepared: PreparedSearch) -> Estimate | None:
     queued, shares = proposals.queued(), proposals.expected()
     if not queued and not shares:
         return None
-    timed: dict[tuple[object, ...], TrialSeconds] = {}
-
-    def seconds(config: TrialConfig) -> TrialSeconds:
-        work = (kind_of(config), config.data, config.optimizer.epochs, config.evaluation)
-        if work not in timed:
-            timed[work] = timer.trial(config)
-        return timed[work]
-
-    measured = [seconds(trial.config).end for trial in queued if trial.action == "measure"]
-    trained = [trial.config for trial in queued if trial.action != "measure"]
-    trials = [*measured, *(seconds(config).whole for config in trained)]
-    trained = [config for config in trained if config.method.takes_steps]
-    trained = trained or [first_training(prepared.space)]
-    mean = statistics.fmean(seconds(config).whole for config in trained) if shares else 0.0
-    free = [0.0] * timer.slots
-    for duration in (*trials, *(share * mean for share in shares)):
-        # On the slot that is free first.
-        heapq.heapreplace(free, free[0] + duration + _HAND_OVER_S)
+    configs = [trial.config for trial in queued if trial.action != "measure"]
+    durations = [timer.trial(t.config).end for t in queued if t.action == "measure"]
+    durations += [timer.trial(config).whole for config in configs]
+    trained = [timer.trial(config).whole for config in configs if config.method.takes_steps]
+    if shares and not trained:
+        trained = [timer.trial(first_training(prepared.space)).whole]
+    mean = statistics.fmean(trained or durations)
+    durations += [share * mean for share in shares]
     once = sum(timer.passes.values())
-    basis = f"about {statistics.fmean(trials or [mean]):.0f} s a trial"
-    basis += f", {once:.0f} s of encoding once" * (once >= 1)
-    training = mean / timer.slots if shares else None
-    return Estimate(max(free) + once + _RAY_S, len(queued) + len(shares), training, basis)
+    seconds = (sum(durations) + _HAND_OVER_S * len(durations)) / timer.slots
+    seconds = max(seconds, max(durations) + _HAND_OVER_S) + once + _RAY_S
+    basis = f"about {mean:.0f} s a trial" + f", {once:.0f} s of encoding once" * (once >= 1)
+    return Estimate(seconds, len(durations), mean / timer.slots if shares else None, basis)
 
 
 def say_estimate(prepared: PreparedSearch, say: Callable[[str], None]) -> Estimate | None:
-    """Say the stages, the time and the disk of what is left to run."""
-    planned, loader, proposals = None, prepared.loader, prepared.proposals
+    """Say the stages and the time of what is left to run."""
+    planned, loader = None, prepared.loader
     try:
         planned = estimate(prepared)
     except Exception as error:
@@ -164,12 +154,9 @@ def say_estimate(prepared: PreparedSearch, say: Callable[[str], None]) -> Estima
         slots = min(prepared.timer.slots, planned.runs)
         time_of_all = f"{clock(planned.seconds)} in all with {slots} at a time on this machine"
         say(f"{time_of_all} ({planned.basis})")
-        sets = [loader.sets(trial.config) for trial in proposals.queued()]
+        sets = [loader.sets(trial.config) for trial in prepared.proposals.queued()]
         if any(each.transfer or each.truncated or each.rated for each in sets):
             say("this does not include the classifiers of the evaluation")
-    need = DiskNeed.of(proposals, loader)
-    states = f", {need.states / 1e6:.0f} MB of it states of running trials" * bool(need.states)
-    say(f"about {sum(need) / 1e6:.0f} MB of disk at the peak{states}")
     return planned
 
 

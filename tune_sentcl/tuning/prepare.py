@@ -47,10 +47,10 @@ from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
 from tune_sentcl.tuning.sampler.sampling import Params
+from tune_sentcl.tuning.search_configurations import TrialNamer
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.timing import TrialTimer, fewest_steps, first_training
-from tune_sentcl.tuning.trial_ids import TrialNamer
 from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.terminal import RichWatcher
 
@@ -266,7 +266,7 @@ def prepare(
     check_lengths(space, loader, sampled=sampled)
     num_batches = check_first_batches(read)
     check_objectives(read, objectives)
-    for text in warnings(space, read, loader, num_batches, sampled=sampled):
+    for text in warnings(space, read, num_batches, sampled=sampled):
         watcher.say(text)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
     best = best_params(past_studies(options.learn_from, space, objectives, loader))
@@ -284,15 +284,11 @@ def _check_this_machine(options: SearchOptions) -> None:
         return
     machine = this_machine()
     memory = machine.memory / 1e9
+    gpus, room = options.gpus_per_trial or 0, options.memory_per_trial or 0
     asked = (
         ("--cpus-per-trial", options.cpus_per_trial, machine.cpus, f"{machine.cpus:g} cores"),
-        ("--gpus-per-trial", options.gpus_per_trial or 0, machine.gpus, f"{machine.gpus:g} GPUs"),
-        (
-            "--memory-per-trial",
-            options.memory_per_trial or 0,
-            memory,
-            f"{memory:.3g} GB for trials",
-        ),
+        ("--gpus-per-trial", gpus, machine.gpus, f"{machine.gpus:g} GPUs"),
+        ("--memory-per-trial", room, memory, f"{memory:.3g} GB for trials"),
     )
     move = "Ask for less, or name a cluster (--address)."
     faults = [

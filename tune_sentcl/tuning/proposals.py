@@ -14,10 +14,9 @@ from tune_sentcl.score import Measurement
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.halving import Stages
 from tune_sentcl.tuning.sampler.sampling import Params, Sampler
-from tune_sentcl.tuning.search_configurations import SearchConfigurations
+from tune_sentcl.tuning.search_configurations import SearchConfigurations, TrialNamer
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS, Staging, stages_of
-from tune_sentcl.tuning.trial_ids import TrialNamer
 
 
 class Proposals:
@@ -95,31 +94,32 @@ class Proposals:
             given: Configurations that are proposed before the sampler draws, and count as sampled.
                 Those that the study holds are left out.
         """
-        self.history, found = history, self.configurations
+        self.history, configurations = history, self.configurations
         self._late = {*history.with_status("failed"), *failed_again}
-        sampled = [one for one in history.configurations() if found.take_stored(one)]
-        for one in found.values():
-            requested = found.requested(one.name)
-            for seed in found.seeds_of(one):
-                self._resume(one, seed, requested)
+        sampled = list(filter(configurations.take_stored, history.configurations()))
+        for configuration in configurations.values():
+            requested = configurations.requested(configuration.name)
+            for seed in configurations.seeds_of(configuration):
+                self._resume(configuration, seed, requested)
         if not self.options.samples:
             return
         options = self.options
-        self._sampler = Sampler(options.sampler, found.space, options.sampler_seed, len(sampled))
-        stages = stages_of(options, shares, found, self._sampler.points)
-        self._staging = Staging(stages, found, self._again)
-        own = (found.params_of(trial, config) for trial, config in interrupted.items())
+        space, drawn = configurations.space, len(sampled)
+        self._sampler = Sampler(options.sampler, space, options.sampler_seed, drawn)
+        stages = stages_of(options, shares, configurations, self._sampler.points)
+        self._staging = Staging(stages, configurations, self._again)
+        own = (configurations.params_of(trial, config) for trial, config in interrupted.items())
         self._given.extend([*filter(None, own), *given])
         self._staging.take_stored(sampled)
-        for name in found.grid:
-            self._staging.note(found[name])
-        for name in (*found.grid, *self._staging.sampled):
-            self._tell(found[name])
+        for name in configurations.grid:
+            self._staging.note(configurations[name])
+        for name in (*configurations.grid, *self._staging.sampled):
+            self._tell(configurations[name])
 
     def next(self) -> Assignment | None:
         """Hand out the next trial; None until a further trial has ended, or `finished`."""
-        while (found := self._next()) is not None:
-            trial_id, action, until = found
+        while (run := self._next()) is not None:
+            trial_id, action, until = run
             # Its missing scores may have failed in another trial meanwhile, for the same reason.
             requested = self.requested(trial_id)
             self.running.add(trial_id)
@@ -131,17 +131,17 @@ class Proposals:
 
     def end(self, trial_id: str, result: Result) -> None:
         """Take the end of a trial, or of its stage."""
-        found = self.configurations.of_trial(trial_id)
-        if trial_id not in self.running or found is None:
+        known = self.configurations.of_trial(trial_id)
+        if trial_id not in self.running or known is None:
             return
         self.running.remove(trial_id)
         self._again.pop(trial_id, None)
         self._late.discard(trial_id)
-        one, seed = found
-        one.results[seed] = result
+        configuration, seed = known
+        configuration.results[seed] = result
         if self._staging is not None:
-            self._staging.note(one)
-            self._tell(one)
+            self._staging.note(configuration)
+            self._tell(configuration)
 
     def requeue(self, trial_id: str, action: Action) -> None:
         """Queue a trial again, before all others, after its worker was lost."""
@@ -174,10 +174,9 @@ class Proposals:
     @property
     def exhausted(self) -> bool:
         """Whether the ranges hold fewer configurations than the search asked for."""
-        found = self._staging
-        return found is not None and (
-            found.is_exhausted or self.options.trials > found.stages.sizes[0]
-        )
+        if self._staging is None:
+            return False
+        return self._staging.is_exhausted or self.options.trials > self._staging.stages.sizes[0]
 
     @property
     def num_queued(self) -> int:
@@ -195,7 +194,7 @@ class Proposals:
     def queued(self) -> list[Assignment]:
         """The trials outside the stages that are to run."""
         queue = chain(self._queue, self._leftovers())
-        return [self.configurations.assignment(*one) for one in queue]
+        return [self.configurations.assignment(*run) for run in queue]
 
     def expected(self) -> list[float]:
         """The runs of stages that are to come, as shares of a whole training."""
@@ -220,10 +219,10 @@ class Proposals:
 
     def requested(self, trial_id: str) -> frozenset[Measurement]:
         """The scores that the search needs of one of its trials."""
-        found = self.configurations.of_trial(trial_id)
-        if found is None:
+        known = self.configurations.of_trial(trial_id)
+        if known is None:
             raise KeyError(trial_id)
-        return self.configurations.requested(found[0].name)
+        return self.configurations.requested(known[0].name)
 
     def runs_again(self, trial_id: str) -> bool:
         """Whether a repetition of the command runs a failed trial again.
@@ -240,51 +239,53 @@ class Proposals:
 
         A paused one may go on as long as the search runs.
         """
-        one = self.configurations[name]
-        seeds = self.configurations.seeds_of(one)
-        statuses = {one.results[seed].status for seed in seeds if seed in one.results}
-        is_whole = all(seed in one.results for seed in seeds)
-        if one.origin == "sampler":
+        configuration = self.configurations[name]
+        seeds, results = self.configurations.seeds_of(configuration), configuration.results
+        statuses = {results[seed].status for seed in seeds if seed in results}
+        is_whole = all(seed in results for seed in seeds)
+        if configuration.origin == "sampler":
             is_whole = "failed" in statuses or (is_whole and "pruned" not in statuses)
-        return is_whole and self._again.keys().isdisjoint(one.trials.values())
+        return is_whole and self._again.keys().isdisjoint(configuration.trials.values())
 
     def pause_above(self, until: float) -> float | None:
         """The least score at the end of a stage with which a trial may go on; None: no stage."""
         return self._staging.pause_above(until) if self._staging and until < 1 else None
 
-    def _resume(self, one: Configuration, seed: int, requested: frozenset[Measurement]) -> None:
+    def _resume(
+        self, configuration: Configuration, seed: int, requested: frozenset[Measurement]
+    ) -> None:
         """Queue a trial of the grid, and one of an earlier run that lacks scores."""
-        trial_id, status = one.trials[seed], self.history.status(one.trials[seed])
+        trial_id, is_sampled = configuration.trials[seed], configuration.origin == "sampler"
+        status = self.history.status(trial_id)
         if status is None:
-            if one.origin == "grid":
+            if configuration.origin == "grid":
                 self._queue.append((trial_id, "train"))
             return
-        one.results[seed] = self.history.result(trial_id)
+        result = configuration.results[seed] = self.history.result(trial_id)
         action = self.history.action(trial_id, requested)
-        is_sampled = one.origin == "sampler"
         is_refused = action == "retrain" and not self.options.retrain
-        if is_refused and self.configurations.config(one.name).method.takes_steps:
+        if is_refused and self.configurations.config(configuration.name).method.takes_steps:
             self.needs_retraining.append(trial_id)
             return
         if is_sampled and status == "failed":
-            action = None if one.results[seed].error_type in CONFIGURATION_ERRORS else "train"
+            action = None if result.error_type in CONFIGURATION_ERRORS else "train"
         if action is not None:
             self._again[trial_id] = action
             if trial_id not in self._late and not (is_sampled and action == "train"):
                 self._queue.append((trial_id, action))
 
     def _is_of_grid(self, trial_id: str) -> bool:
-        found = self.configurations.of_trial(trial_id)
-        return found is not None and found[0].origin == "grid"
+        known = self.configurations.of_trial(trial_id)
+        return known is not None and known[0].origin == "grid"
 
     def _grid_runs(self) -> dict[str, bool]:
         """The trials of the grid, and whether each has ended."""
-        found = (self.configurations[name] for name in self.configurations.grid)
-        return {
-            one.trials[seed]: seed in one.results and one.trials[seed] not in self._again
-            for one in found
-            for seed in self.configurations.seeds_of(one)
-        }
+        runs = {}
+        for point in (self.configurations[name] for name in self.configurations.grid):
+            for seed in self.configurations.seeds_of(point):
+                trial_id = point.trials[seed]
+                runs[trial_id] = seed in point.results and trial_id not in self._again
+        return runs
 
     def _leftovers(self) -> list[tuple[str, Action]]:
         """The trials outside the stages that failed in an earlier run and are to run again."""
@@ -299,7 +300,7 @@ class Proposals:
     def _due(self) -> dict[str, float]:
         """The trials of stages that can run now; those that failed in an earlier run come last."""
         due = self._staging.due(self.running) if self._staging else {}
-        return dict(sorted(due.items(), key=lambda one: one[0] in self._late))
+        return dict(sorted(due.items(), key=lambda run: run[0] in self._late))
 
     def _next(self) -> tuple[str, Action, float] | None:
         """The next trial, what to do with it, and the share to which it trains."""
@@ -313,7 +314,7 @@ class Proposals:
             return self._next()
         if trial_id:
             return trial_id, "train", until
-        return next(((*one, 1.0) for one in self._leftovers()), None)
+        return next(((*run, 1.0) for run in self._leftovers()), None)
 
     def _needs_sampling(self) -> bool:
         return self._staging is not None and self._staging.needs_sampling
@@ -341,9 +342,9 @@ class Proposals:
     def _is_new(self, params: Params) -> bool:
         return self.configurations.is_new(params)
 
-    def _tell(self, one: Configuration) -> None:
+    def _tell(self, configuration: Configuration) -> None:
         """Tell the sampler how a configuration has ended the first stage, once."""
-        score = None if self._staging is None else self._staging.score_to_tell(one)
-        if score is not None and one.name not in self._told:
-            self._told.add(one.name)
-            self._sampler.tell(one.name, one.values, score)
+        score = None if self._staging is None else self._staging.score_to_tell(configuration)
+        if score is not None and configuration.name not in self._told:
+            self._told.add(configuration.name)
+            self._sampler.tell(configuration.name, configuration.values, score)

@@ -1,14 +1,79 @@
-"""The configurations of a search: those of its grid, and sampled ones."""
+"""The configurations of a search and the ids of their trials: its grid, and sampled ones."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from tune_sentcl.config import TrialConfig, Values, draws, shown
+from tune_sentcl.config import (
+    TrialConfig,
+    Values,
+    cached,
+    configuration_id_of,
+    draws,
+    knobs,
+    parse_dotted,
+    shown,
+    trial_id_of,
+)
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
+from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.history import Action, Assignment, Configuration
 from tune_sentcl.score import Measurement
 from tune_sentcl.space import Space
+from tune_sentcl.trial import InputLoader, TrialInputs
+from tune_sentcl.trial.inputs import measures_of
 from tune_sentcl.tuning.sampler.sampling import Params
-from tune_sentcl.tuning.trial_ids import TrialNamer
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedInputs:
+    """The loaded inputs of trials, and the measurements whose evaluation sets can be read."""
+
+    inputs: TrialInputs
+    requested: frozenset[Measurement]
+
+
+class TrialNamer:
+    """Computes trial ids; cheap for thousands of trials that share their inputs."""
+
+    def __init__(self, loader: InputLoader) -> None:
+        self.loader = loader
+        self._resolved: dict[tuple[Any, ...], ResolvedInputs] = {}
+
+    def resolve(self, values: Mapping[str, Any]) -> ResolvedInputs:
+        """Load the inputs of a trial, given the dotted values of its whole config."""
+        key = tuple(str(values.get(name)) for name in _input_keys())
+        if key not in self._resolved:
+            config = parse_dotted(values, "trial")
+            inputs = self.loader.load(config)
+            wanted = expected_measurements(inputs.sets, measures_of(config))
+            self._resolved[key] = ResolvedInputs(inputs, frozenset(wanted))
+        return self._resolved[key]
+
+    def trial_ids(self, values: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
+        """Ids of a configuration's trials, one per seed; a seed in `values` is ignored."""
+        fingerprints = self.resolve(values).inputs.fingerprints
+        return [trial_id_of({**values, "seed": seed}, fingerprints) for seed in seeds]
+
+    def configuration(self, values: Mapping[str, Any]) -> str:
+        """The id of a configuration; a seed in `values` is ignored."""
+        return configuration_id_of(values, self.resolve(values).inputs.fingerprints)
+
+
+@cached
+def _input_keys() -> list[str]:
+    """The keys that may change a trial's inputs, or whether they can be read.
+
+    A real-valued knob of a method cannot.
+    """
+    knobs_ = ("checkpoint", "pooling", "lora_rank", "freeze_layers")
+    encoder = tuple(f"encoder.{name}" for name in knobs_)
+    return [
+        key
+        for key, knob in knobs().items()
+        if key.startswith(("data.", "evaluation.", *encoder))
+        or (key.startswith("method.") and knob.kind != "float")
+    ]
 
 
 class SearchConfigurations(Mapping[str, Configuration]):
@@ -41,7 +106,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
         """
         self.space, self.namer, self.seeds, self._warn = space, namer, tuple(seeds), warn
         self.grid: list[str] = []
-        self._found: dict[str, Configuration] = {}
+        self._by_name: dict[str, Configuration] = {}
         self._configs: dict[str, TrialConfig] = {}  # of the grid
         self._of_trial: dict[str, tuple[str, int]] = {}
         self._stored: set[str] = set()
@@ -50,20 +115,20 @@ class SearchConfigurations(Mapping[str, Configuration]):
             self._add_to_grid(config)
 
     def __getitem__(self, name: str) -> Configuration:
-        return self._found[name]
+        return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
+        return iter(self._by_name)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._by_name)
 
     def add_sampled(self, params: Params) -> str:
         """Add a configuration that the sampler has proposed; return its name."""
         values = self.space.sampled_values(params)
-        one = Configuration(self.namer.configuration(values), "sampler", values)
-        self._add(one)
-        return one.name
+        configuration = Configuration(self.namer.configuration(values), "sampler", values)
+        self._add(configuration)
+        return configuration.name
 
     def take_stored(self, stored: Configuration) -> bool:
         """Take the results of a configuration of the study.
@@ -74,8 +139,8 @@ class SearchConfigurations(Mapping[str, Configuration]):
         """
         name = stored.name
         self._stored.add(name)
-        if name in self._found:
-            own = self._found[name]
+        if name in self._by_name:
+            own = self._by_name[name]
             own.trials, own.results = {**own.trials, **stored.trials}, stored.results
             self._of_trial.update((trial, (name, seed)) for seed, trial in own.trials.items())
             return False
@@ -91,31 +156,33 @@ class SearchConfigurations(Mapping[str, Configuration]):
         if trial_id not in self._of_trial:
             return None
         name, seed = self._of_trial[trial_id]
-        return self._found[name], seed
+        return self._by_name[name], seed
 
     def config(self, name: str) -> TrialConfig:
         """The config of a configuration, with any seed."""
-        values = self._found[name].values
+        values = self._by_name[name].values
         return self._configs.get(name) or self.space.sampled(self.space.params_of(values) or {})
 
     def requested(self, name: str) -> frozenset[Measurement]:
         """The scores that the search needs of a configuration's trials."""
-        return self.namer.resolve(self._found[name].values).requested
+        return self.namer.resolve(self._by_name[name].values).requested
 
     def assignment(self, trial_id: str, action: Action, until: float = 1.0) -> Assignment:
         """The assignment that runs a trial; one without steps has no stages."""
         name, seed = self._of_trial[trial_id]
-        one, config = self._found[name], self.config(name)
-        fingerprints = self.namer.resolve(one.values).inputs.fingerprints
+        configuration, config = self._by_name[name], self.config(name)
+        fingerprints = self.namer.resolve(configuration.values).inputs.fingerprints
         config = config.model_copy(update={"seed": seed})
         until = until if config.method.takes_steps else 1.0
-        return Assignment(trial_id, name, config, one.origin, fingerprints, action, until=until)
+        return Assignment(
+            trial_id, name, config, configuration.origin, fingerprints, action, until=until
+        )
 
     def is_new(self, params: Params) -> bool:
         """Whether params stand for a new configuration whose inputs can be read."""
         try:
             name = self._name(params)
-            return name not in self._stored and name not in self._found
+            return name not in self._stored and name not in self._by_name
         except BadInputError as error:  # only trials with this data or encoder need it
             if str(error) not in self._read_errors:
                 self._read_errors.add(str(error))
@@ -136,29 +203,33 @@ class SearchConfigurations(Mapping[str, Configuration]):
     @property
     def num_in_ranges(self) -> int:
         """How many configurations of the grid the sampler could propose."""
-        return sum(self.space.exact_params(one) is not None for one in self._configs.values())
+        return sum(
+            self.space.exact_params(config) is not None for config in self._configs.values()
+        )
 
     def _add_to_grid(self, config: TrialConfig) -> None:
         values = config.dotted()
         name = self.namer.configuration(values)
-        if name in self._found:
+        if name in self._by_name:
             self._merge_requested(name, config)
             return
         self._configs[name] = config
         self.grid.append(name)
         self._add(Configuration(name, "grid", values))
 
-    def seeds_of(self, one: Configuration) -> tuple[int, ...]:
+    def seeds_of(self, configuration: Configuration) -> tuple[int, ...]:
         """The seeds of a configuration; the first alone if no seed changes its scores."""
-        return self.seeds if draws(one.values) else self.seeds[:1]
+        return self.seeds if draws(configuration.values) else self.seeds[:1]
 
-    def _add(self, one: Configuration) -> None:
+    def _add(self, configuration: Configuration) -> None:
         """Add a configuration with this search's seeds; it keeps its other ones."""
-        seeds = self.seeds_of(one)
-        ids = self.namer.trial_ids(one.values, seeds)
-        one.trials = {**dict(zip(seeds, ids, strict=True)), **one.trials}
-        self._found[one.name] = one
-        self._of_trial.update((trial, (one.name, seed)) for seed, trial in one.trials.items())
+        seeds = self.seeds_of(configuration)
+        ids = self.namer.trial_ids(configuration.values, seeds)
+        configuration.trials = {**dict(zip(seeds, ids, strict=True)), **configuration.trials}
+        self._by_name[configuration.name] = configuration
+        self._of_trial.update(
+            (trial, (configuration.name, seed)) for seed, trial in configuration.trials.items()
+        )
 
     def _merge_requested(self, name: str, duplicate: TrialConfig) -> None:
         """Keep, of two grid points with one name, the one that asks for more scores."""
@@ -168,7 +239,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
         )
         if first < second:
             self._configs[name] = duplicate
-            self._found[name].values = duplicate.dotted()
+            self._by_name[name].values = duplicate.dotted()
         elif not second <= first:
             rule = "two grid points describe the same training but request different scores"
             move = "Ask both for the suites and protocols of either."

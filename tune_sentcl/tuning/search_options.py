@@ -272,16 +272,18 @@ class SearchOptions:
                 yield Fault(flag(name), "", value, rule, "Correct it.")
 
     def _number_faults(self) -> Iterator[Fault]:
-        for name, one in declarations().items():
+        for name, option in declarations().items():
             value = getattr(self, name)
-            if one.low is None or value is None:
+            if option.low is None or value is None:
                 continue
             rule = "" if math.isfinite(value) else "must be finite"
-            rule = f"must be {one.low:g} or more" if value < one.low else rule
-            rule = rule or (f"must be {one.high:g} or less" if value > one.high else "")
+            rule = f"must be {option.low:g} or more" if value < option.low else rule
+            rule = rule or (f"must be {option.high:g} or less" if value > option.high else "")
             if not rule:
                 continue
-            yield Fault(flag(name) if one.group else name, "", f"{value:g}", rule, "Correct it.")
+            yield Fault(
+                flag(name) if option.group else name, "", f"{value:g}", rule, "Correct it."
+            )
 
     def _space_faults(self, space: "Space") -> Iterator[Fault]:
         option = "--trials" if self.trials else "--budget"
@@ -299,7 +301,7 @@ class SearchOptions:
 
 def declarations() -> dict[str, Declaration]:
     """The declaration of each option, by its field."""
-    return {one.name: one.metadata["option"] for one in fields(SearchOptions)}
+    return {option.name: option.metadata["option"] for option in fields(SearchOptions)}
 
 
 def flag(name: str) -> str:

@@ -15,8 +15,8 @@ from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Confirmation, SearchRecord, SeedPlan
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.budget import Budget
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
+from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
@@ -75,10 +75,10 @@ Launch = Callable[[Session], None]
 """Runs a session to its end."""
 
 
-def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget) -> SearchOutcome:
+def run_session(prepared: PreparedSearch, path: str, run: Launch, limits: Limits) -> SearchOutcome:
     """Run what a study lacks with `run`, a launcher, and compact the study at the end."""
     proposals, watcher = prepared.proposals, prepared.watcher
-    with open_session(prepared, path, budget) as session:
+    with open_session(prepared, path, limits) as session:
         try:
             if not session.finished:
                 run(session)
@@ -117,7 +117,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, budget: Budget
 
 
 @contextmanager
-def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterator[Session]:
+def open_session(prepared: PreparedSearch, path: str, limits: Limits) -> Iterator[Session]:
     """Open a search's study as its only driver, and add its trials to the search."""
     study, is_local = prepared.study_at(path), StudyFiles.at(path).folder is not None
     first = None
@@ -158,7 +158,7 @@ def open_session(prepared: PreparedSearch, path: str, budget: Budget) -> Iterato
                 prepared.settings,
                 watcher,
                 mirror,
-                budget,
+                limits,
             )
             _begin(prepared, session)
             yield session
@@ -197,11 +197,11 @@ def _confirmed(record: SearchRecord, prepared: PreparedSearch) -> SeedPlan:
     return replace(plan, confirmations=(*earlier, confirmation))
 
 
-def budget_of(options: SearchOptions) -> Budget:
-    """The budget that the options set."""
+def limits_of(options: SearchOptions) -> Limits:
+    """The limits that the options set."""
     hours = options.max_gpu_hours
     gpu_seconds = None if hours is None else 3600 * hours
-    return Budget(options.max_failures, options.max_time, gpu_seconds, options.trial_timeout)
+    return Limits(options.max_failures, options.max_time, gpu_seconds, options.trial_timeout)
 
 
 def _mirror(prepared: PreparedSearch, driver: StudyDriver) -> JournalMirror | None:

@@ -17,7 +17,7 @@ from tune_sentcl.history import Assignment, Status
 from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.budget import Budget
+from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.session_study import SessionSettings, SessionStudy, with_all_costs
@@ -45,12 +45,12 @@ class Session:
         settings: SessionSettings,
         watcher: Watcher,
         mirror: JournalMirror | None = None,
-        budget: Budget | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """Begin a session; `proposals` has resumed from the study."""
         self.proposals, self.settings = proposals, settings
         self.history = proposals.history
-        self.budget = budget or Budget()
+        self.limits = limits or Limits()
         self.loader = proposals.namer.loader
         self.study = SessionStudy(driver, proposals, settings)
         self._driver, self.watcher, self._mirror = driver, watcher, mirror
@@ -81,7 +81,7 @@ class Session:
     @property
     def stop_reason(self) -> str | None:
         """Why the search ends before all trials have run; None while it goes on."""
-        return self.budget.failure_reason if self.proposals.finished else self.budget.stop_reason()
+        return self.limits.failure_reason if self.proposals.finished else self.limits.stop_reason()
 
     def next(self) -> Assignment | None:
         """Hand out the next trial; return None if no trial can run now."""
@@ -103,7 +103,7 @@ class Session:
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
         """Note that a worker has begun a trial, on a share of a GPU."""
         if trial_id in self._running:
-            self.budget.started(trial_id, gpus)
+            self.limits.started(trial_id, gpus)
             self.watcher.started(self._running[trial_id])
 
     def progress(self, trial_id: str, progress: Progress) -> bool:
@@ -117,7 +117,7 @@ class Session:
         self._last_progress[trial_id] = progress
         status: Status = "finished" if progress.final else "pruned"
         if progress.final or progress.paused:
-            self.budget.result(status, None)
+            self.limits.result(status, None)
             self._end(trial_id, status, progress.run_columns, progress.scores)
         else:
             self.watcher.point(trial_id, progress)
@@ -144,7 +144,7 @@ class Session:
         self.timed_out += timed_out
         is_repeated = self.study.failed_so_before(trial_id, failure.error_type)
         if not (accident or timed_out or is_repeated or self._diverged(trial_id, failure)):
-            self.budget.result("failed", failure.error_type)
+            self.limits.result("failed", failure.error_type)
         self._end(trial_id, "failed", run_columns)
 
     def _diverged(self, trial_id: str, failure: Failure) -> bool:
@@ -161,13 +161,13 @@ class Session:
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
-        if self.budget.overdue(trial_id):
+        if self.limits.overdue(trial_id):
             # The launcher ended a worker that did not return in time.
             error = TrialTimeoutError.__name__
-            text = f"the trial was given {self.budget.trial_seconds:g} s, and did not come back"
+            text = f"the trial was given {self.limits.trial_seconds:g} s, and did not come back"
             self.fail(trial_id, Failure(error, text, failure.run_columns))
             return
-        has_started = self.budget.is_running(trial_id)
+        has_started = self.limits.is_running(trial_id)
         self._lost_workers[trial_id, has_started] += 1
         tries = self._lost_workers[trial_id, has_started]
         most = self.proposals.options.retries if has_started else _MAX_RESTARTS
@@ -203,7 +203,7 @@ class Session:
         name = assignment.trial_id
         del self._running[name]
         self._last_progress.pop(name, None)
-        self.budget.ended(name)
+        self.limits.ended(name)
         self.proposals.requeue(name, assignment.action)
         self.watcher.say(f"trial {name} {message}")
 
@@ -237,7 +237,7 @@ class Session:
         assignment = self._running.pop(trial_id, None)
         if assignment is None:
             return
-        self.budget.ended(trial_id)
+        self.limits.ended(trial_id)
         last = self._last_progress.pop(trial_id, None)
         is_recorded = status == "finished" or self.history.status(trial_id) != "finished"
         if assignment.action != "train":

@@ -95,25 +95,28 @@ class Staging:
         """Note that there will be no further proposal."""
         self.is_exhausted, self._members = True, None
 
-    def note(self, one: Configuration) -> None:
+    def note(self, configuration: Configuration) -> None:
         """Note how a configuration has ended its stages so far."""
         self._members = None
-        joins = self._joins_later(one)
+        joins = self._joins_later(configuration)
         if joins:
             for count, ends in enumerate(self._grid_ends, 1):
-                ends.update((one.name, end) for end in self._end(one, self._seeds[:count], 1.0))
-        for stage, ends in enumerate(self._ends if one.name in self.sampled else ()):
+                end_of_seeds = self._end(configuration, self._seeds[:count], 1.0)
+                ends.update((configuration.name, end) for end in end_of_seeds)
+        for stage, ends in enumerate(self._ends if configuration.name in self.sampled else ()):
             seeds = self._seeds[: self.stages.seeds(stage)]
-            found = self._end(one, seeds, self.stages.share(stage))
-            ends.update((one.name, None if joins else end) for end in found)
+            ends_of_stage = self._end(configuration, seeds, self.stages.share(stage))
+            ends.update((configuration.name, None if joins else end) for end in ends_of_stage)
 
-    def _joins_later(self, one: Configuration) -> bool:
+    def _joins_later(self, configuration: Configuration) -> bool:
         """Whether a configuration has no place among the sampled ones behind the first stage.
 
         The grid has none, nor what takes no steps, because its score is that of a whole training.
         Both compete at the stages of seeds.
         """
-        return one.origin == "grid" or not (self.stages.keeps_all or draws(one.values))
+        return configuration.origin == "grid" or not (
+            self.stages.keeps_all or draws(configuration.values)
+        )
 
     def take_stored(self, sampled: Iterable[Configuration]) -> None:
         """Add the configurations of a study that belong to the first stage.
@@ -124,29 +127,29 @@ class Staging:
         """
         seeds = self._seeds if self.stages.keeps_all else self._seeds[:1]
         share, others = self.stages.shares[0], []
-        for one in sampled:
-            if not any(True for _ in self._end(one, seeds, share)):
-                others.append(one.name)
+        for configuration in sampled:
+            if not any(True for _ in self._end(configuration, seeds, share)):
+                others.append(configuration.name)
                 continue
-            first = one.results[self._seeds[0]]
-            is_scored = share == 1 or share in first.stages or not draws(one.values)
+            first = configuration.results[self._seeds[0]]
+            is_scored = share == 1 or share in first.stages or not draws(configuration.values)
             if is_scored or first.status != "finished":
-                self.add(one.name)
+                self.add(configuration.name)
         for name in others:
             if self.needs_sampling:
                 self.add(name)
 
-    def score_to_tell(self, one: Configuration) -> float | None:
+    def score_to_tell(self, configuration: Configuration) -> float | None:
         """The score that the sampler is told of a configuration; None before its first stage ends.
 
         Without halving that is the mean over all seeds. The grid has no score of a stage of rows.
         """
         last = len(self._seeds) if self.stages.keeps_all else 1
-        joins = self._joins_later(one)
+        joins = self._joins_later(configuration)
         if joins and self.stages.shares[0] < 1:
             return None
-        found = self._grid_ends if joins else self._ends
-        ends = [of_stage.get(one.name) for of_stage in found[:last]]
+        by_stage = self._grid_ends if joins else self._ends
+        ends = [of_stage.get(configuration.name) for of_stage in by_stage[:last]]
         return FAILED if FAILED in ends else ends[-1]  # what fails gets no further seeds
 
     def members(self) -> list[list[str]]:
@@ -174,8 +177,8 @@ class Staging:
         for stage, names in enumerate(members):
             seed, share = self._seeds[self.stages.seeds(stage) - 1], self.stages.share(stage)
             for name in names:
-                one = self._configurations[name]
-                trial_id = one.trials.get(seed) or one.trials[self._seeds[0]]
+                configuration = self._configurations[name]
+                trial_id = configuration.trials.get(seed) or configuration.trials[self._seeds[0]]
                 yield trial_id, share, name in self._ends[stage]
 
     def expected(self, *, complete: bool) -> list[float]:
@@ -184,12 +187,12 @@ class Staging:
         Args:
             complete: Whether nothing is due or to be sampled, so that no stage grows any more.
         """
-        found = []
+        runs = []
         stages = zip(self.stages.sizes, self.stages.costs, self.members(), strict=True)
         for stage, (size, cost, members) in enumerate(stages):
             planned = len(members) if complete else max(size, len(members))
-            found += [cost] * (planned - sum(name in self._ends[stage] for name in members))
-        return found
+            runs += [cost] * (planned - sum(name in self._ends[stage] for name in members))
+        return runs
 
     def pause_above(self, until: float) -> float:
         """The least score at the end of a stage with which a configuration may still go on."""
@@ -200,20 +203,20 @@ class Staging:
         return best[size - 1] if len(best) >= size else -math.inf
 
     def _end(
-        self, one: Configuration, seeds: Sequence[int], share: float
+        self, configuration: Configuration, seeds: Sequence[int], share: float
     ) -> Iterator[float | None]:
         """How a configuration has ended a stage; nothing if it has not."""
-        seeds = seeds[: len(self._configurations.seeds_of(one))]
-        results = [one.results.get(seed) for seed in seeds]
+        seeds = seeds[: len(self._configurations.seeds_of(configuration))]
+        results = [configuration.results.get(seed) for seed in seeds]
         first = results[0]
         if share < 1 and first is not None and share in first.stages:
             yield first.stages[share]
             return
-        if None in results or any(one.trials[seed] in self._again for seed in seeds):
+        if None in results or any(configuration.trials[seed] in self._again for seed in seeds):
             return
         ended = [result for result in results if result is not None]
         failed = [result.error_type for result in ended if result.status == "failed"]
         if failed:
             yield FAILED if CONFIGURATION_ERRORS.issuperset(failed) else None
         elif all(result.status == "finished" for result in ended):
-            yield one.mean(seeds)
+            yield configuration.mean(seeds)

@@ -98,12 +98,12 @@ def _trainings(space: Space) -> Iterator[TrialConfig]:
 
 
 class TrialSeconds(NamedTuple):
-    """Seconds of a trial without the encoding pass of a frozen encoder.
+    """Seconds of a trial without classifiers and without the pass of a frozen encoder.
 
     Attributes:
         beside: Its start, and one score while it trains.
         training: All its steps.
-        end: The final evaluation of a trained encoder; classifiers are not timed.
+        end: The last scores of a trained encoder.
         whole: The whole trial.
     """
 
@@ -114,7 +114,7 @@ class TrialSeconds(NamedTuple):
 
 
 class TrialTimer:
-    """Times trials part by part: those of a kind once.
+    """Times trials part by part: each kind of trial once.
 
     Attributes:
         device: The device of the trials.
@@ -130,6 +130,7 @@ class TrialTimer:
         self.passes: dict[EncoderConfig, float] = {}
         self._loader, self._cpus = loader, options.cpus_per_trial
         self._parts: dict[Kind, tuple[float, float, float, EmbeddingCache | None]] = {}
+        self._timed: dict[tuple[object, ...], TrialSeconds] = {}
 
     def trial(self, config: TrialConfig) -> TrialSeconds:
         """Time a trial.
@@ -137,6 +138,12 @@ class TrialTimer:
         Raises:
             TuneSentclError: The trial would fail too.
         """
+        work = (kind_of(config), config.data, config.optimizer.epochs, config.evaluation)
+        if work not in self._timed:
+            self._timed[work] = self._time(config)
+        return self._timed[work]
+
+    def _time(self, config: TrialConfig) -> TrialSeconds:
         inputs, every = self._loader.load(config), config.evaluation.every
         if (kind := kind_of(config)) not in self._parts:
             with torch_threads(self._cpus), torch.random.fork_rng(devices=[]):

@@ -232,11 +232,11 @@ class Attempt:
 
 def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
     """Raise OtherInputsError if a worker reads other inputs than the driver."""
-    found = inputs.fingerprints_now()
+    read = inputs.fingerprints_now()
     differing = [
-        f"{f.name} {getattr(found, f.name)} (the driver's: {getattr(expected, f.name)})"
+        f"{f.name} {getattr(read, f.name)} (the driver's: {getattr(expected, f.name)})"
         for f in fields(Fingerprints)
-        if getattr(found, f.name) != getattr(expected, f.name)
+        if getattr(read, f.name) != getattr(expected, f.name)
     ]
     if differing:
         raise OtherInputsError(

@@ -1,4 +1,4 @@
-"""The trackers: a class per client, which has one run per trial, with its last result."""
+"""The trackers of `search --track NAME`: a class per client, which has one run per trial."""
 
 import contextvars
 import hashlib
@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -17,40 +16,8 @@ from typing import Any, ClassVar, Protocol
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.store.files import StudyFiles
 
-
-@dataclass(frozen=True)
-class TrialBegin:
-    """A trial begins, or goes on: its id, the id that its seeds share, and its knobs."""
-
-    trial_id: str
-    configuration: str
-    params: Mapping[str, str | int | float | bool]
-
-
-@dataclass(frozen=True)
-class TrialPoint:
-    """A trial's metrics at an optimizer step; scores times 100."""
-
-    trial_id: str
-    step: int
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class TrialEnd:
-    """A trial ends, or the search ends first.
-
-    Attributes:
-        trial_id: The trial.
-        step: Its last optimizer step.
-        values: Objectives, scores (`score/...`, times 100) and costs (`cost/...`).
-        texts: `status` (finished, pruned, failed or interrupted) and other texts.
-    """
-
-    trial_id: str
-    step: int
-    values: Mapping[str, float]
-    texts: Mapping[str, str]
+Params = Mapping[str, str | int | float | bool]
+Values = Mapping[str, float]
 
 
 class Tracker(Protocol):
@@ -67,17 +34,35 @@ class Tracker(Protocol):
         """Open the client for a space's name, a study's path or URL, and a folder for files."""
         ...
 
-    def begin(self, trial: TrialBegin) -> None:
-        """Start the run of a trial, and delete the run that an earlier search has left of it."""
+    def begin(self, trial_id: str, configuration: str, params: Params) -> None:
+        """Start the run of a trial, and delete the run that an earlier search has left of it.
+
+        Args:
+            trial_id: The trial.
+            configuration: The id that its seeds share.
+            params: Its knobs, by dotted key.
+        """
         ...
 
-    def point(self, point: TrialPoint) -> None:
-        """Log a point of a trial that has begun; each step comes once."""
+    def point(self, trial_id: str, step: int, values: Values) -> None:
+        """Log metrics of a trial at an optimizer step, scores times 100; each step comes once."""
         ...
 
-    def end(self, end: TrialEnd) -> None:
-        """End the run of a trial."""
+    def end(self, trial_id: str, step: int, values: Values, texts: Mapping[str, str]) -> None:
+        """End the run of a trial.
+
+        Args:
+            trial_id: The trial.
+            step: Its last optimizer step.
+            values: Objectives, scores (`score/...`, times 100) and costs (`cost/...`).
+            texts: `status` (finished, pruned, failed or interrupted) and other texts.
+        """
         ...
+
+
+def _run_id(trial_id: str, study: str) -> str:
+    """A name of a run on a server, where the same trial may be in several studies."""
+    return f"{trial_id}-{hashlib.sha256(study.encode()).hexdigest()[:8]}"
 
 
 class _MLflow(Tracker):
@@ -104,32 +89,28 @@ class _MLflow(Tracker):
             self._experiment = self._client.create_experiment(space, artifact_location=files)
         self._runs: dict[str, str] = {}
 
-    def begin(self, trial: TrialBegin) -> None:
-        tags = {"trial": trial.trial_id, "study": self._study}
-        texts = {
-            name: text.replace("\\", r"\\").replace("'", r"\'") for name, text in tags.items()
-        }
-        wanted = " and ".join(f"tags.{name} = '{text}'" for name, text in texts.items())
-        for left in self._client.search_runs([self._experiment], wanted):
+    def begin(self, trial_id: str, configuration: str, params: Params) -> None:
+        name = _run_id(trial_id, self._study)
+        for left in self._client.search_runs([self._experiment], f"tags.trial = '{name}'"):
             self._client.delete_run(left.info.run_id)
-        tags["configuration"] = trial.configuration
-        run = self._client.create_run(self._experiment, run_name=trial.trial_id, tags=tags)
-        self._runs[trial.trial_id] = run.info.run_id
-        param, longest = self._entities.Param, self._LONGEST
-        params = [param(key, str(value)[:longest]) for key, value in trial.params.items()]
-        self._client.log_batch(run.info.run_id, params=params)
+        tags = {"trial": name, "study": self._study, "configuration": configuration}
+        run = self._client.create_run(self._experiment, run_name=trial_id, tags=tags)
+        self._runs[trial_id] = run.info.run_id
+        texts = {key: str(value)[: self._LONGEST] for key, value in params.items()}
+        known = [self._entities.Param(key, text) for key, text in texts.items()]
+        self._client.log_batch(run.info.run_id, params=known)
 
-    def point(self, point: TrialPoint | TrialEnd) -> None:
+    def point(self, trial_id: str, step: int, values: Values) -> None:
         now, metric = round(1000 * time.time()), self._entities.Metric
-        metrics = [metric(key, value, now, point.step) for key, value in point.values.items()]
-        self._client.log_batch(self._runs[point.trial_id], metrics=metrics)
+        metrics = [metric(key, value, now, step) for key, value in values.items()]
+        self._client.log_batch(self._runs[trial_id], metrics=metrics)
 
-    def end(self, end: TrialEnd) -> None:
-        self.point(end)
-        run = self._runs.pop(end.trial_id)
-        tags = [self._entities.RunTag(k, v[: self._LONGEST]) for k, v in end.texts.items()]
+    def end(self, trial_id: str, step: int, values: Values, texts: Mapping[str, str]) -> None:
+        self.point(trial_id, step, values)
+        run = self._runs.pop(trial_id)
+        tags = [self._entities.RunTag(k, v[: self._LONGEST]) for k, v in texts.items()]
         self._client.log_batch(run, tags=tags)
-        self._client.set_terminated(run, self._STATUSES.get(end.texts["status"], "KILLED"))
+        self._client.set_terminated(run, self._STATUSES.get(texts["status"], "KILLED"))
 
 
 class _TensorBoard(Tracker):
@@ -145,24 +126,24 @@ class _TensorBoard(Tracker):
         self._writer: Any = SummaryWriter
         self._hparams: Any = hparams
         self._folder = folder / "tensorboard"
-        self._runs: dict[str, tuple[TrialBegin, Any]] = {}
+        self._runs: dict[str, tuple[Params, Any]] = {}
 
-    def begin(self, trial: TrialBegin) -> None:
-        folder = self._folder / trial.trial_id
+    def begin(self, trial_id: str, configuration: str, params: Params) -> None:
+        folder = self._folder / trial_id
         shutil.rmtree(folder, ignore_errors=True)
-        self._runs[trial.trial_id] = trial, self._writer(str(folder), flush_secs=5)
+        writer = self._writer(str(folder), flush_secs=5)
+        self._runs[trial_id] = {**params, "configuration": configuration}, writer
 
-    def point(self, point: TrialPoint | TrialEnd) -> None:
-        for name, value in point.values.items():
-            self._runs[point.trial_id][1].add_scalar(name, value, point.step)
+    def point(self, trial_id: str, step: int, values: Values) -> None:
+        for name, value in values.items():
+            self._runs[trial_id][1].add_scalar(name, value, step)
 
-    def end(self, end: TrialEnd) -> None:
-        self.point(end)
-        trial, writer = self._runs.pop(end.trial_id)
-        for name, text in end.texts.items():
-            writer.add_text(name, text, end.step)
-        params = {**trial.params, "configuration": trial.configuration}
-        for summary in self._hparams(params, dict(end.values)):
+    def end(self, trial_id: str, step: int, values: Values, texts: Mapping[str, str]) -> None:
+        self.point(trial_id, step, values)
+        params, writer = self._runs.pop(trial_id)
+        for name, text in texts.items():
+            writer.add_text(name, text, step)
+        for summary in self._hparams(params, dict(values)):
             writer.file_writer.add_summary(summary)
         writer.close()
 
@@ -186,29 +167,29 @@ class _Trackio(Tracker):
         self._trackio, self._project = trackio, space.replace("/", "-")
         self._runs: dict[str, Any] = {}
 
-    def begin(self, trial: TrialBegin) -> None:
-        for left in self._kept(trial.trial_id):
+    def begin(self, trial_id: str, configuration: str, params: Params) -> None:
+        for left in self._kept(trial_id):
             left.delete()
         # Each run gets its own context, because a second run in a context ends the first.
-        self._runs[trial.trial_id] = contextvars.Context().run(
+        self._runs[trial_id] = contextvars.Context().run(
             self._trackio.init,
             self._project,
-            name=trial.trial_id,
-            group=trial.configuration,
-            config=dict(trial.params),
+            name=trial_id,
+            group=configuration,
+            config=dict(params),
             embed=False,
             auto_log_cpu=False,
             auto_log_gpu=False,
         )
 
-    def point(self, point: TrialPoint) -> None:
-        self._runs[point.trial_id].log(dict(point.values), step=point.step)
+    def point(self, trial_id: str, step: int, values: Values) -> None:
+        self._runs[trial_id].log(dict(values), step=step)
 
-    def end(self, end: TrialEnd) -> None:
-        run = self._runs.pop(end.trial_id)
-        run.log({**end.values, **end.texts}, step=end.step)
+    def end(self, trial_id: str, step: int, values: Values, texts: Mapping[str, str]) -> None:
+        run = self._runs.pop(trial_id)
+        run.log({**values, **texts}, step=step)
         run.finish()
-        if not self._kept(end.trial_id):  # the client only warns if it cannot write
+        if not self._kept(trial_id):  # the client only warns if it cannot write
             raise OSError(f"its database in {self._folder} cannot be written")
 
     def _kept(self, trial_id: str) -> list[Any]:
@@ -235,21 +216,21 @@ class _WandB(Tracker):
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
-        self._wandb, self._project, self._folder = wandb, space.replace("/", "-"), folder
-        self._study = hashlib.sha256(study.encode()).hexdigest()[:8]
+        self._wandb, self._project = wandb, space.replace("/", "-")
+        self._folder, self._study = folder, study
         self._runs: dict[str, Any] = {}
 
-    def begin(self, trial: TrialBegin) -> None:
-        name = f"{trial.trial_id}-{self._study}"  # the same trial may be in several studies
+    def begin(self, trial_id: str, configuration: str, params: Params) -> None:
+        name = _run_id(trial_id, self._study)
         if self._offline:
             for left in (self._folder / "wandb").glob(f"offline-run-*-{name}"):
                 shutil.rmtree(left, ignore_errors=True)
-        self._runs[trial.trial_id] = self._wandb.init(
+        self._runs[trial_id] = self._wandb.init(
             project=self._project,
             id=name,
-            name=trial.trial_id,
-            group=trial.configuration,
-            config=dict(trial.params),
+            name=trial_id,
+            group=configuration,
+            config=dict(params),
             dir=str(self._folder),
             resume=None if self._offline else "allow",
             reinit="create_new",
@@ -258,13 +239,14 @@ class _WandB(Tracker):
             ),
         )
 
-    def point(self, point: TrialPoint) -> None:
-        self._runs[point.trial_id].log(dict(point.values), step=point.step)
+    def point(self, trial_id: str, step: int, values: Values) -> None:
+        self._runs[trial_id].log(dict(values), step=step)
 
-    def end(self, end: TrialEnd) -> None:
-        run = self._runs.pop(end.trial_id)
-        run.summary.update({**end.values, **end.texts})
-        run.finish(exit_code=int(end.texts["status"] in ("failed", "interrupted")))
+    def end(self, trial_id: str, step: int, values: Values, texts: Mapping[str, str]) -> None:
+        del step
+        run = self._runs.pop(trial_id)
+        run.summary.update({**values, **texts})
+        run.finish(exit_code=int(texts["status"] in ("failed", "interrupted")))
 
 
 TRACKERS: dict[str, type[Tracker]] = {
@@ -292,8 +274,8 @@ def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
     if name not in TRACKERS:
         yield Fault("--track", "", name, f"must be one of {', '.join(TRACKERS)}", "Choose one.")
         return
-    found = find_spec(name)
-    if not on_cluster and (found is None or found.origin is None):  # a folder without a package
+    package = find_spec(name)
+    if not on_cluster and (package is None or package.origin is None):  # an empty folder
         move = f'Run: pip install "tune-sentcl[{name}]".'
         yield Fault("--track", "", name, "its client is not installed", move)
     variable = TRACKERS[name].remote

@@ -1,7 +1,6 @@
 """Sends the trials of a search to trackers: `search --track NAME`.
 
-Each tracker runs in a thread of its own. The search does not wait for a client that hangs, and
-does not fail by one that fails.
+Each tracker runs in a thread of its own. A client that hangs or fails costs the search nothing.
 """
 
 import queue
@@ -12,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Any
 
-from tune_sentcl.config import TrialConfig, flatten
+from tune_sentcl.config import flatten
 from tune_sentcl.errors import first_line
 from tune_sentcl.history import Assignment
 from tune_sentcl.objective import MAX_OBJECTIVES, value_columns
@@ -22,7 +22,7 @@ from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.rows import RUN_COLUMNS, TrialRow
 from tune_sentcl.trial import Progress
-from tune_sentcl.watch.trackers import TRACKERS, TrialBegin, TrialEnd, TrialPoint
+from tune_sentcl.watch.trackers import TRACKERS
 from tune_sentcl.watch.watcher import Watcher
 
 _WAIT_S = 30.0  # for the trackers to finish writing after the search
@@ -31,7 +31,8 @@ _MAX_BEHIND = 10_000  # events that wait for a tracker
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
 _NUMBERS = value_columns(MAX_OBJECTIVES)
 _TEXTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")
-Event = TrialBegin | TrialPoint | TrialEnd
+Event = tuple[str, tuple[Any, ...]]
+"""A method of `Tracker` and its arguments."""
 _SCORE = ("task", "split", "metric", "aggregation", "protocol", "classifier_seed")
 
 
@@ -73,15 +74,20 @@ class TrackingWatcher:
         self._watcher, self._threads = watcher, threads
         self.begin, self.planned, self.say = watcher.begin, watcher.planned, watcher.say
         self._last_steps: dict[str, int] = {}  # the last step that was sent of a running trial
-        self._measured: set[str] = set()  # these have no run that their scores could join
 
     def started(self, assignment: Assignment) -> None:
         """See `Watcher`."""
         self._watcher.started(assignment)
-        if assignment.action == "measure":
-            self._measured.add(assignment.trial_id)
-        else:
-            self._begin(assignment.trial_id, assignment.configuration, assignment.config)
+        name = assignment.trial_id
+        if assignment.action == "measure" or name in self._last_steps:
+            return  # it has no run that its scores could join, or repeats the points of its run
+        self._last_steps[name] = -1
+        params = {
+            key: value if isinstance(value, str | int | float | bool) else str(value)
+            for key, value in flatten(assignment.config.nested())
+            if value is not None
+        }
+        self._send("begin", name, assignment.configuration, params)
 
     def point(self, trial_id: str, progress: Progress) -> None:
         """See `Watcher`."""
@@ -91,37 +97,25 @@ class TrackingWatcher:
     def ended(self, row: TrialRow, total: int, last: Progress | None) -> None:
         """See `Watcher`."""
         self._watcher.ended(row, total, last)
-        if row.trial_id in self._measured:
-            self._measured.discard(row.trial_id)
+        if row.trial_id not in self._last_steps:
             return
-        self._begin(row.trial_id, row.configuration, row.config)
-        found, values = row.values(), {}
+        columns, values = row.values(), {}
         if last is not None:
             self._log(row.trial_id, last)
             values = {_score_name(s): s.value for s in last.scores if s.subset is None}
-        values |= {name: found.get(name) for name in _NUMBERS}
-        values |= {f"cost/{name}": found[name] for name in _COSTS}
+        values |= {name: columns.get(name) for name in _NUMBERS}
+        values |= {f"cost/{name}": columns[name] for name in _COSTS}
         numbers = {name: value for name, value in values.items() if value is not None}
-        texts = {name: str(found[name]) for name in _TEXTS if found[name] is not None}
+        texts = {name: str(columns[name]) for name in _TEXTS if columns[name] is not None}
         step = max(row.steps or 0, self._last_steps.pop(row.trial_id))
-        self._send(TrialEnd(row.trial_id, step, numbers, texts))
+        self._send("end", row.trial_id, step, numbers, texts)
 
     def close(self) -> None:
-        """End the tracking, and the runs of trials that have not ended."""
+        """End the runs of trials that have not ended, and the tracking."""
         for trial_id, step in self._last_steps.items():
-            self._send(TrialEnd(trial_id, step, {}, {"status": "interrupted"}))
-        self._send(None)
-
-    def _begin(self, trial_id: str, configuration: str, config: TrialConfig) -> None:
-        if trial_id in self._last_steps:  # a further attempt, which repeats the same points
-            return
-        self._last_steps[trial_id] = -1
-        params = {
-            key: value if isinstance(value, str | int | float | bool) else str(value)
-            for key, value in flatten(config.nested())
-            if value is not None
-        }
-        self._send(TrialBegin(trial_id, configuration, params))
+            self._send("end", trial_id, step, {}, {"status": "interrupted"})
+        for thread in self._threads:
+            thread.send(None)
 
     def _log(self, trial_id: str, progress: Progress) -> None:
         if trial_id not in self._last_steps:
@@ -133,17 +127,17 @@ class TrackingWatcher:
                 if point.value is not None:
                     points[point.step][point.metric] = point.value
         for step in sorted(points):
-            self._send(TrialPoint(trial_id, step, points[step]))
+            self._send("point", trial_id, step, points[step])
             self._last_steps[trial_id] = step
 
-    def _send(self, event: Event | None) -> None:
+    def _send(self, method: str, *args: Any) -> None:
         for thread in self._threads:
-            thread.send(event)
+            thread.send((method, args))
 
 
 def _score_name(score: Score) -> str:
-    found = (getattr(score, name) for name in _SCORE)
-    return "score/" + ".".join(str(value) for value in found if value is not None)
+    parts = (getattr(score, name) for name in _SCORE)
+    return "score/" + ".".join(str(part) for part in parts if part is not None)
 
 
 class _TrackerThread(threading.Thread):
@@ -174,13 +168,8 @@ class _TrackerThread(threading.Thread):
             folder = self._files.folder or Path(gettempdir())
             tracker = TRACKERS[self.name](self._space, self._files.where, folder)
             while (event := self._events.get()) is not None and not self._is_lost:
-                match event:
-                    case TrialBegin():
-                        tracker.begin(event)
-                    case TrialPoint():
-                        tracker.point(event)
-                    case TrialEnd():
-                        tracker.end(event)
+                method, args = event
+                getattr(tracker, method)(*args)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the search goes on without it
             reason = first_line(str(error)) or "no message"
             self.lose(f"failed ({type(error).__name__}: {reason})")

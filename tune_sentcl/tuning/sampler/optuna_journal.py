@@ -41,10 +41,10 @@ class JournalMirror:
             return
         try:
             self._study = study = self._study or self._new_study()
-            for one in ended:
-                if one.results and one.name not in self._added:
-                    self._added.add(one.name)
-                    study.add_trial(self._trial(one))
+            for configuration in ended:
+                if configuration.results and configuration.name not in self._added:
+                    self._added.add(configuration.name)
+                    study.add_trial(self._trial(configuration))
         except Exception as error:  # noqa: BLE001 - the disk and Optuna raise many types
             self._failed = True
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -61,27 +61,29 @@ class JournalMirror:
             study.set_metric_names(list(self._objectives))
         return study
 
-    def _trial(self, one: Configuration) -> FrozenTrial:
+    def _trial(self, configuration: Configuration) -> FrozenTrial:
         """Its knobs in the ranges, else those that differ between grid points; and its results."""
-        params = self._space.params_of(one.values)
+        params = self._space.params_of(configuration.values)
         axes = distributions(self._space, params) if params else None
         if params is None or axes is None:
-            axes = {k: v for k, v in self._axes.items() if one.values.get(k) is not None}
-            params = {key: _plain(one.values[key]) for key in axes}
-        statuses = {result.status for result in one.results.values()}
-        found = [one.mean(one.scores(n), n) for n in range(len(self._objectives))]
-        values = [value for value in found if value is not None]
+            axes = {k: v for k, v in self._axes.items() if configuration.values.get(k) is not None}
+            params = {key: _plain(configuration.values[key]) for key in axes}
+        statuses = {result.status for result in configuration.results.values()}
+        means = [
+            configuration.mean(configuration.scores(n), n) for n in range(len(self._objectives))
+        ]
+        values = [value for value in means if value is not None]
         state = TrialState.COMPLETE if "finished" in statuses else TrialState.PRUNED
-        if "failed" in statuses or ("finished" in statuses and len(values) < len(found)):
+        if "failed" in statuses or ("finished" in statuses and len(values) < len(means)):
             state = TrialState.FAIL
-        points = next((r.stages for r in one.results.values() if r.stages), {})
+        points = next((r.stages for r in configuration.results.values() if r.stages), {})
         return optuna.trial.create_trial(
             state=state,
             values=values if state == TrialState.COMPLETE else None,
             params=params,
             distributions=axes,
-            user_attrs={"configuration": one.name},
-            intermediate_values={round(100 * s): points[s] for s in points if len(found) == 1},
+            user_attrs={"configuration": configuration.name},
+            intermediate_values={round(100 * s): points[s] for s in points if len(means) == 1},
         )
 
 

@@ -77,14 +77,14 @@ def prior_params(space: Space) -> list[Params]:
 
     A prior of `method.name` or `optimizer.name` leaves out the other methods or optimizers.
     """
-    found = []
+    complete = []
     for branch in space.branches():
         active = space.active_ranges(branch)
         priors = {item.key: item.prior for item in active if item.prior is not None}
         params = {**priors, **branch}
         if priors and priors.items() <= params.items() and len(params) == len(active):
-            found.append(params)
-    return found
+            complete.append(params)
+    return complete
 
 
 def check_priors(space: Space) -> None:

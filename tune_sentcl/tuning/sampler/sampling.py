@@ -57,7 +57,7 @@ class Sampler:
         """
         self.space, self._random = space, random.Random(seed)
         self._branches = space.branches() if space.ranges else []
-        self.points = sum(math.prod(map(_size, self._free(one))) for one in self._branches)
+        self.points = sum(math.prod(map(_size, self._free(branch))) for branch in self._branches)
         self._sequence = self._listed() if self.points <= _MOST_LISTED else self._endless()
         self._most_taken = drawn + _MAX_TAKEN
         self.asked: optuna.Trial | None = None
@@ -104,9 +104,9 @@ class Sampler:
             return
         if name in self._running:
             self._study.tell(self._running.pop(name), score)
-        elif (found := distributions(self.space, values)) is not None:
-            params = {key: values[key] for key in found}
-            past = optuna.trial.create_trial(value=score, params=params, distributions=found)
+        elif (axes := distributions(self.space, values)) is not None:
+            params = {key: values[key] for key in axes}
+            past = optuna.trial.create_trial(value=score, params=params, distributions=axes)
             self._study.add_trial(past)
 
     def _ask(self, study: optuna.Study, fixed: Params) -> tuple[optuna.Trial, Params]:

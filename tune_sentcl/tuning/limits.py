@@ -1,5 +1,6 @@
 """Limits that end a search early: failures in a row, wall time, GPU hours."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,16 +8,8 @@ from dataclasses import dataclass, field
 from tune_sentcl.history import Status
 
 
-@dataclass(frozen=True)
-class _RunningTrial:
-    """A running trial: its start and its share of a GPU."""
-
-    start: float
-    gpus: float
-
-
 @dataclass
-class Budget:
+class Limits:
     """The limits of one run of a search. A limit that was reached stays reached.
 
     Attributes:
@@ -38,7 +31,7 @@ class Budget:
     failure_reason: str | None = field(default=None, init=False)
     _limit_reason: str | None = field(default=None, init=False)
     _failures_in_a_row: tuple[str, int] = field(default=("", 0), init=False)
-    _running: dict[str, _RunningTrial] = field(default_factory=dict, init=False)
+    _running: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
     _gpu_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -47,7 +40,7 @@ class Budget:
     def started(self, trial_id: str, gpus: float) -> None:
         """Start to charge a trial for its share of a GPU."""
         self._charge_gpus()
-        self._running[trial_id] = _RunningTrial(self.clock(), gpus)
+        self._running[trial_id] = (self.clock(), gpus)  # its start and its share of a GPU
 
     def ended(self, trial_id: str) -> None:
         """Stop charging a trial."""
@@ -62,18 +55,16 @@ class Budget:
         """Whether a running trial has exceeded its own time."""
         if self.trial_seconds is None or trial_id not in self._running:
             return False
-        return self.clock() - self._running[trial_id].start > self.trial_seconds
+        start, _ = self._running[trial_id]
+        return self.clock() - start > self.trial_seconds
 
     def result(self, status: Status, error_type: str | None) -> None:
         """Count the failures in a row; call it for a trial's own result, not for a lost worker."""
-        if status != "failed":
-            self._failures_in_a_row = ("", 0)
-        else:
-            before, count = self._failures_in_a_row
-            self._failures_in_a_row = (str(error_type), count + 1 if error_type == before else 1)
-            if self._failures_in_a_row[1] >= self.max_failures:
-                count = self._failures_in_a_row[1]
-                self.failure_reason = f"{count} trials in a row failed with {error_type}"
+        before, count = self._failures_in_a_row
+        count = 0 if status != "failed" else count + 1 if error_type == before else 1
+        self._failures_in_a_row = (str(error_type), count)
+        if count >= self.max_failures:
+            self.failure_reason = f"{count} trials in a row failed with {error_type}"
 
     def reset_failures(self) -> None:
         """Reset the count of failures, so that a confirmation can run after them."""
@@ -84,12 +75,9 @@ class Budget:
         if self.failure_reason is not None:
             return self.failure_reason
         if self._limit_reason is None and self.seconds_left() <= 0:
-            out_of_time = self._time_left() <= 0
-            self._limit_reason = (
-                "the time of --max-time is over"
-                if out_of_time
-                else "the GPU hours of --max-gpu-hours are used up"
-            )
+            self._limit_reason = "the GPU hours of --max-gpu-hours are used up"
+            if self._time_left() <= 0:
+                self._limit_reason = "the time of --max-time is over"
         return self._limit_reason
 
     def seconds_left(self) -> float:
@@ -98,11 +86,11 @@ class Budget:
             return self._time_left()
         self._charge_gpus()
         gpus_in_use, left = self._gpus_in_use(), self.max_gpu_seconds - self._gpu_seconds
-        gpu_time_left = left / gpus_in_use if gpus_in_use else (float("inf") if left > 0 else 0.0)
-        return min(self._time_left(), gpu_time_left)
+        unused = math.inf if left > 0 else 0.0
+        return min(self._time_left(), left / gpus_in_use if gpus_in_use else unused)
 
     def _gpus_in_use(self) -> float:
-        return sum(run.gpus for run in self._running.values())
+        return sum(gpus for _, gpus in self._running.values())
 
     def _charge_gpus(self) -> None:
         """Charge the GPUs in use since the last call."""
@@ -112,5 +100,5 @@ class Budget:
 
     def _time_left(self) -> float:
         if self.max_seconds is None:
-            return float("inf")
+            return math.inf
         return self.max_seconds - (self.clock() - self._start)
