@@ -30,7 +30,7 @@ from tune_sentcl.tuning.sampler.portfolio import best_params, standardized
 from tune_sentcl.tuning.sampler.sampling import distribution
 from tune_sentcl.tuning.search_configurations import SearchConfigurations
 from tune_sentcl.tuning.search_options import SAMPLING, STAGES, SearchOptions
-from tune_sentcl.tuning.search_run import budget_of
+from tune_sentcl.tuning.search_run import limits_of
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.worker import Failure
@@ -266,7 +266,7 @@ class OwnSearch:
         proposals.resume_from(History([self._objective]), shares, given=[*past, *priors])
         settings, driver, watcher = SessionSettings("table", keep=0), _no_study(), _Silent()
         self._session = Session(
-            driver, proposals, settings, cast(Any, watcher), budget=budget_of(options)
+            driver, proposals, settings, cast(Any, watcher), limits=limits_of(options)
         )
         self._trials: dict[tuple[int, int], str] = {}
         self._points: dict[tuple[int, int], int] = {}

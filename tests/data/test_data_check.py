@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from data_samples import REAL_ROOT, needs_real_data
+from data_samples import REAL_ROOT, needs_real_data, write_nli
 from disk_samples import write, write_sts_root
 
 from tune_sentcl.data.check import CheckedSet, check_root
@@ -79,6 +79,7 @@ def test_damaged_sets_are_wrong(tmp_path: Path) -> None:
     write_mr(root, 5331, 5330)
     write(root / "downstream/TREC/TREC_10.label", b"NUM:dist How far ?\n" * 500)
     write(root / "nli/snli_dev.parquet", b"PAR1")
+    write_nli(root / "nli/snli_train_first2000.parquet", [("a", "b", 0)] * 2001)
     write(root / "wiki/enwiki_2015_sentences_1m.parquet", b"PAR1")
     sets = checked(root)
     for name, problem in (
@@ -86,6 +87,7 @@ def test_damaged_sets_are_wrong(tmp_path: Path) -> None:
         ("MR", "rt-polarity.neg: 5330 rows: the file must have 5331 rows"),
         ("TREC", "train_5500.label: the file does not exist"),
         ("SNLI dev", ""),
+        ("SNLI, first 2000", "2001 rows: the file must have 2000 rows"),
         ("Wikipedia", ""),
     ):
         assert sets[name].status == "wrong"

@@ -133,6 +133,8 @@ DOCUMENT = '{"_id": "a", "text": "x"}\n'
         ("queries.jsonl", '{"_id": 3.5, "text": "x"}', ["`_id`"]),
         ("queries.jsonl", '{"_id": "q1"}', ["`text`"]),
         ("qrels/dev.tsv", "q1\ta\t1\nq1\ta\thigh", ["dev.tsv line 2", "whole number"]),
+        ("qrels/dev.tsv", "q1\ta\t1\nq9\ta\thigh", ["dev.tsv line 2", "whole number"]),
+        ("qrels/dev.tsv", "a line\nq1\ta\t1", ["dev.tsv line 1", "whole number"]),
         ("qrels/dev.tsv", "q1\ta\t1.5\nq1\tb\t1", ["dev.tsv line 1", "whole number"]),
         ("qrels/dev.tsv", "q1\ta\t\nq1\tb\t1", ["dev.tsv line 1", "whole number"]),
         ("qrels/dev.tsv", "q1\ta\t1\nq1\ta\t0", ["dev.tsv line 2", "twice"]),

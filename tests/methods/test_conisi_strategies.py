@@ -16,7 +16,6 @@ from tune_sentcl.data.wordnet import Antonyms, load_antonyms
 from tune_sentcl.errors import DataError
 from tune_sentcl.methods.conisi import other_rows, replace_subwords
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.tokenizing import plain_vocabulary
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import _joined
 
@@ -68,14 +67,6 @@ def test_every_place_and_every_subword_is_as_likely_as_any() -> None:
     for counts in (places, tokens):
         assert len(counts) == 4
         assert all(abs(count - 1000) < 4 * 27.4 for count in counts.values())
-
-
-def test_the_vocabulary_to_draw_from_is_all_but_the_special_tokens() -> None:
-    encoder = toy_encoder()
-    plain = plain_vocabulary(encoder.tokenizer).tolist()
-    pieces = encoder.tokenizer.convert_ids_to_tokens(plain)
-    assert not {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"} & set(pieces)
-    assert len(plain) == len(set(plain)) == len(encoder.tokenizer) - 5
 
 
 MADE_UP = Antonyms({"happy": ("sad", "unhappy"), "outdoors": ("indoors",)}, "made-up")

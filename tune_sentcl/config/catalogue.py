@@ -57,24 +57,24 @@ class Knob:
 @cached
 def knobs() -> Mapping[str, Knob]:
     """Every key of the config by its dotted name, in the order of the config."""
-    found: dict[str, Knob] = {}
+    known: dict[str, Knob] = {}
     for section, field in TrialConfig.model_fields.items():
         tables = dict(union_members(section))
         if not tables and _is_table(field.annotation):
             tables = {"": field.annotation}
         for owner, table in tables.items():
             for knob in section_knobs(section, owner, table):
-                found[knob.key] = _joined(found[knob.key], knob) if knob.key in found else knob
+                known[knob.key] = _joined(known[knob.key], knob) if knob.key in known else knob
         if not tables:
-            found[section] = _knob(section, "", field)
-    return types.MappingProxyType(found)
+            known[section] = _knob(section, "", field)
+    return types.MappingProxyType(known)
 
 
 @cached
 def union_members(section: str) -> Mapping[str, Any]:
     """The tables of a section by name; empty if the section has one table, or is a value."""
     if section == "method":
-        return {name: one.config for name, one in METHODS.items()}
+        return {name: registered.config for name, registered in METHODS.items()}
     annotation = TrialConfig.model_fields[section].annotation
     tables = [member for member in typing.get_args(annotation) if _is_table(member)]
     names = (typing.get_args(table.model_fields["name"].annotation)[0] for table in tables)

@@ -140,12 +140,12 @@ def own_sources(entries: Sequence[str]) -> tuple[OwnSource, ...]:
     Raises:
         ValueError: An entry is invalid (see `own_source`), or two entries have the same name.
     """
-    found = tuple(own_source(entry) for entry in entries)
-    names = [spelled_alike(source.name) for source in found]
-    twice = [s.name for s, name in zip(found, names, strict=True) if names.count(name) > 1]
+    sources = tuple(own_source(entry) for entry in entries)
+    names = [spelled_alike(source.name) for source in sources]
+    twice = [s.name for s, name in zip(sources, names, strict=True) if names.count(name) > 1]
     if twice:
         raise ValueError(f"a list of different names, and {twice[-1]} occurs twice")
-    return found
+    return sources
 
 
 def spelled_alike(task: str) -> str:

@@ -19,8 +19,8 @@ from tune_sentcl.config.tables import MethodBase, Values
 def _method(values: Values) -> type[MethodBase]:
     """The class of a method; `MethodBase` for an unknown one."""
     name = str(values.get("method.name"))
-    found: type[MethodBase] = union_members("method").get(name, MethodBase)
-    return found
+    method: type[MethodBase] = union_members("method").get(name, MethodBase)
+    return method
 
 
 def _freezes(values: Values) -> bool:
@@ -117,13 +117,13 @@ def varied(rows: Sequence[Values]) -> list[str]:
 
     `unset` is a value. A knob without effect in a configuration is no difference.
     """
-    found = ["method.name"]
+    keys = ["method.name"]
     for key in knobs():
         # First what is quick to tell: a knob with one value is no difference.
         if key not in ("seed", "method.name") and len({str(row.get(key)) for row in rows}) > 1:
             values = {str(stated(key, row)) for row in rows} - {"None"}
-            found += [key] if len(values) > 1 else []
-    return found
+            keys += [key] if len(values) > 1 else []
+    return keys
 
 
 def naming_knobs(rows: Sequence[Values]) -> list[str]:
@@ -153,12 +153,12 @@ def is_start(values: Values, trained: Values) -> bool:
 
 def title(values: Values, keys: Sequence[str]) -> str:
     """The name of a configuration among others: its values of the knobs in which they differ."""
-    found = [] if draws(values) else [UNTRAINED]
+    parts = [] if draws(values) else [UNTRAINED]
     for key in keys:
         value = stated(key, values)
         if value not in (None, UNTRAINED):
-            found.append(f"{short_name(key)}={value_text(value)}")
-    return ", ".join(found)
+            parts.append(f"{short_name(key)}={value_text(value)}")
+    return ", ".join(parts)
 
 
 def value_text(value: Any) -> str:
@@ -185,8 +185,8 @@ def acting_alike(values: Values) -> dict[str, Any]:
     gets only two kinds of input. They are normalized together or separately, so `pairs` equals one
     of the two other modes.
     """
-    found: dict[str, Any] = {"encoder.train_length": None} if _longer_than_any(values) else {}
+    replaced: dict[str, Any] = {"encoder.train_length": None} if _longer_than_any(values) else {}
     if values["method.name"] == "conisi" and _of(values, "method.batch_norm") == "pairs":
         stands = {0: "separate", 1: "joint"}.get(_of(values, "method.lambda"))
-        found |= {"method.batch_norm": stands} if stands else {}
-    return found
+        replaced |= {"method.batch_norm": stands} if stands else {}
+    return replaced

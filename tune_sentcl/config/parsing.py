@@ -155,15 +155,15 @@ def _next_move(key: str, owner: str) -> str:
 
 def extras_of(values: Values) -> frozenset[str]:
     """The extras that some dotted values need: `embedded`, `lora`, `mteb`."""
-    found = set()
+    extras = set()
     names = [str(values.get(key, "")) for key in CHECKPOINTS]
     if any(name.removeprefix("random:") == "minilm" for name in names):
-        found.add("embedded")
+        extras.add("embedded")
     if values.get("encoder.lora_rank"):
-        found.add("lora")
+        extras.add("lora")
     if any(source.task for source in own_sources(values.get("evaluation.own") or ())):
-        found.add("mteb")
-    return frozenset(found)
+        extras.add("mteb")
+    return frozenset(extras)
 
 
 DataName = Literal["toy", "root"]

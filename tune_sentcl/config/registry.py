@@ -34,8 +34,8 @@ class Registered:
     @property
     def name(self) -> str:
         """The value of `method.name`."""
-        found: str = typing.get_args(self.config.model_fields["name"].annotation)[0]
-        return found
+        value: str = typing.get_args(self.config.model_fields["name"].annotation)[0]
+        return value
 
 
 METHODS: dict[str, Registered] = {}
@@ -46,16 +46,16 @@ _CACHED: list[Callable[[], None]] = []
 
 def cached(function: Callable[P, T]) -> Callable[P, T]:
     """Cache what a function makes of the methods, until another method is registered."""
-    found = functools.cache(function)
-    _CACHED.append(found.cache_clear)
-    return typing.cast(Callable[P, T], found)
+    cached_function = functools.cache(function)
+    _CACHED.append(cached_function.cache_clear)
+    return typing.cast(Callable[P, T], cached_function)
 
 
 def register_all(methods: Iterable[Registered], dropped: Iterable[str] = ()) -> None:
     """Register methods, each in place of one of its name, and drop others."""
     for name in dropped:
         del METHODS[name]
-    METHODS.update({one.name: one for one in methods})
+    METHODS.update({method.name: method for method in methods})
     for clear in _CACHED:
         clear()
 
@@ -72,7 +72,7 @@ def code_of(method: str) -> str:
 
 @cached
 def _union() -> TypeAdapter[MethodBase]:
-    members: Any = Union[tuple(one.config for one in METHODS.values())]  # noqa: UP007
+    members: Any = Union[tuple(method.config for method in METHODS.values())]  # noqa: UP007
     return TypeAdapter(Annotated[members, Field(discriminator="name")])
 
 

@@ -152,7 +152,7 @@ def check_root(root: Path) -> list[CheckedSet]:
     """
     folder = existing_root(root, "the check")
     checked = [_check(folder, name, parts) for name, parts in SETS.items()]
-    if all(found.status == "missing" for found in checked):
+    if all(entry.status == "missing" for entry in checked):
         move = f"Give a folder with {LAYOUT}."
         if (folder / "STS").is_dir():
             move = f"This looks like `downstream` itself: give {folder.resolve().parent}."
@@ -189,12 +189,12 @@ def _repeated(tasks: Iterable[StsTask], training: Iterable[tuple[str, str, float
             pairs += [(task.split, left, right) for left, right in both]
     for split, left, right in pairs:
         splits.setdefault(frozenset((left.strip(), right.strip())), []).append(split)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for where in splits.values():
-        found.update(f"twice in {split}" for split, n in Counter(where).items() if n > 1)
+        counts.update(f"twice in {split}" for split, n in Counter(where).items() if n > 1)
         if len(set(where)) > 1:
-            found.update([f"in {' and '.join(dict.fromkeys(where))}"])
-    return [f"{n:,} pairs occur {where}, in either order" for where, n in sorted(found.items())]
+            counts.update([f"in {' and '.join(dict.fromkeys(where))}"])
+    return [f"{n:,} pairs occur {where}, in either order" for where, n in sorted(counts.items())]
 
 
 def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:

@@ -10,8 +10,8 @@ LAYOUT = "downstream/ as SentEval has it, nli/, wiki/, wordnet/"
 
 def data_root(given: str | Path | None) -> Path | None:
     """The data root as an absolute path: the argument, else TUNE_SENTCL_DATA, else None."""
-    found = given or os.environ.get("TUNE_SENTCL_DATA")
-    return Path(found).expanduser().absolute() if found else None
+    folder = given or os.environ.get("TUNE_SENTCL_DATA")
+    return Path(folder).expanduser().absolute() if folder else None
 
 
 def existing_root(root: Path | None, needed_for: str) -> Path:

@@ -108,23 +108,23 @@ def roles_of(
     Raises:
         DataError: The file lacks a column that has a role, or two columns match one role alike.
     """
-    found: dict[str, list[tuple[int, str]]] = {}
+    matching: dict[str, list[tuple[int, str]]] = {}
     for name in names:
         rank, role = role_of(name, columns)
-        found.setdefault(role, []).append((rank, name))
-    found.pop("", None)
-    lacking = [columns[role] for role in columns if role not in found]
+        matching.setdefault(role, []).append((rank, name))
+    matching.pop("", None)
+    lacking = [columns[role] for role in columns if role not in matching]
     if lacking:
         rule = f"there is no column {lacking[0]}; the columns are {', '.join(names)}"
         raise DataError(Fault(where, "data.columns", "", rule, "Correct the name."))
-    wanted = read(found)
-    found = {role: matches for role, matches in found.items() if role in wanted}
-    for role, matches in found.items():
+    wanted = read(matching)
+    matching = {role: matches for role, matches in matching.items() if role in wanted}
+    for role, matches in matching.items():
         best = sorted(matches)
         if len(best) > 1 and best[0][0] == best[1][0]:
             rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
             raise DataError(Fault(where, role, "", rule, "Rename one of them."))
-    return {role: min(matches)[1] for role, matches in found.items()}
+    return {role: min(matches)[1] for role, matches in matching.items()}
 
 
 def read_table(
@@ -222,9 +222,9 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
     """The columns that are read, and the names of all."""
     try:
         file = pyarrow.dataset.dataset(path)
-        found = roles(file.schema.names)
-        present = list(found.values())
-        if first is None or "text" not in found:
+        chosen = roles(file.schema.names)
+        present = list(chosen.values())
+        if first is None or "text" not in chosen:
             table = file.to_table(present)
         else:  # the rest of a large file is not read
             table = file.head(first, columns=present)
@@ -246,18 +246,18 @@ def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
 
     `datasets` stores these names in the schema's metadata; notes of another shape hold none.
     """
-    found = {role: table.column(name) for role, name in roles.items()}
+    columns = {role: table.column(name) for role, name in roles.items()}
     try:
         notes = json.loads((table.schema.metadata or {})[b"huggingface"])
         names = pa.array(notes["info"]["features"][roles["label"]]["names"] + ["-"], pa.string())
     except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException):
-        return pa.table(found)
-    if len(names) > 1 and pa.types.is_integer(found["label"].type):
+        return pa.table(columns)
+    if len(names) > 1 and pa.types.is_integer(columns["label"].type):
         numbers = pa.array([*range(len(names) - 1), -1])
-        found["label"] = pc.take(
-            names, pc.index_in(found["label"].cast(pa.int64()), value_set=numbers)
+        columns["label"] = pc.take(
+            names, pc.index_in(columns["label"].cast(pa.int64()), value_set=numbers)
         )
-    return pa.table(found)
+    return pa.table(columns)
 
 
 def value_kind(column: pa.ChunkedArray) -> pa.DataType:

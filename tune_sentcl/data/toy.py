@@ -34,8 +34,10 @@ def toy_sts(name: str, split: StsSplit) -> StsTask:
     subsets: dict[str, list[Any]] = {}
     for subset, *pair in zip(*_rows(name, split).to_pydict().values(), strict=True):
         subsets.setdefault(subset, []).append(pair)
-    found = (StsSubset(one, *zip(*pairs, strict=True)) for one, pairs in subsets.items())
-    return StsTask(name, split, tuple(found), "toy")
+    parts = (
+        StsSubset(subset_name, *zip(*pairs, strict=True)) for subset_name, pairs in subsets.items()
+    )
+    return StsTask(name, split, tuple(parts), "toy")
 
 
 def toy_transfer(name: str) -> TransferTask:

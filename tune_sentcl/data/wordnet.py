@@ -53,8 +53,8 @@ class Antonyms:
         parts, end = [], 0
         for match, replaced in zip(words, chosen, strict=True):
             if replaced:
-                found = self.opposites[match.group().lower()]
-                word = found[generator.integers(len(found))]
+                antonyms = self.opposites[match.group().lower()]
+                word = antonyms[generator.integers(len(antonyms))]
                 capital = match.group()[0].isupper()
                 parts += [text[end : match.start()], word.capitalize() if capital else word]
                 end = match.end()
@@ -127,12 +127,12 @@ def _find(data: Any, folders: list[str]) -> Any:
 
 
 def _collect(reader: Any) -> dict[str, tuple[str, ...]]:
-    found: dict[str, set[str]] = {}
+    opposites: dict[str, set[str]] = {}
     for synset in reader.all_synsets():
         for lemma in synset.lemmas():
             # Skip collocations ("turn_on") and names, which are capitalized.
             if "_" not in lemma.name() and lemma.name().islower():
                 antonyms = {antonym.name().replace("_", " ") for antonym in lemma.antonyms()}
                 if antonyms:
-                    found.setdefault(lemma.name(), set()).update(antonyms)
-    return {word: tuple(sorted(antonyms)) for word, antonyms in sorted(found.items())}
+                    opposites.setdefault(lemma.name(), set()).update(antonyms)
+    return {word: tuple(sorted(antonyms)) for word, antonyms in sorted(opposites.items())}

@@ -204,9 +204,9 @@ class _BatchedFits:
             self._train_round(made)
             made += self._recipe.passes
             running = failures[alive] <= self._recipe.patience
-            found = self._judge(alive)
-            better = running & (found > best[alive])
-            best[alive] = torch.where(better, found, best[alive])
+            scores = self._judge(alive)
+            better = running & (scores > best[alive])
+            best[alive] = torch.where(better, scores, best[alive])
             weights = self._weights.view(len(alive), *kept.shape[1:]).cpu()
             kept[alive] = torch.where(better[:, None, :, None], weights, kept[alive])
             failures[alive] += running & ~better
@@ -235,12 +235,12 @@ class _BatchedFits:
         self._recipe.rule(weights, gradient, self._moments, step)
 
     def _judge(self, alive: Int[Tensor, " alive"]) -> Float64[Tensor, "alive decays"]:
-        found = []
+        scores = []
         for number, weights in zip(alive.tolist(), self._weights, strict=True):
             outputs = self._problem.features[self._dev[number]] @ weights.T
             outputs = outputs.view(-1, self._classes, self._count)
-            found.append(self._problem.judge(outputs, self._dev[number]))
-        return torch.stack(found).cpu()
+            scores.append(self._problem.judge(outputs, self._dev[number]))
+        return torch.stack(scores).cpu()
 
     def _drop_stopped(
         self, alive: Int[Tensor, " alive"], running: Bool[Tensor, " alive"]

@@ -57,17 +57,17 @@ class SentenceTable:
             self._matrix = _checked(encode(distinct), len(distinct))
         if asked := list(queries):
             self.queries = SentenceTable(partial(encode, prompt="query"), asked)
-        if found := list(documents):
-            self.documents = SentenceTable(partial(encode, prompt="document"), found)
+        if texts := list(documents):
+            self.documents = SentenceTable(partial(encode, prompt="document"), texts)
 
     def cut(self, width: int) -> "SentenceTable":
         """The table of the embeddings cut to their first `width` numbers."""
-        found = copy.copy(self)
-        found._matrix = np.ascontiguousarray(self._matrix[:, :width])
+        table = copy.copy(self)
+        table._matrix = np.ascontiguousarray(self._matrix[:, :width])
         if hasattr(self, "queries"):
-            found.queries = self.queries.cut(width)
-            found.documents = self.documents.cut(width)
-        return found
+            table.queries = self.queries.cut(width)
+            table.documents = self.documents.cut(width)
+        return table
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -236,8 +236,8 @@ class LogisticFits:
 def _precondition(inverses: Inverses, gradient: Weights) -> Weights:
     if len(inverses) == 1:
         return _product(inverses[0], gradient)
-    found: Weights = (inverses @ gradient.transpose(0, 1)).transpose(0, 1)
-    return found - found.mean(1, keepdim=True)
+    scaled: Weights = (inverses @ gradient.transpose(0, 1)).transpose(0, 1)
+    return scaled - scaled.mean(1, keepdim=True)
 
 
 def _chances(logits: Logits) -> Logits:

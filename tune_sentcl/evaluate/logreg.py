@@ -49,14 +49,16 @@ class LogisticClassifier:
         count, each = len(outer), len(inner) // len(outer)
         masks = _masks(rows, [train for train, _ in outer + inner])
         fits = LogisticFits(rows.features, rows.labels, self.device)
-        scan, found = [], []
+        scan, by_strength = [], []
         for weights in fits.path(masks, SPLIT_STRENGTHS):
             predicted = fits.predict(weights, fits.rows)
-            found.append(predicted[:, :count])
+            by_strength.append(predicted[:, :count])
             reached = _accuracies(rows, predicted[:, count:], [dev for _, dev in inner])
             scan.append([_percent(reached[at : at + each]) for at in range(0, len(inner), each)])
         best = np.argmax(scan, axis=0)
-        refits = np.stack([found[choice][:, fold] for fold, choice in enumerate(best)], axis=1)
+        refits = np.stack(
+            [by_strength[choice][:, fold] for fold, choice in enumerate(best)], axis=1
+        )
         predictions = np.empty_like(refits[:, 0])
         for fold, (_, out) in enumerate(outer):
             predictions[out] = refits[out, fold]
@@ -76,23 +78,23 @@ class LogisticClassifier:
         masks = _masks(train, [np.arange(len(train.labels)), *(fit for fit, _ in parts)])
         fits = LogisticFits(train.features, train.labels, self.device)
         tested = fits.to_device(test.features)
-        scan, found = [], []
+        scan, by_strength = [], []
         for weights in fits.path(masks, FOLD_STRENGTHS):
             predicted = fits.predict(weights[:, :, 1:], fits.rows)
             scan.append(_percent(_accuracies(train, predicted, [dev for _, dev in parts])))
-            found.append(fits.predict(weights[:, :, :1], tested)[:, 0])
-        return _outcome(scan, found, test, FOLD_STRENGTHS)
+            by_strength.append(fits.predict(weights[:, :, :1], tested)[:, 0])
+        return _outcome(scan, by_strength, test, FOLD_STRENGTHS)
 
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
         """Choose on `dev`; the chosen fit needs no refit, as it has all training rows."""
         fits = LogisticFits(train.features, train.labels, self.device)
         on_dev, tested = fits.to_device(dev.features), fits.to_device(test.features)
-        scan, found = [], []
+        scan, by_strength = [], []
         for weights in fits.path(_masks(train, [np.arange(len(train.labels))]), SPLIT_STRENGTHS):
             predicted = fits.predict(weights, on_dev)
             scan.append(_percent(_accuracies(dev, predicted, [np.arange(len(dev.labels))])))
-            found.append(fits.predict(weights, tested)[:, 0])
-        return _outcome(scan, found, test, SPLIT_STRENGTHS)
+            by_strength.append(fits.predict(weights, tested)[:, 0])
+        return _outcome(scan, by_strength, test, SPLIT_STRENGTHS)
 
 
 def _masks(rows: Labeled, trained: Sequence[RowNumbers]) -> Bool[np.ndarray, "rows fits"]:
@@ -116,10 +118,10 @@ def _percent(accuracies: Sequence[float]) -> float:
 
 def _outcome(
     scan: Sequence[float],
-    found: Sequence[Int[np.ndarray, " rows"]],
+    predictions: Sequence[Int[np.ndarray, " rows"]],
     test: Labeled,
     strengths: Sequence[float],
 ) -> Outcome:
     best = int(np.argmax(scan))
-    accuracy = 100 * float((found[best] == test.labels).mean())
-    return Outcome(scan[best], accuracy, found[best], (strengths[best],))
+    accuracy = 100 * float((predictions[best] == test.labels).mean())
+    return Outcome(scan[best], accuracy, predictions[best], (strengths[best],))

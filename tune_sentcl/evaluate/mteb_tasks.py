@@ -24,18 +24,20 @@ def score_mteb(encode: Encode, task: MtebTask) -> Score:
     from mteb import evaluate
 
     model = _Model(encode)
-    found = mteb_task(task.task).filter_eval_splits(list(task.theirs))
+    theirs = mteb_task(task.task).filter_eval_splits(list(task.theirs))
     try:
         result = evaluate(
             model,
-            found,
+            theirs,
             cache=None,
             co2_tracker=False,
             show_progress_bar=False,
             encode_kwargs={"batch_size": _BATCH, "show_progress_bar": False},
         )
         scores = result.task_results[0].scores
-        means = [np.mean([one["main_score"] for one in scores[split]]) for split in task.theirs]
+        means = [
+            np.mean([entry["main_score"] for entry in scores[split]]) for split in task.theirs
+        ]
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError) as error:
         rule = f"MTEB cannot score it ({first_line(error)})"
         move = "Without a network its data must be in the cache of `datasets`."

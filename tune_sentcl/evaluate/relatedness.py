@@ -74,10 +74,10 @@ def score_relatedness(
         outputs: Float32[Tensor, "rows 5 decays"], rows: Int[Tensor, " rows"]
     ) -> Float64[Tensor, " decays"]:
         gold = scores[rows.cpu().numpy()]
-        found = [
+        predicted = [
             pearson(_expected(output), gold, "Pearson of dev") for output in outputs.unbind(2)
         ]
-        return torch.tensor(found, dtype=torch.float64)
+        return torch.tensor(predicted, dtype=torch.float64)
 
     problem = Problem(
         with_bias(np.concatenate([train.features, dev.features]), device),
@@ -88,12 +88,12 @@ def score_relatedness(
     rows = np.arange(len(scores))
     split = Split(rows[: len(train.scores)], rows[len(train.scores) :])
     fitted = fit_batched(problem, [split], np.zeros((1, 1)), RECIPE, seed)[0]
-    found = _expected(with_bias(test.features, "cpu") @ fitted.weights[0].T)
+    predicted = _expected(with_bias(test.features, "cpu") @ fitted.weights[0].T)
     return Relatedness(
         100 * float(fitted.best[0]),
-        100 * pearson(found, test.scores, "Pearson of test"),
-        100 * spearman(found, test.scores, "Spearman of test"),
-        found,
+        100 * pearson(predicted, test.scores, "Pearson of test"),
+        100 * spearman(predicted, test.scores, "Spearman of test"),
+        predicted,
     )
 
 
@@ -111,6 +111,6 @@ def _squared_error_slope(
     outputs: Float32[Tensor, "splits classes decays batch"],
     targets: Float32[Tensor, "splits classes 1 batch"],
 ) -> Float32[Tensor, "splits classes decays batch"]:
-    found = outputs.softmax(1)
-    slope = (found - targets).mul_(2 / len(_NUMBERS))
-    return slope.sub_((found * slope).sum(1, keepdim=True)).mul_(found)
+    chances = outputs.softmax(1)
+    slope = (chances - targets).mul_(2 / len(_NUMBERS))
+    return slope.sub_((chances * slope).sum(1, keepdim=True)).mul_(chances)

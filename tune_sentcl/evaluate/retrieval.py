@@ -45,24 +45,26 @@ def score_retrieval(
     count = len(texts) + len(queries)
     if zeros > FEW_ZEROS * count:
         raise NonFiniteError(f"{task.name}: {zeros} of {count} texts have the zero vector")
-    numbers = {one: number for number, one in enumerate(task.document_ids)}
+    numbers = {document: number for number, document in enumerate(task.document_ids)}
     cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
     deepest = max(cutoff for _, cutoff in cuts)
     last = np.arange(len(task.documents), len(task.document_ids))[: deepest + 1]
-    found = []
+    by_query = []
     for start in range(0, len(task.queries), _QUERIES):
         part = slice(start, start + _QUERIES)
         ranked = nearest(sentences, task.queries[part], task, deepest + 1)
         for row, grades, own in zip(
             ranked, task.relevance[part], task.left_out[part], strict=True
         ):
-            gains = {numbers[one]: grade for one, grade in grades.items()}
+            gains = {numbers[document]: grade for document, grade in grades.items()}
             order = np.concatenate([row, last])
             order = order[order != numbers.get(own or "", -1)]
             ranking = np.array([gains.get(number, 0) for number in order.tolist()], np.float64)
             judged = sorted(grades.values(), reverse=True)
-            found.append([_score(ranking[:cutoff], judged, name, cutoff) for name, cutoff in cuts])
-    columns = np.array(found, np.float64).T
+            by_query.append(
+                [_score(ranking[:cutoff], judged, name, cutoff) for name, cutoff in cuts]
+            )
+    columns = np.array(by_query, np.float64).T
     items = [
         ItemScores(task.name, split, metric, values)
         for (metric, split), values in zip(task.offers, columns, strict=True)
@@ -72,15 +74,15 @@ def score_retrieval(
         Score(
             "own",
             task.name,
-            one.split,
-            one.metric,
+            each.split,
+            each.metric,
             "retrieval",
             task.data,
-            100 * float(np.mean(one.values)),
+            100 * float(np.mean(each.values)),
             count,
             version=version,
         )
-        for one in items
+        for each in items
     ]
     return scores, items
 

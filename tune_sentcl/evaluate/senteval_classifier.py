@@ -68,8 +68,8 @@ class SentEvalClassifier:
             for train, _ in outer
             for fit, dev in stratified_folds(rows.labels[train], folds)
         ]
-        found = _accuracies(self._scan(problem, inner), inner)
-        dev = [_means(table) for table in np.split(found, len(outer))]
+        accuracies = _accuracies(self._scan(problem, inner), inner)
+        dev = [_means(table) for table in np.split(accuracies, len(outer))]
         chosen = [DECAYS[int(np.argmax(means))] for means in dev]
         splits = [_held_out(train, self.seed) for train, _ in outer]
         refits = self._fit(problem, splits, np.c_[chosen])

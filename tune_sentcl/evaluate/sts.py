@@ -7,8 +7,7 @@ SentEval turns an undefined cosine or correlation into 0, or lets NaN pass. Here
 default, because a collapsed encoder must not look like a mediocre one.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float64
@@ -19,9 +18,6 @@ from tune_sentcl.evaluate.bootstrap import ItemScores
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
 from tune_sentcl.score import Aggregation, Score
 from tune_sentcl.shapes import EmbeddingMatrix
-
-_Correlation = Literal["spearman", "pearson"]
-_METRICS: tuple[_Correlation, ...] = ("spearman", "pearson")
 
 
 def few_zeros(
@@ -38,8 +34,8 @@ def few_zeros(
         among: The tasks whose sentences the share refers to, so that an evaluation point tolerates
             what the final evaluation does; None: `tasks`.
     """
-    found = sentences.zeros(set(_sentences(tasks)))
-    return found if found <= FEW_ZEROS * len(set(_sentences(among or tasks))) else 0
+    zeros = sentences.zeros(set(_sentences(tasks)))
+    return zeros if zeros <= FEW_ZEROS * len(set(_sentences(among or tasks))) else 0
 
 
 def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
@@ -61,17 +57,17 @@ def score_task(
     sizes = [len(subset.gold) for subset in task.subsets]
     gold = [score for subset in task.subsets for score in subset.gold]
     scores = []
-    for metric in _METRICS:
+    for metric, correlate in _METRICS.items():
         values = [
-            _correlate(metric, found, subset.gold, f"{metric} of {task.name} {subset.name}")
-            for found, subset in zip(cosines, task.subsets, strict=True)
+            correlate(near, subset.gold, f"{metric} of {task.name} {subset.name}")
+            for near, subset in zip(cosines, task.subsets, strict=True)
         ]
         if len(values) == 1:
             scores.append(_score(task, None, metric, None, values[0], sizes[0]))
             continue
         for subset, value, size in zip(task.subsets, values, sizes, strict=True):
             scores.append(_score(task, subset.name, metric, None, value, size))
-        joined = _correlate(metric, np.concatenate(cosines), gold, f"{metric} of {task.name}")
+        joined = correlate(np.concatenate(cosines), gold, f"{metric} of {task.name}")
         weighted = float(np.average(values, weights=sizes))
         aggregated: dict[Aggregation, float] = {
             "all": joined,
@@ -90,16 +86,6 @@ def _cosines(
     name = f"{task.name} {subset.name}"
     left, right = sentences.rows(subset.sentences1, name), sentences.rows(subset.sentences2, name)
     return paired_cosine(left, right, name, zeros=zeros)
-
-
-def _correlate(
-    metric: _Correlation, cosines: Float64[np.ndarray, " pairs"], gold: Sequence[float], name: str
-) -> float:
-    match metric:
-        case "spearman":
-            return spearman(cosines, gold, name)
-        case "pearson":
-            return pearson(cosines, gold, name)
 
 
 def _score(
@@ -177,6 +163,12 @@ def pearson(left: Numbers, right: Numbers, name: str) -> float:
 def spearman(left: Numbers, right: Numbers, name: str) -> float:
     """Rank correlation: `pearson` of the ranks, with the mean rank for ties."""
     return pearson(_ranks(_checked(left, name)), _ranks(_checked(right, name)), name)
+
+
+_METRICS: dict[str, Callable[[Numbers, Numbers, str], float]] = {
+    "spearman": spearman,
+    "pearson": pearson,
+}
 
 
 def _ranks(array: Float64[np.ndarray, " rows"]) -> Float64[np.ndarray, " rows"]:

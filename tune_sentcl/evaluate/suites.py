@@ -135,7 +135,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
                 name = f"{_name(task)}, {by}"
                 error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
-            scores += [_failed(one, error, task) for one in _of(sets, task, by, seed)]
+            scores += [_failed(planned, error, task) for planned in _of(sets, task, by, seed)]
     notes = [note for task in sets.own for note in remarks_on(task)]
     if zeros:
         notes += [f"{zeros} sentences have the zero vector as embedding; their cosines count as 0"]
@@ -191,7 +191,7 @@ def _measurements(
 ) -> Iterator[tuple[_Task, str, int | None]]:
     own = [(task, protocol_of(task), None) for task in sets.own]
     # Tasks that need no classifier come first, in own tasks as in the suites.
-    yield from (one for one in own if one[1] in ("cosine", "retrieval"))
+    yield from (planned for planned in own if planned[1] in ("cosine", "retrieval"))
     groups: dict[str, tuple[_Task, ...]] = {
         "sts": sets.sts,
         "rated": sets.rated,
@@ -208,7 +208,7 @@ def _measurements(
     for width in measures.widths:
         for each in by_cosine:
             yield each, f"{protocol_of(each)}@{width}", None
-    yield from (one for one in own if one[1] not in ("cosine", "retrieval"))
+    yield from (planned for planned in own if planned[1] not in ("cosine", "retrieval"))
 
 
 def _ways(group: str, measures: Measures) -> Iterator[tuple[ProtocolName, int | None]]:

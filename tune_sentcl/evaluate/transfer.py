@@ -128,19 +128,19 @@ def score_labeled(
     if dev is not None:
         # One call predicts the dev and the test rows; no fit is trained on either.
         both = dev if test is None else joined(dev, test)
-        found = classifier.dev_then_test(rows, dev, both)
+        outcome = classifier.dev_then_test(rows, dev, both)
         count = len(dev.labels)
-        yield from scores("dev", found.dev, dev, found.predictions[:count])
+        yield from scores("dev", outcome.dev, dev, outcome.predictions[:count])
         if test is not None:
-            said = found.predictions[count:]
+            said = outcome.predictions[count:]
             yield from scores("test", 100 * float((said == test.labels).mean()), test, said)
     elif test is not None:
-        found = classifier.folds_then_test(rows, test, _FOLDS)
-        yield from scores("dev", found.dev, rows)
-        yield from scores("test", found.test, test, found.predictions)
+        outcome = classifier.folds_then_test(rows, test, _FOLDS)
+        yield from scores("dev", outcome.dev, rows)
+        yield from scores("test", outcome.test, test, outcome.predictions)
     else:
-        found = classifier.nested(rows, _FOLDS)
-        yield from scores(task.split, found.test, rows, found.predictions)
+        outcome = classifier.nested(rows, _FOLDS)
+        yield from scores(task.split, outcome.test, rows, outcome.predictions)
 
 
 def score_rated(
@@ -155,7 +155,7 @@ def score_rated(
     """
     test_set = task.test
     train, dev, test = (_rated(sentences, part) for part in (task.train, task.dev, test_set))
-    found = score_relatedness(train, dev, test, seed, device)
+    result = score_relatedness(train, dev, test, seed, device)
 
     def score(split: Literal["dev", "test"], metric: str, value: float, rows: Rated) -> Score:
         return Score(
@@ -170,9 +170,9 @@ def score_rated(
             classifier_seed=seed,
         )
 
-    yield score("dev", "pearson", found.dev, dev)
-    yield score("test", "pearson", found.pearson, test)
-    yield score("test", "spearman", found.spearman, test)
+    yield score("dev", "pearson", result.dev, dev)
+    yield score("test", "pearson", result.pearson, test)
+    yield score("test", "spearman", result.spearman, test)
 
 
 def _classifier(protocol: str, seed: int | None, device: str) -> tuple[Classifier, int]:

@@ -90,22 +90,30 @@ class Choice:
         """
         history = History.read(study, (objective,), _READ)
         rows = history.table.select(_READ).to_pylist()
-        found = [_candidate(row, history) for row in rows]
+        candidates = [_candidate(row, history) for row in rows]
         scored = [
-            one for one in found if one.value is not None and one.row["origin"] != CONFIRM_ORIGIN
+            candidate
+            for candidate in candidates
+            if candidate.value is not None and candidate.row["origin"] != CONFIRM_ORIGIN
         ]
         over_seeds = configurations(study, [objective])
         rank = {name: place for place, name in enumerate(over_seeds["configuration"])}
-        best = sorted(scored, key=lambda one: (-(one.value or 0.0), one.trial_id))
-        ranked = sorted(best, key=lambda one: rank[one.row["configuration"]])
-        taken = {one.trial_id for one in ranked}
-        others = {one.trial_id: one for one in found if one.trial_id not in taken}
+        best = sorted(
+            scored, key=lambda candidate: (-(candidate.value or 0.0), candidate.trial_id)
+        )
+        ranked = sorted(best, key=lambda candidate: rank[candidate.row["configuration"]])
+        taken = {candidate.trial_id for candidate in ranked}
+        others = {
+            candidate.trial_id: candidate
+            for candidate in candidates
+            if candidate.trial_id not in taken
+        }
         return cls(study, objective, over_seeds, ranked, others)
 
-    def start_of(self, one: Candidate) -> Candidate | None:
+    def start_of(self, trained: Candidate) -> Candidate | None:
         """The best trial of the unchanged checkpoint that a trial began with, if any."""
-        same = (c for c in self.ranked if is_start(c.row, one.row))
-        print_ = one.row["checkpoint_fingerprint"]
+        same = (c for c in self.ranked if is_start(c.row, trained.row))
+        print_ = trained.row["checkpoint_fingerprint"]
         return next((c for c in same if c.row["checkpoint_fingerprint"] == print_), None)
 
     def best(self) -> Candidate:
@@ -119,10 +127,10 @@ class Choice:
             raise self.fault("", rule, "Run its space first, or name another score: --best.")
         first = self.ranked[0]
         name = first.row["configuration"]
-        own = (one for one in self.ranked if one.row["configuration"] == name)
-        found = next((one for one in own if one.exportable), first)
-        self._require_weights(found, f"the winner's best by {self.objective}")
-        return found
+        own = (candidate for candidate in self.ranked if candidate.row["configuration"] == name)
+        chosen = next((candidate for candidate in own if candidate.exportable), first)
+        self._require_weights(chosen, f"the winner's best by {self.objective}")
+        return chosen
 
     def named(self, name: str) -> Candidate:
         """The one trial with this id or prefix of an id.
@@ -130,11 +138,16 @@ class Choice:
         Raises:
             StudyError: No or several trials match, or the weights do not exist.
         """
-        candidates = {**{one.trial_id: one for one in self.ranked}, **self.others}
+        candidates = {
+            **{candidate.trial_id: candidate for candidate in self.ranked},
+            **self.others,
+        }
         fits = [candidates[name]] if name in candidates else []
-        fits = fits or [one for key, one in sorted(candidates.items()) if key.startswith(name)]
+        fits = fits or [
+            candidate for key, candidate in sorted(candidates.items()) if key.startswith(name)
+        ]
         if len(fits) != 1 or not name:
-            among = (one.trial_id for one in (fits or candidates.values()))
+            among = (candidate.trial_id for candidate in (fits or candidates.values()))
             rule = f"fits {'several trials' if fits else 'no trial'} of the study"
             raise self.fault(name, rule, f"Name one of these: {first_names(list(among), _SHOWN)}.")
         self._require_weights(fits[0], "named by --trial")
@@ -142,9 +155,9 @@ class Choice:
 
     def row(self, trial_id: str) -> dict[str, Any]:
         """The whole row of a trial."""
-        found: list[dict[str, Any]]
-        found = self.study.trials().filter(pc.field("trial_id") == trial_id).to_pylist()
-        return found[0]
+        rows: list[dict[str, Any]]
+        rows = self.study.trials().filter(pc.field("trial_id") == trial_id).to_pylist()
+        return rows[0]
 
     def command(self, row: Mapping[str, Any]) -> str | None:
         """The command that trains the trial of a whole row again; see `train_command`."""
@@ -152,7 +165,7 @@ class Choice:
         if row["selection_fingerprint"]:  # id and weights depend on the early-stopping objective
             chose = self._compared(row["trial_id"])
             if chose != early_stopping_objective(asked[0]):
-                asked = (chose, *(one for one in asked if one != chose))
+                asked = (chose, *(objective for objective in asked if objective != chose))
         return train_command(row["config"], asked)
 
     def _compared(self, trial_id: str) -> Objective:
@@ -164,33 +177,35 @@ class Choice:
         curves = set(self.study.curves(["metric"], where=where)["metric"].to_pylist())
         scores = self.study.scores(where=where).to_pylist()
         measured = (Objective(s["task"], s["metric"], s["split"], s["protocol"]) for s in scores)
-        cheap = (one for one in measured if one.is_cheap and one != DEFAULT)
-        return next((one for one in cheap if one.curve in curves), DEFAULT)
+        cheap = (
+            objective for objective in measured if objective.is_cheap and objective != DEFAULT
+        )
+        return next((objective for objective in cheap if objective.curve in curves), DEFAULT)
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""
         return StudyError(Fault(self.study.files.where, "", value, rule, move))
 
-    def _require_weights(self, one: Candidate, why: str) -> None:
-        if one.exportable:
+    def _require_weights(self, candidate: Candidate, why: str) -> None:
+        if candidate.exportable:
             return
-        status = one.row["status"]
-        name = f"trial {one.trial_id} ({why})"
+        status = candidate.row["status"]
+        name = f"trial {candidate.trial_id} ({why})"
         if status != "finished":
             how = "was stopped at the end of a stage" if status == "pruned" else "has failed"
             raise self.fault(name, f"{how}, and has no weights", self._instead())
-        if one.uses_word_vectors:
+        if candidate.uses_word_vectors:
             rule = "uses word vectors, which cannot be exported"
             raise self.fault(name, rule, self._instead())
         rule = "has not kept its weights"
-        if one.row["origin"] == CONFIRM_ORIGIN:
+        if candidate.row["origin"] == CONFIRM_ORIGIN:
             rule += ", because trials on fresh seeds keep none"
-        command = self.command(self.row(one.trial_id))
+        command = self.command(self.row(candidate.trial_id))
         again = f" `{command}` trains it again and keeps them." if command else ""
         raise self.fault(name, rule, f"{self._instead()}{again}")
 
     def _instead(self) -> str:
-        there = [one.trial_id for one in self.ranked if one.exportable]
+        there = [candidate.trial_id for candidate in self.ranked if candidate.exportable]
         if there:
             names = first_names(there, _SHOWN)
             return f"These trials have weights: {names}. Give --trial {there[0]}."

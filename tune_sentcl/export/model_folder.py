@@ -80,14 +80,14 @@ def export_trial(
     target = _target(path, to)
     study = Study.read(path)
     choice = Choice.read(study, _objective(study, best))
-    one = choice.best() if trial is None else choice.named(trial)
-    record = _record(choice, one, "best" if trial is None else "named")
+    candidate = choice.best() if trial is None else choice.named(trial)
+    record = _record(choice, candidate, "best" if trial is None else "named")
     if say is not None:
         how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
-        if trial is None and one != choice.ranked[0]:
+        if trial is None and candidate != choice.ranked[0]:
             how = "the best with weights of the best configuration"
-        say(f"trial {one.trial_id}, {how}, is written to {target}")
-    _write(_encoder_of(study, one), record, target)
+        say(f"trial {candidate.trial_id}, {how}, is written to {target}")
+    _write(_encoder_of(study, candidate), record, target)
     return Exported(record, target)
 
 
@@ -97,17 +97,17 @@ def _objective(study: Study, named: str | None) -> Objective:
     return study_objectives(study)[0]
 
 
-def _record(choice: Choice, one: Candidate, how: str) -> Record:
+def _record(choice: Choice, candidate: Candidate, how: str) -> Record:
     """The record of a trial's model; `how` is `best` or `named`."""
     study = choice.study
-    row = choice.row(one.trial_id)
-    start = None if one.untrained else choice.start_of(one)
+    row = choice.row(candidate.trial_id)
+    start = None if candidate.untrained else choice.start_of(candidate)
     return {
-        "model": one.trial_id,
+        "model": candidate.trial_id,
         "chosen": how,
         "objective": str(choice.objective),
-        "value": one.value,
-        "data": evaluation_data_of(one.row),
+        "value": candidate.value,
+        "data": evaluation_data_of(candidate.row),
         "ranked": len(choice.ranked),
         "trial": {
             **{name: row[name] for name in _TRIAL_COLUMNS},
@@ -116,7 +116,7 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
             "command": choice.command(row),
             "over_seeds": _spread(choice.over_seeds, row),
         },
-        "scores": _scores(study, one),
+        "scores": _scores(study, candidate),
         "untrained": _scores(study, start) if start else [],
         "space": study.manifest.space,
         "commands": list(study.manifest.commands),
@@ -124,9 +124,9 @@ def _record(choice: Choice, one: Candidate, how: str) -> Record:
     }
 
 
-def _scores(study: Study, one: Candidate) -> list[dict[str, Any]]:
-    found = study.scores(where=pc.field("trial_id") == one.trial_id).to_pylist()
-    return [{k: v for k, v in score.items() if k != "trial_id"} for score in found]
+def _scores(study: Study, candidate: Candidate) -> list[dict[str, Any]]:
+    rows = study.scores(where=pc.field("trial_id") == candidate.trial_id).to_pylist()
+    return [{k: v for k, v in score.items() if k != "trial_id"} for score in rows]
 
 
 def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
@@ -134,8 +134,8 @@ def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
     fits = table[table["configuration"] == row["configuration"]]
     if not len(fits):
         return {}
-    found = fits.astype(object).where(fits.notna(), None).iloc[0]
-    return {name: found[name] for name in _SPREAD if name in fits.columns}
+    values = fits.astype(object).where(fits.notna(), None).iloc[0]
+    return {name: values[name] for name in _SPREAD if name in fits.columns}
 
 
 def _target(path: str | Path, to: str | Path) -> Path:
@@ -168,7 +168,7 @@ def _write(encoder: "Encoder", record: Record, target: Path) -> None:
         export(encoder.cpu(), scratch, record, text)
 
 
-def _encoder_of(study: Study, one: Candidate) -> "Encoder":
+def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
     """A trial's whole encoder on the CPU, including the layers after its pooling.
 
     Raises:
@@ -178,29 +178,29 @@ def _encoder_of(study: Study, one: Candidate) -> "Encoder":
     from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
     from tune_sentcl.model.encoder import load_encoder
 
-    if not one.kept:
-        return _start(one)
-    with study.checkpoint(one.trial_id) as folder:
+    if not candidate.kept:
+        return _start(candidate)
+    with study.checkpoint(candidate.trial_id) as folder:
         checkpoint = resolve_checkpoint(str(folder))
         if checkpoint.pooling is None or checkpoint.max_length is None:
             rule = "does not say how it pools, or how long inputs are"
-            where = study.files.display_path(f"checkpoints/{one.trial_id}")
+            where = study.files.display_path(f"checkpoints/{candidate.trial_id}")
             raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
         encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length)
         encoder.prefixes = checkpoint.prefixes
         return encoder
 
 
-def _start(one: Candidate) -> "Encoder":
+def _start(candidate: Candidate) -> "Encoder":
     """The encoder of a trial without training: its unchanged checkpoint."""
     from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
     from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
     from tune_sentcl.model.encoder import load_encoder
 
-    row = one.row
+    row = candidate.row
     checkpoint = resolve_checkpoint(row["encoder.checkpoint"])
     if checkpoint.fingerprint != row["checkpoint_fingerprint"]:
-        rule = f"must hold what trial {one.trial_id} read ({row['checkpoint_fingerprint']})"
+        rule = f"must hold what trial {candidate.trial_id} read ({row['checkpoint_fingerprint']})"
         value = f"{checkpoint.name} ({checkpoint.fingerprint})"
         raise CheckpointError(Fault("encoder.checkpoint", "", value, rule, "Restore its files."))
     encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])
@@ -264,8 +264,8 @@ def _rows(scores: _Scores, untrained: _Scores) -> Iterator[list[Any]]:
     """A table of every score of a whole task, with those of the encoder that it started from."""
     groups, before = _by_kind(scores), _by_kind(untrained)
     yield [*_SCORE, *(["untrained"] if before else []), "value"]
-    for kind, found in groups.items():
-        yield [*kind, *([before.get(kind, "")] if before else []), found]
+    for kind, score in groups.items():
+        yield [*kind, *([before.get(kind, "")] if before else []), score]
 
 
 def _by_kind(scores: _Scores) -> dict[tuple[Any, ...], str]:

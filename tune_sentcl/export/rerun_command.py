@@ -54,8 +54,8 @@ def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None
         words += ["--data", ROOT]
     given = [o for o in objectives if not any(unmeasured([o], [config.evaluation]))]
     if given != [DEFAULT]:  # the command's default
-        words += [word for one in given for word in ("--objective", str(one))]
-    if any(one.split == "test" for one in given):
+        words += [word for objective in given for word in ("--objective", str(objective))]
+    if any(objective.split == "test" for objective in given):
         words += ["--allow-test-objective"]
     if plugin := plugin_of(config.method.name):
         words += ["--plugin", plugin]

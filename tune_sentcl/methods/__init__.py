@@ -27,8 +27,8 @@ def method_class(config: MethodConfig) -> type[AnyMethod]:
         rule, move = "its plugin must be given", f"Give --plugin {registered.plugin}."
         raise PluginError(Fault("method.name", "", config.name, rule, move))
     module = import_module(f"tune_sentcl.methods.{config.name}")
-    found: type[AnyMethod] = module.METHOD
-    return found
+    method: type[AnyMethod] = module.METHOD
+    return method
 
 
 def build_method(config: TrialConfig, encoder: Any, inputs: MethodInputs) -> AnyMethod:

@@ -57,13 +57,13 @@ class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
         if not self.config.dims:
             return loss(embeddings)
         cut = {dim: normalize(embeddings[:, :dim], dim=-1) for dim in self.config.dims}
-        found = {dim: loss(narrow) for dim, narrow in cut.items()}
+        steps = {dim: loss(narrow) for dim, narrow in cut.items()}
         rates: dict[str, float] = {}
-        for step in found.values():
+        for step in steps.values():
             rates.update(step.rates)
         return StepLoss(
-            torch.stack([step.total for step in found.values()]).sum(),
-            {f"{n}@{dim}": part for dim, step in found.items() for n, part in step.parts.items()},
+            torch.stack([step.total for step in steps.values()]).sum(),
+            {f"{n}@{dim}": part for dim, step in steps.items() for n, part in step.parts.items()},
             rates,
         )
 
@@ -94,8 +94,8 @@ class GradedMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
         """The loss over the batch's pairs."""
         scores = self.to_device(drawn.scores)
 
-        def loss(found: Embeddings) -> StepLoss:
-            left, right = found.chunk(2)
+        def loss(embeddings: Embeddings) -> StepLoss:
+            left, right = embeddings.chunk(2)
             return self.compare(left, right, scores)
 
         return self.at_widths(embed(self.encoder, drawn.tokens, self.config.chunk), loss)
@@ -158,9 +158,9 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
         """The loss of a batch's embeddings, summed over the widths."""
         owners = self.to_device(drawn.owners)
 
-        def split(found: Embeddings) -> StepLoss:
+        def split(embeddings: Embeddings) -> StepLoss:
             sizes = [drawn.rows, drawn.rows, len(drawn.owners)]
-            anchors, positives, negatives = found.split(sizes)
+            anchors, positives, negatives = embeddings.split(sizes)
             return loss(Triplets(anchors, positives, negatives, owners))
 
         return self.at_widths(
@@ -174,11 +174,11 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
 
 def text_columns_of(batch: Batch) -> list[tuple[str, Int[np.ndarray, " some"]]]:
     """The text columns of a batch, each with the rows whose sentence is not empty."""
-    found = [(name, np.arange(len(batch))) for name in ("anchor", "positive")]
+    columns = [(name, np.arange(len(batch))) for name in ("anchor", "positive")]
     for name in batch.corpus.negatives():
         filled = np.array([bool(text) for text in batch.texts(name)])
-        found.append((name, np.flatnonzero(filled)))
-    return found
+        columns.append((name, np.flatnonzero(filled)))
+    return columns
 
 
 def loss_class(config: MethodConfig) -> type[GradedMethod[Any] | TripletMethod[Any]]:
@@ -201,7 +201,7 @@ class TripletLoss(TripletMethod[EmbeddingLossConfig]):
 
     def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
         """The loss over the batch."""
-        return self.embedded(drawn, lambda found: _step_loss(self.config, **vars(found)))
+        return self.embedded(drawn, lambda embeddings: _step_loss(self.config, **vars(embeddings)))
 
 
 def _step_loss(config: EmbeddingLossConfig, **inputs: Tensor) -> StepLoss:

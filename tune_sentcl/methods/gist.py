@@ -84,17 +84,19 @@ class Gist(TripletMethod[GistConfig]):
                 )
             ]
         )
-        found = torch.from_numpy(self._guide.cache.take(numbers))
+        embeddings = torch.from_numpy(self._guide.cache.take(numbers))
         count = len(batch)
-        left_out, filtered = self._left_out(*found.split([count, count, len(found) - 2 * count]))
+        left_out, filtered = self._left_out(
+            *embeddings.split([count, count, len(embeddings) - 2 * count])
+        )
         return DrawnGuided(drawn, self.pinned(left_out.numpy()), filtered)
 
     def loss_of(self, drawn: DrawnGuided) -> StepLoss:
         """The contrastive loss over the candidates that are left."""
         left_out = self.to_device(drawn.left_out)
 
-        def contrast(found: Triplets) -> StepLoss:
-            cosines = self._cosines(found.anchors, found.positives, found.negatives)
+        def contrast(triplets: Triplets) -> StepLoss:
+            cosines = self._cosines(triplets.anchors, triplets.positives, triplets.negatives)
             temperature = self.config.temperature
             loss = guided(cosines, left_out, temperature=temperature).mean()
             return StepLoss(loss, {"contrastive": loss}, {"filtered": drawn.filtered})

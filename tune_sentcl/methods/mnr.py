@@ -37,40 +37,42 @@ class Mnr(TripletMethod[MnrConfig]):
 
     def head(self, embeddings: Embeddings) -> Embeddings:
         """The output of the head that is dropped at test, if there is one."""
-        found: Embeddings = self.heads(embeddings)
-        return found
+        transformed: Embeddings = self.heads(embeddings)
+        return transformed
 
-    def _contrast(self, found: Triplets) -> StepLoss:
-        temperature, further = self.config.temperature, self._further(found)
+    def _contrast(self, triplets: Triplets) -> StepLoss:
+        temperature, further = self.config.temperature, self._further(triplets)
         loss = info_nce(
-            found.anchors,
-            torch.cat([found.positives, found.negatives]),
+            triplets.anchors,
+            torch.cat([triplets.positives, triplets.negatives]),
             temperature=temperature,
-            bias=self._bias(found),
+            bias=self._bias(triplets),
             further=further,
         ).mean()
         if self.config.symmetric and further is None:
-            back = info_nce(found.positives, found.anchors, temperature=temperature).mean()
+            back = info_nce(triplets.positives, triplets.anchors, temperature=temperature).mean()
             loss = (loss + back) / 2
         return StepLoss(loss, {"contrastive": loss})
 
-    def _further(self, found: Triplets) -> Float[Tensor, "rows further"] | None:
+    def _further(self, triplets: Triplets) -> Float[Tensor, "rows further"] | None:
         """The logits of pairs of anchors and of pairs of positives, with those of `symmetric`."""
-        config, own = self.config, _own(found)
+        config, own = self.config, _own(triplets)
         blocks = []
         if config.contrast_anchors:
             itself = own[:, : len(own)]
-            blocks.append(_cosines(found.anchors, found.anchors).masked_fill(itself, -torch.inf))
+            blocks.append(
+                _cosines(triplets.anchors, triplets.anchors).masked_fill(itself, -torch.inf)
+            )
         if config.contrast_positives:
-            documents = torch.cat([found.positives, found.negatives])
-            blocks.append(_cosines(found.positives, documents).masked_fill(own, -torch.inf))
+            documents = torch.cat([triplets.positives, triplets.negatives])
+            blocks.append(_cosines(triplets.positives, documents).masked_fill(own, -torch.inf))
         if not blocks:
             return None
         if config.symmetric:
-            blocks.append(_cosines(found.positives, found.anchors))
+            blocks.append(_cosines(triplets.positives, triplets.anchors))
         return torch.cat(blocks, dim=1) / config.temperature
 
-    def _bias(self, found: Triplets) -> Float[Tensor, "rows candidates"] | None:
+    def _bias(self, triplets: Triplets) -> Float[Tensor, "rows candidates"] | None:
         """What is added to the logit of each candidate; nothing to that of the positive.
 
         `negative_weight` is SimCSE's alpha, whose logarithm is added to a row's own negatives.
@@ -79,13 +81,13 @@ class Mnr(TripletMethod[MnrConfig]):
         config = self.config
         if config.negative_weight == 1 and not config.hardness and config.false_margin is None:
             return None
-        rows, own = len(found.anchors), _own(found)
-        bias = torch.zeros_like(own, dtype=found.anchors.dtype)
+        rows, own = len(triplets.anchors), _own(triplets)
+        bias = torch.zeros_like(own, dtype=triplets.anchors.dtype)
         if config.negative_weight != 1:
             bias[:, rows:] += math.log(config.negative_weight) * own[:, rows:]
         if config.hardness or config.false_margin is not None:
-            documents = torch.cat([found.positives, found.negatives])
-            cosines = _cosines(found.anchors, documents).detach()
+            documents = torch.cat([triplets.positives, triplets.negatives])
+            cosines = _cosines(triplets.anchors, documents).detach()
             negative = own.clone()
             negative[:, :rows] = False
             chosen = {"all": negative | ~own, "in_batch": ~own, "own": negative}[config.hardened]
@@ -96,10 +98,10 @@ class Mnr(TripletMethod[MnrConfig]):
         return bias
 
 
-def _own(found: Triplets) -> Bool[Tensor, "rows candidates"]:
+def _own(triplets: Triplets) -> Bool[Tensor, "rows candidates"]:
     """Whether a candidate belongs to a row: its positive and its negatives."""
-    rows = torch.arange(len(found.anchors), device=found.anchors.device)
-    return rows[:, None] == torch.cat([rows, found.owners])[None, :]
+    rows = torch.arange(len(triplets.anchors), device=triplets.anchors.device)
+    return rows[:, None] == torch.cat([rows, triplets.owners])[None, :]
 
 
 def _cosines(

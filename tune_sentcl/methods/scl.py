@@ -31,7 +31,7 @@ class Scl(PairMethod[SclConfig]):
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnContrast:
         """The pairs as tokens; the generator draws positives and negatives."""
         pairs = self.draw_pairs(batch)
-        found = draw_candidates(
+        candidates = draw_candidates(
             pairs.premises,
             pairs.labels,
             generator,
@@ -39,7 +39,7 @@ class Scl(PairMethod[SclConfig]):
             num_negatives=self.config.num_negatives,
             anchors=self.config.anchors,
         )
-        parts = (found.anchors, found.positives, found.negatives)
+        parts = (candidates.anchors, candidates.positives, candidates.negatives)
         return DrawnContrast(pairs, *map(self.pinned, parts))
 
     def loss_of(self, drawn: DrawnContrast) -> StepLoss:

@@ -30,16 +30,16 @@ class Triplet(TripletMethod[TripletConfig]):
         """The mean loss over the rows."""
         return self.embedded(drawn, self._margins)
 
-    def _margins(self, found: Triplets) -> StepLoss:
-        owners = found.owners
+    def _margins(self, triplets: Triplets) -> StepLoss:
+        owners = triplets.owners
         losses = triplet(
-            found.anchors.index_select(0, owners),
-            found.positives.index_select(0, owners),
-            found.negatives,
+            triplets.anchors.index_select(0, owners),
+            triplets.positives.index_select(0, owners),
+            triplets.negatives,
             margin=self.config.margin,
             distance=self.config.distance,
         )
-        rows = len(found.anchors)
+        rows = len(triplets.anchors)
         shares = torch.bincount(owners, minlength=rows).index_select(0, owners)
         loss = (losses / shares).sum() / rows
         return StepLoss(loss, {"triplet": loss})

@@ -37,8 +37,8 @@ class CorpusTokens:
 
     def numbers(self, column: str, rows: Int[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
         """Numbers of the inputs of some rows; equal where the tokens are equal."""
-        found: Int64[np.ndarray, " rows"] = self.columns[column][rows].astype(np.int64)
-        return found
+        numbers: Int64[np.ndarray, " rows"] = self.columns[column][rows].astype(np.int64)
+        return numbers
 
     def take(self, column: str, rows: Int[np.ndarray, " rows"]) -> Tokens:
         """The inputs of some rows, one a row."""

@@ -85,8 +85,8 @@ class EmbeddingCache:
 
     def missing(self, sentences: Sequence[str]) -> list[str]:
         """The sentences among the given ones that the cache lacks; encodes none of them."""
-        found = self._find(_digests(sentences))
-        return [sentences[row] for row in np.flatnonzero(found < 0).tolist()]
+        numbers = self._find(_digests(sentences))
+        return [sentences[row] for row in np.flatnonzero(numbers < 0).tolist()]
 
     def take(self, numbers: NDArray[np.int64]) -> EmbeddingMatrix:
         """Copy the embeddings of some numbers of `locate` from the memory map, one row each."""
@@ -106,8 +106,8 @@ class EmbeddingCache:
         start = 0
         for known, _ in self._parts.values():
             rows = np.searchsorted(known, digests).clip(max=len(known) - 1)
-            found = known[rows] == digests
-            numbers[found] = start + rows[found]
+            equal = known[rows] == digests
+            numbers[equal] = start + rows[equal]
             start += len(known)
         return numbers
 
@@ -180,5 +180,5 @@ def _mapped(path: Path) -> tuple[Digests, EmbeddingMatrix]:
 
 
 def _digests(sentences: Sequence[str]) -> Digests:
-    found = (hashlib.blake2b(s.encode(), digest_size=16).digest() for s in sentences)
-    return np.frombuffer(b"".join(found), dtype="S16")
+    digests = (hashlib.blake2b(s.encode(), digest_size=16).digest() for s in sentences)
+    return np.frombuffer(b"".join(digests), dtype="S16")

@@ -215,8 +215,8 @@ class Encoder(nn.Module):
         whole: Embeddings = self(
             Tokens.concatenate(parts), np.repeat(given, sizes) if given else None
         )
-        found: tuple[Embeddings, ...] = whole.split(sizes)
-        return found
+        embeddings: tuple[Embeddings, ...] = whole.split(sizes)
+        return embeddings
 
     def encode(
         self,

@@ -117,14 +117,14 @@ class FrozenEncoder(nn.Module):
 
     def _identity(self) -> dict[str, str | int]:
         """Everything that the frozen embeddings depend on, to the last bit."""
-        found: dict[str, str | int] = {"checkpoint": self.checkpoint.fingerprint}
+        identity: dict[str, str | int] = {"checkpoint": self.checkpoint.fingerprint}
         if self.checkpoint.kind == "words":
-            return found
+            return identity
         device = torch.device(self.device)
-        found |= {"pooling": self.pooling, "max_length": self.max_length, "device": device.type}
+        identity |= {"pooling": self.pooling, "max_length": self.max_length, "device": device.type}
         with tensor_cores(device, allowed=True):  # as `Encoder.forward` in evaluation
-            found["precision"] = torch.get_float32_matmul_precision()
-        return found | {name: version(name) for name in ("tokenizers", "torch", "transformers")}
+            identity["precision"] = torch.get_float32_matmul_precision()
+        return identity | {name: version(name) for name in ("tokenizers", "torch", "transformers")}
 
     def _encode(self, sentences: Sequence[str]) -> EmbeddingMatrix:
         if self.checkpoint.kind == "words":
@@ -169,8 +169,8 @@ def _forms(sentence: str) -> set[str]:
 def _average(
     sentence: str, vectors: dict[str, NDArray[np.float32]], mean: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    found = [vector for word in sentence.split() for vector in _lookup(word, vectors)]
-    return np.asarray(np.mean(found, axis=0, dtype=np.float64) if found else mean, np.float32)
+    known = [vector for word in sentence.split() for vector in _lookup(word, vectors)]
+    return np.asarray(np.mean(known, axis=0, dtype=np.float64) if known else mean, np.float32)
 
 
 def _lookup(word: str, vectors: dict[str, NDArray[np.float32]]) -> list[NDArray[np.float32]]:

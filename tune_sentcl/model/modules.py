@@ -31,10 +31,10 @@ class Modules(nn.Sequential):
             features: As a Transformer of sentence-transformers gives them, such as
                 `token_embeddings`, `attention_mask` and `input_ids`.
         """
-        found = dict(features)
+        table = dict(features)
         for module in self:
-            found = module(found)
-        return found["sentence_embedding"]
+            table = module(table)
+        return table["sentence_embedding"]
 
     def width(self, dim: int) -> int:
         """The output width for embeddings of width `dim`."""

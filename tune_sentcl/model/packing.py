@@ -93,8 +93,8 @@ class Packing:
             position_ids = since * counted + padding
         types = self.tokens.types
         kinds = np.zeros_like(ids) if types is None else types.astype(np.int64)
-        found = to_device(np.stack([ids, position_ids, kinds]), self.device).unsqueeze(1)
-        return {"input_ids": found[0], "position_ids": found[1], "token_type_ids": found[2]}
+        rows = to_device(np.stack([ids, position_ids, kinds]), self.device).unsqueeze(1)
+        return {"input_ids": rows[0], "position_ids": rows[1], "token_type_ids": rows[2]}
 
     def laid_out(self, states: Tensor) -> tuple[TokenStates, Mask]:
         """Turn packed states of shape 1 x tokens x dim into a padded batch in the given order.
@@ -221,10 +221,10 @@ def _attend(
     if packing is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-        found: tuple[Tensor, None] = sdpa_attention_forward(
+        attended: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, **rest
         )
-        return found
+        return attended
     given, dropout, scale = [query, key, value], rest["dropout"], rest["scaling"]
     if query.is_cuda or isinstance(packing, Bounds):
         return attend_by_bounds(given, packing, dropout, scale), None
@@ -242,7 +242,7 @@ def attend_in_groups(
     _, heads, total, width = given[0].shape
     sizes = [group.tokens for group in packing.groups]
     flat = (part.transpose(1, 2).reshape(total, heads * width).split(sizes) for part in given)
-    found = []
+    attended = []
     for group, *parts in zip(packing.groups, *flat, strict=True):
         num_positions = group.count * group.width
         if group.indices is not None:
@@ -252,8 +252,8 @@ def attend_in_groups(
         )
         states = scaled_dot_product_attention(query, key, value, group.mask, dropout, scale=scale)
         rows = states.transpose(1, 2).reshape(num_positions, heads * width)
-        found.append(rows if group.indices is None else rows.index_select(0, group.indices))
-    return torch.cat(found).view(1, total, heads, width)
+        attended.append(rows if group.indices is None else rows.index_select(0, group.indices))
+    return torch.cat(attended).view(1, total, heads, width)
 
 
 def attend_by_bounds(
@@ -266,7 +266,7 @@ def attend_by_bounds(
     """
     query, key, value = (part.transpose(1, 2) for part in given)
     bounds, longest = packing.bounds, packing.longest
-    found: Tensor = _KERNEL(
+    attended: Tensor = _KERNEL(
         query, key, value, None, bounds, bounds, longest, longest, dropout, 0, True, scale=scale
     )[0]
-    return found
+    return attended

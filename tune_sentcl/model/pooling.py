@@ -75,9 +75,9 @@ def padded_count(pooling: Pooling, length: int) -> int:
 def _last(states: TokenStates, mask: Mask) -> Embeddings:
     counts = mask.sum(dim=1)
     rows = torch.arange(len(states), device=states.device)
-    found = _widened(states)[rows, (counts - 1).clamp(min=0)]
+    last = _widened(states)[rows, (counts - 1).clamp(min=0)]
     # As with means, a sentence without tokens becomes the zero vector.
-    return found.masked_fill((counts == 0).unsqueeze(1), 0.0)
+    return last.masked_fill((counts == 0).unsqueeze(1), 0.0)
 
 
 def _masked_mean(

@@ -128,11 +128,11 @@ def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
 def own_metadata(encoder: Encoder, metadata: Mapping[str, object]) -> dict[str, object]:
     """The content of `tune_sentcl.json`."""
     plain, prefixes = asdict(Prefixes()), asdict(encoder.prefixes)
-    found = {f"{name}_prefix": prefixes[name] for name in plain if prefixes[name] != plain[name]}
+    stated = {f"{name}_prefix": prefixes[name] for name in plain if prefixes[name] != plain[name]}
     return {
         "pooling": encoder.pooling,
         "max_length": encoder.max_length,
-        **found,
+        **stated,
         "facts": dict(metadata),
     }
 

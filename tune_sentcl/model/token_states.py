@@ -59,11 +59,11 @@ def padded_features(transformer_input: TransformerInput, tokens: Tokens) -> dict
     taken = dict(given)
     if not transformer_input.segments:
         del taken["token_type_ids"]
-    found = transformer_input.transformer(**taken, return_dict=True)
+    output = transformer_input.transformer(**taken, return_dict=True)
     # The modules do not run in bfloat16.
-    features: dict[str, Any] = {**given, "token_embeddings": found.last_hidden_state.float()}
-    if found.get("hidden_states") is not None:
-        features["all_layer_embeddings"] = [layer.float() for layer in found.hidden_states]
+    features: dict[str, Any] = {**given, "token_embeddings": output.last_hidden_state.float()}
+    if output.get("hidden_states") is not None:
+        features["all_layer_embeddings"] = [layer.float() for layer in output.hidden_states]
     return features
 
 
@@ -92,13 +92,13 @@ def run_transformer(
     taken = dict(given)
     if not transformer_input.segments:
         del taken["token_type_ids"]
-    found = transformer_input.transformer(
+    output = transformer_input.transformer(
         **taken,
         **({} if packing is None else {"packing": packing}),
         output_hidden_states=layer is not None,
         return_dict=True,
     )
-    return found.last_hidden_state, None if layer is None else found.hidden_states[layer]
+    return output.last_hidden_state, None if layer is None else output.hidden_states[layer]
 
 
 class Runner(Protocol):

@@ -21,7 +21,7 @@ def token_ids(
         return []
     # The truncation is a state of the tokenizer, which threads share.
     with _TOKENIZING:
-        found = tokenizer(
+        encoded = tokenizer(
             list(sentences),
             add_special_tokens=special,
             truncation=True,
@@ -30,7 +30,7 @@ def token_ids(
             return_attention_mask=False,
             return_token_type_ids=False,
         )
-    return [list(ids) for ids in found["input_ids"]]
+    return [list(ids) for ids in encoded["input_ids"]]
 
 
 # Texts, queries and documents of a trial's evaluation set, and of that of intermediate points.
@@ -45,8 +45,8 @@ def is_lower_case(tokenizer: Any) -> bool:
     from tokenizers import normalizers
 
     library: Any = normalizers
-    found = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
-    steps = list(found) if isinstance(found, library.Sequence) else [found]
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    steps = list(normalizer) if isinstance(normalizer, library.Sequence) else [normalizer]
     return any(isinstance(step, library.Lowercase) for step in steps)
 
 

@@ -58,8 +58,8 @@ class Tokens:
 
     def lengths_of(self, rows: Int[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
         """The number of tokens of some inputs."""
-        found: Int64[np.ndarray, " rows"] = self.offsets[rows + 1] - self.offsets[rows]
-        return found
+        lengths: Int64[np.ndarray, " rows"] = self.offsets[rows + 1] - self.offsets[rows]
+        return lengths
 
     def lists(self) -> list[list[int]]:
         """Each input as a list of its token numbers."""

@@ -22,8 +22,8 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
 
-_TABLE = Field({}, description="must be a table")
-_TEXTS = Field([], description="must be a list of texts")
+_TABLE: Any = Field({}, description="must be a table")
+_TEXTS: Any = Field([], description="must be a list of texts")
 
 
 def _distinct(seeds: list[int]) -> list[int]:
@@ -62,6 +62,9 @@ class _SpaceFile(_Layout):
     search: _Search = Field(_Search(), description="must be a table")
 
 
+_INNER: dict[str, type[_Layout]] = {"block": _Block, "search": _Search}
+
+
 def check_layout(document: Values, source: str) -> None:
     """Raise SpaceError with all faults in the keys and value types of a space file."""
     try:
@@ -74,7 +77,7 @@ def check_layout(document: Values, source: str) -> None:
 def _layout_faults(error: ValidationError, document: Values, source: str) -> Iterator[Fault]:
     for item in error.errors():
         top, *below = [part for part in item["loc"] if isinstance(part, str)]
-        inner = {"block": _Block, "search": _Search}.get(top) if below else None
+        inner = _INNER.get(top) if below else None
         fields, last = (inner or _SpaceFile).model_fields, below[0] if inner else top
         key = f"{top}.{last}" if inner else top
         value = shown(item["input"] if inner else document.get(top))

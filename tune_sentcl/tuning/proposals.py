@@ -104,8 +104,8 @@ class Proposals:
         if not self.options.samples:
             return
         options = self.options
-        name, space, drawn = options.sampler, configurations.space, len(sampled)
-        self._sampler = Sampler(name, space, options.sampler_seed, drawn)
+        space, drawn = configurations.space, len(sampled)
+        self._sampler = Sampler(options.sampler, space, options.sampler_seed, drawn)
         stages = stages_of(options, shares, configurations, self._sampler.points)
         self._staging = Staging(stages, configurations, self._again)
         own = (configurations.params_of(trial, config) for trial, config in interrupted.items())

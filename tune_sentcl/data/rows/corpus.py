@@ -144,8 +144,8 @@ def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> C
         # A slice keeps the whole table that it was cut from, in memory and in every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
     if "row" in table.column_names:
-        found, numbers = np.unique(table.column("row").to_numpy(), return_inverse=True)
-        if len(found) < len(rows):
+        distinct, numbers = np.unique(table.column("row").to_numpy(), return_inverse=True)
+        if len(distinct) < len(rows):
             rows = rows.append_column("row", pa.array(numbers))
     return Corpus(kind, rows, source, _fingerprint(rows), dropped=dropped)
 

@@ -62,11 +62,11 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
         DataError: There is no complete set of columns; the error says how to name them.
     """
     there, sources = set(names), KINDS[kind].sources
-    found = next((columns for columns in sources if there.issuperset(columns)), None)
+    complete = next((columns for columns in sources if there.issuperset(columns)), None)
     strays = [n for n in there if NEGATIVE_LIKE.fullmatch(n) and not NEGATIVE.fullmatch(n)]
-    if found is not None and not (kind == "triplets" and found == _TRIPLET and strays):
-        return found
-    if found is not None:
+    if complete is not None and not (kind == "triplets" and complete == _TRIPLET and strays):
+        return complete
+    if complete is not None:
         rule = "the columns of negatives are negative, negative_1, negative_2 and so on"
         raise DataError(Fault(str(where), strays[0], "", rule, "Rename the column."))
     needed = [f"{', '.join(n[:-1])} and {n[-1]}".removeprefix(" and ") for n in sources]
@@ -81,10 +81,10 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
 
 def roles_read(kind: Rows, there: Collection[str]) -> Sequence[str]:
     """The roles that rows of a kind are made of or chosen by, among those that a file has."""
-    found = next((roles for roles in KINDS[kind].sources if {*roles} <= {*there}), ())
-    if kind == "triplets" and found == _TRIPLET:
-        return [role for role in there if role in found or role.startswith("negative")]
-    return (*found, "label", "score") if kind in ("positive_pairs", "triplets") else found
+    complete = next((roles for roles in KINDS[kind].sources if {*roles} <= {*there}), ())
+    if kind == "triplets" and complete == _TRIPLET:
+        return [role for role in there if role in complete or role.startswith("negative")]
+    return (*complete, "label", "score") if kind in ("positive_pairs", "triplets") else complete
 
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -172,9 +172,9 @@ def _numbered(column: pa.ChunkedArray, where: Origin) -> pa.ChunkedArray:
     spellings = {"-1": _NO_LABEL, "-": _NO_LABEL}
     for number, name in enumerate(LABELS):
         spellings |= {str(number): number, name: number}
-    found = pc.index_in(column.cast(kind).cast(pa.string()), value_set=pa.array([*spellings]))
-    row = pc.index(pc.is_valid(found), False).as_py()
+    places = pc.index_in(column.cast(kind).cast(pa.string()), value_set=pa.array([*spellings]))
+    row = pc.index(pc.is_valid(places), False).as_py()
     if row >= 0:
         value, move = repr(column[row].as_py()), "Correct the row, or leave it out."
         raise DataError(Fault(where.at([row]), "label", value, _LABEL_RULE, move))
-    return pc.take(pa.array(spellings.values(), pa.int8()), found)
+    return pc.take(pa.array(spellings.values(), pa.int8()), places)

@@ -49,7 +49,7 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
         rule = f"is only for own files and data sets, and {config.source} is not one"
         raise DataError(Fault("data.columns", "", config.columns, rule, "Drop it."))
     each = (config.model_copy(update={"source": name}) for name in names)
-    return join_corpora([_load(kind, one, root) for one in each])
+    return join_corpora([_load(kind, single, root) for single in each])
 
 
 def _load(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
@@ -104,8 +104,8 @@ def nli_triplets(labeled: pa.Table) -> pa.Table:
     first = []
     for label in (0, 2):
         rows = np.flatnonzero(labels == label)
-        found, places = np.unique(numbers[rows], return_index=True)
-        first.append(dict(zip(found.tolist(), rows[places].tolist(), strict=True)))
+        distinct, places = np.unique(numbers[rows], return_index=True)
+        first.append(dict(zip(distinct.tolist(), rows[places].tolist(), strict=True)))
     true, false = first
     both = [premise for premise in true if premise in false]
     hypotheses = labeled.column("hypothesis").combine_chunks()

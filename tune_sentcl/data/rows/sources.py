@@ -83,10 +83,10 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
         table = _benchmark(existing_root(root, "data.source = sts-b"))
         where = Origin("STSBenchmark/sts-train.csv")
     elif source in JOINED:
-        found = [_open_named(part, root, source, limit) for part in JOINED[source]]
+        parts = [_open_named(part, root, source, limit) for part in JOINED[source]]
         # Normalized separately: the files may number their labels differently.
-        table = pa.concat_tables(numbered_rows(*one) for one in found)
-        where = Origin(" + ".join(str(origin) for _, origin in found))
+        table = pa.concat_tables(numbered_rows(*named) for named in parts)
+        where = Origin(" + ".join(str(origin) for _, origin in parts))
     elif source in SOURCES:
         table, where = _open_named(source, root, source, limit)
     else:
@@ -187,11 +187,11 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
 
     saved = Path(name).is_dir()
     try:
-        found = (
+        dataset = (
             datasets.load_from_disk(name) if saved else datasets.load_dataset(name, split="train")
         )
-        if isinstance(found, datasets.DatasetDict) and "train" in found:
-            found = found["train"]
+        if isinstance(dataset, datasets.DatasetDict) and "train" in dataset:
+            dataset = dataset["train"]
     except (OSError, ValueError, pa.ArrowException, DatasetsError) as error:
         reason = first_line(error)
         if saved:
@@ -201,14 +201,14 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
         rule = f"no such file or folder, and no hub data set was found ({reason})"
         move = "Check the name and the network, or give a file."
         raise DataError(Fault("data.source", "", name, rule, move)) from None
-    if not isinstance(found, datasets.Dataset):
-        rule = f"there is no split `train`; the splits are {', '.join(found)}"
+    if not isinstance(dataset, datasets.Dataset):
+        rule = f"there is no split `train`; the splits are {', '.join(dataset)}"
         raise DataError(Fault(name, "", "", rule, "Name the folder of one split."))
-    roles = roles_of(found.column_names, columns, read, name)
+    roles = roles_of(dataset.column_names, columns, read, name)
     wanted = list(roles.values())
-    chosen = found.select_columns(wanted)  # after any `select` or `shuffle`
+    chosen = dataset.select_columns(wanted)  # after any `select` or `shuffle`
     table = chosen.with_format("arrow")[:].select(wanted)
-    where = Origin(name, columns=tuple(found.column_names))
+    where = Origin(name, columns=tuple(dataset.column_names))
     metadata = chosen.features.arrow_schema.metadata
     return by_role(table.replace_schema_metadata(metadata), roles), where
 
@@ -221,9 +221,9 @@ def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]
     if "positive" not in table.column_names or not _is_list(table.column("positive").type):
         return table, where
     column = table.column("positive")
-    items = [found or [None] for found in column.to_pylist()]
-    rows = np.repeat(np.arange(len(items)), [len(found) for found in items])
-    positives = pa.array([item for found in items for item in found], column.type.value_type)
+    items = [texts or [None] for texts in column.to_pylist()]
+    rows = np.repeat(np.arange(len(items)), [len(texts) for texts in items])
+    positives = pa.array([item for texts in items for item in texts], column.type.value_type)
     table = table.drop_columns("positive").take(pa.array(rows))
     table = table.append_column("positive", positives).append_column("row", pa.array(rows))
     return table, where.take(rows)
@@ -233,21 +233,21 @@ def _number_negatives(table: pa.Table, where: Origin) -> pa.Table:
     """Name all negatives `negative_1` and so on, also the first ones of lists, the second ones."""
     numbered = sorted(filter(NEGATIVE.fullmatch, table.column_names), key=lambda n: (len(n), n))
     names = [n for n in ("negative", *numbered, "negatives") if n in table.column_names]
-    found: list[pa.ChunkedArray | pa.Array] = []
+    columns: list[pa.ChunkedArray | pa.Array] = []
     for name, column in zip(names, map(table.column, names), strict=True):
         if _is_list(column.type):
             lists = [items or [] for items in column.to_pylist()]
             for place in range(max(map(len, lists), default=0)):
                 texts = [items[place] if place < len(items) else None for items in lists]
-                found.append(pa.array(texts, column.type.value_type))
+                columns.append(pa.array(texts, column.type.value_type))
         elif name != "negatives":
-            found.append(column)
+            columns.append(column)
         elif column.null_count < len(column):
             rule = f"the column must hold lists of sentences, and holds {column.type}"
             move = "Write lists of strings, or columns negative_1, negative_2 and so on."
             raise DataError(Fault(str(where), name, "", rule, move))
     table = table.drop_columns(names)
-    for number, column in enumerate(found, 1):
+    for number, column in enumerate(columns, 1):
         table = table.append_column(f"negative_{number}", column)
     return table
 

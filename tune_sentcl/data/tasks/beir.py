@@ -100,30 +100,35 @@ def _texts(path: Path, *, titled: bool) -> dict[str, str]:
 def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> Judgments:
     judgments: Judgments = {}
     queries_file = path.parents[1] / "queries.jsonl"
-    for number, line in enumerate(read_lines(path, "utf-8"), 1):
-        fields = next(csv.reader([line], delimiter="\t")) if "\t" in line else line.split()
-        is_grade = len(fields) in (3, 4) and _WHOLE.fullmatch(fields[-1])
-        if not line.strip() or (not judgments and not is_grade and fields[0] not in queries):
-            continue  # a blank line, or the header
-        where = f"{path} line {number}"
-        if not is_grade:
-            rule = "must be query, document and a whole number, separated by tabs"
-            raise DataError(Fault(where, "", _shown(line), rule, _CORRECT))
-        query, document = fields[0], fields[-2]
+    for where, query, document, grade in _graded(path, queries):
         if not queries.get(query):
             rule = f"is {'blank' if query in queries else 'not a query'} in {queries_file}"
             raise DataError(Fault(where, "", query, rule, "Write the query, or drop the line."))
         if document not in corpus:
-            rule, move = f"is not a document of {path.parents[1] / CORPUS}", "Add it, or drop the"
-            raise DataError(Fault(where, "", document, rule, f"{move} line."))
+            rule = f"is not a document of {path.parents[1] / CORPUS}"
+            raise DataError(Fault(where, "", document, rule, "Add it, or drop the line."))
         grades = judgments.setdefault(query, {})
         if document in grades:
             rule = "this query and document occur twice"
-            raise DataError(Fault(where, "", _shown(line), rule, "Leave one out."))
-        grades[document] = int(fields[-1])
+            raise DataError(Fault(where, document, query, rule, "Leave one out."))
+        grades[document] = grade
     if not judgments:
         raise DataError(Fault(str(path), "", "", "holds no judgments", "Add some."))
     return judgments
+
+
+def _graded(path: Path, queries: dict[str, str]) -> Iterator[tuple[str, str, str, int]]:
+    """The place, query, document and grade of each line below the header, if there is one."""
+    begun = False
+    for number, line in enumerate(read_lines(path, "utf-8"), 1):
+        fields = next(csv.reader([line], delimiter="\t")) if "\t" in line else line.split()
+        whole = len(fields) in (3, 4)
+        if whole and _WHOLE.fullmatch(fields[-1]):
+            begun = True
+            yield f"{path} line {number}", fields[0], fields[-2], int(fields[-1])
+        elif line.strip() and (begun or not whole or fields[0] in queries):
+            rule = "must be query, document and a whole number, separated by tabs"
+            raise DataError(Fault(f"{path} line {number}", "", _shown(line), rule, _CORRECT))
 
 
 def _shown(line: str) -> str:

@@ -103,7 +103,11 @@ class EvaluationSets:
             yield from texts_of(mine, prompt)
 
     def _of_suites(self) -> Iterator[str]:
-        rated = (task for one in self.rated for task in (one.train, one.dev, one.test))
+        rated = (
+            task
+            for rated_task in self.rated
+            for task in (rated_task.train, rated_task.dev, rated_task.test)
+        )
         for task in (*self.sts, *rated):
             for subset in task.subsets:
                 yield from subset.sentences1
@@ -151,15 +155,15 @@ def load_sets(
         readers += [
             ("truncated", name, partial(read_truncated, folder, name)) for name in TRUNCATED
         ]
-    found: dict[str, list[Any]] = {"rated": [], "transfer": [], "truncated": []}
+    groups: dict[str, list[Any]] = {"rated": [], "transfer": [], "truncated": []}
     unread: list[Unread] = []
     for group, name, read in readers:
         try:
-            found[group].append(read())
+            groups[group].append(read())
         except DataError as error:
             unread.append(Unread(group, name, error))
     sts = load_sts(data, root) if "sts" in suites else ()
-    sets = {group: tuple(tasks) for group, tasks in found.items()}
+    sets = {group: tuple(tasks) for group, tasks in groups.items()}
     mine = tuple(task for source in own_sources(own) for task in read_own(source, data))
     return EvaluationSets(data, sts, **sets, unread=tuple(unread), own=mine)
 

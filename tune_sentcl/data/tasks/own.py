@@ -104,7 +104,7 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
             rule = "there is no such file or folder"
             raise DataError(Fault("evaluation.own", source.name, source.path, rule, _LAYOUTS))
         return {"dev": path}
-    found: dict[str, Path] = {}
+    chosen: dict[str, Path] = {}
     for split in _SPLITS:
         suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
         there = [path / f"{name}{suffix}" for name in _SPLITS[split] for suffix in suffixes]
@@ -114,15 +114,15 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
             rule = f"must hold one file of {split}, and has {names}"
             raise DataError(Fault(str(path), "", "", rule, "Leave one of them."))
         if files:
-            found[split] = files[0]
-    if not set(found) & {"dev", "test"}:
+            chosen[split] = files[0]
+    if not set(chosen) & {"dev", "test"}:
         rule = "the folder holds no dev and no test file, and no corpus.jsonl"
         raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
-    return found
+    return chosen
 
 
 def _kind_of(tables: Mapping[str, _Read], path: Path) -> _Kind:
-    kinds = {_kind(*one) for one in tables.values()}
+    kinds = {_kind(*read) for read in tables.values()}
     if len(kinds) > 1:
         rule = "its files must be of one kind, and some are pairs, some labeled sentences"
         raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
@@ -168,11 +168,11 @@ def _pairs(tables: Mapping[str, _Read]) -> dict[str, list[_Pair]]:
     Raises:
         DataError: A sentence is blank, or a score is not a finite number.
     """
-    found: dict[str, list[_Pair]] = {}
+    pairs: dict[str, list[_Pair]] = {}
     for split, (table, where) in tables.items():
         first, second = (_texts(table, column, where) for column in _PAIRS[:2])
-        found[split] = list(zip(first, second, finite_scores(table, where).tolist(), strict=True))
-    return _dealt(tables, found)
+        pairs[split] = list(zip(first, second, finite_scores(table, where).tolist(), strict=True))
+    return _dealt(tables, pairs)
 
 
 def _pair_tasks(

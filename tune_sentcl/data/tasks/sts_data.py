@@ -33,16 +33,16 @@ def all_read(readers: Iterable[Callable[[], _Found]]) -> list[_Found]:
     Raises:
         DataError: The faults of all readers.
     """
-    found: list[_Found] = []
+    results: list[_Found] = []
     faults: list[Fault] = []
     for read in readers:
         try:
-            found.append(read())
+            results.append(read())
         except DataError as error:
             faults.extend(error.faults)
     if faults:
         raise DataError(faults)
-    return found
+    return results
 
 
 def columns_of(path: Path, header: str, *wanted: str) -> tuple[int, list[int]]:
@@ -133,11 +133,11 @@ def _pairs(
 def _subset(
     name: str, path: Path, expected: int, pairs: Iterable[tuple[str, str, float]]
 ) -> StsSubset:
-    found = list(pairs)
-    if len(found) != expected:
+    rows = list(pairs)
+    if len(rows) != expected:
         rule = f"the file must hold {expected} rows with a gold score"
-        raise DataError(Fault(str(path), "", f"{len(found)} found", rule, COPY_AGAIN))
-    return StsSubset(name, *zip(*found, strict=True))
+        raise DataError(Fault(str(path), "", f"{len(rows)} found", rule, COPY_AGAIN))
+    return StsSubset(name, *zip(*rows, strict=True))
 
 
 STS_SUBSETS: dict[str, dict[str, int]] = {

@@ -188,9 +188,9 @@ def read_transfer(root: Path, name: str) -> TransferTask:
     """
     folder = root / "downstream"
     readers = (partial(read_whole, folder, file) for fs in TASKS[name].values() for file in fs)
-    found = iter(all_read(readers))
+    rows_of_files = iter(all_read(readers))
     parts = {
-        split: _ordered(row for _ in files for row in next(found))
+        split: _ordered(row for _ in files for row in next(rows_of_files))
         for split, files in TASKS[name].items()
     }
     return TransferTask(name, parts["train"], parts.get("dev"), parts.get("test"))

@@ -103,17 +103,17 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
         rule, move = "has no linear layers to adapt", "Set encoder.lora_rank to 0."
         raise CheckpointError(Fault("encoder.lora_rank", "", kind, rule, move))
     if targets == "all-linear":
-        asked = found = linear
+        asked = chosen = linear
     else:
         asked = _listed(transformer, targets)
-        found = [name for name in linear if _named(name, asked)]
-    unknown = [name for name in asked if not any(_named(layer, [name]) for layer in found)]
-    if unknown or not found:
+        chosen = [name for name in linear if _named(name, asked)]
+    unknown = [name for name in asked if not any(_named(layer, [name]) for layer in chosen)]
+    if unknown or not chosen:
         rule = f"names no linear layer of the encoder that is trained: {', '.join(unknown)}"
         ends = list(dict.fromkeys(name.rpartition(".")[2] for name in linear))
         move = f"Take all-linear, or some of {', '.join(ends[:_SHOWN])}."
         raise CheckpointError(Fault("encoder.lora_targets", "", targets, rule, move))
-    return found
+    return chosen
 
 
 def _listed(transformer: Any, targets: str) -> list[str]:

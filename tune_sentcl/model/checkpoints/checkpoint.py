@@ -153,16 +153,16 @@ def _embedded_minilm() -> Path:
 
 
 def _from_folder(name: str, folder: Path) -> Checkpoint:
-    found, stated = read_description(name, folder), read_base(folder)
+    description, stated = read_description(name, folder), read_base(folder)
     if stated is not None:
-        return _from_adapters(name, folder, found, stated)
-    _check_files(name, folder / found.place)
-    print_ = _folder_fingerprint(name, folder, found)
-    return Checkpoint(**vars(found), name=name, path=str(folder), fingerprint=print_)
+        return _from_adapters(name, folder, description, stated)
+    _check_files(name, folder / description.place)
+    print_ = _folder_fingerprint(name, folder, description)
+    return Checkpoint(**vars(description), name=name, path=str(folder), fingerprint=print_)
 
 
 def _from_adapters(
-    name: str, folder: Path, found: Description, origin: tuple[str, str], revision: str = ""
+    name: str, folder: Path, description: Description, origin: tuple[str, str], revision: str = ""
 ) -> Checkpoint:
     """A folder of adapters, with the checkpoint that they were trained on."""
     stated, fingerprint = origin
@@ -171,7 +171,7 @@ def _from_adapters(
     if fingerprint and base.fingerprint != fingerprint:
         rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
         raise fault_of(name, rule, "Restore them.")
-    files = () if revision else (*ADAPTER_FILES, *_module_files(folder, found.shaping))
+    files = () if revision else (*ADAPTER_FILES, *_module_files(folder, description.shaping))
     if files and not fingerprint:
         files += tuple(file for file in TOKENIZER_FILES if (folder / file).is_file())
     whole = hashlib.sha256(f"{base.fingerprint}{revision}".encode())
@@ -179,11 +179,11 @@ def _from_adapters(
         whole.update(_hashed(name, folder, file))
     merged = f"its adapters are added into the weights of {stated}"
     stated_ = replace(
-        found,
-        width=found.width if found.shaping else base.width,
+        description,
+        width=description.width if description.shaping else base.width,
         layers=base.layers,
         positions=base.positions,
-        notes=found.notes if fingerprint else (*found.notes, merged),
+        notes=description.notes if fingerprint else (*description.notes, merged),
     )
     return Checkpoint(
         **vars(stated_),
@@ -207,11 +207,11 @@ def _from_hub(name: str) -> Checkpoint:
         raise fault_of(
             name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
         ) from None
-    found, stated = read_description(name, folder), read_base(folder)
+    description, stated = read_description(name, folder), read_base(folder)
     if stated is not None:
-        return _from_adapters(name, folder, found, stated, revision)
+        return _from_adapters(name, folder, description, stated, revision)
     return Checkpoint(
-        **vars(found), name=name, path=name, fingerprint=revision[:16], revision=revision
+        **vars(description), name=name, path=name, fingerprint=revision[:16], revision=revision
     )
 
 
@@ -237,18 +237,18 @@ def _module_files(folder: Path, places: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _folder_fingerprint(name: str, folder: Path, found: Description) -> str:
+def _folder_fingerprint(name: str, folder: Path, description: Description) -> str:
     """Hash the content of a folder's config, weights, tokenizer and modules, but not its name.
 
     Raises:
         CheckpointError: A file cannot be read.
     """
-    inner = folder / found.place
+    inner = folder / description.place
     others = (file for file in (*TOKENIZER_FILES, *ADAPTER_FILES) if (inner / file).is_file())
     files = dict.fromkeys(("config.json", *_weight_files(inner), *others), inner)
-    files |= dict.fromkeys(_module_files(folder, found.shaping), folder)
-    whole = hashlib.sha256("\n".join(found.shaping).encode())  # includes their order
-    if found.lower_case:
+    files |= dict.fromkeys(_module_files(folder, description.shaping), folder)
+    whole = hashlib.sha256("\n".join(description.shaping).encode())  # includes their order
+    if description.lower_case:
         whole.update(b"do_lower_case\n")
     for file in sorted(files):
         whole.update(_hashed(name, files[file], file))

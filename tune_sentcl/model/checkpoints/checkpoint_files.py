@@ -59,8 +59,8 @@ def padding_position(transformer: Any) -> int | None:
     RoBERTa and similar models do. They also give that position to a padding token in a sentence.
     """
     table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
-    found = getattr(table, "padding_idx", None)
-    return None if found is None else int(found)
+    position = getattr(table, "padding_idx", None)
+    return None if position is None else int(position)
 
 
 def usable_positions(transformer: Any) -> int | None:
@@ -196,8 +196,8 @@ def reads_bytes(folder: Path) -> bool:
 
 def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
     """The kind and the place of each module."""
-    found = _json(folder / "modules.json")
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    content = _json(folder / "modules.json")
+    rows = [row for row in content if isinstance(row, dict)] if isinstance(content, list) else []
     modules = [
         (str(row.get("type", "")).rpartition(".")[2], str(row.get("path", ""))) for row in rows
     ]

@@ -33,8 +33,8 @@ def find_revision(name: str) -> str:
         from huggingface_hub import constants
 
         folder = f"models--{name.replace('/', '--')}"
-        found = [*Path(constants.HF_HUB_CACHE, folder, "snapshots").glob("*")]
-        return (found[0] if len(found) == 1 else _snapshot(name, "main", _SMALL)).name
+        snapshots = [*Path(constants.HF_HUB_CACHE, folder, "snapshots").glob("*")]
+        return (snapshots[0] if len(snapshots) == 1 else _snapshot(name, "main", _SMALL)).name
 
 
 def small_files(name: str, revision: str) -> Path:

@@ -142,9 +142,9 @@ def _read(checkpoint: Checkpoint, folder: Path) -> Base:
 def _plain(checkpoint: Checkpoint, first: Any) -> Any:
     """The transformer of a module Transformer, without parts that no embedding depends on."""
     transformer = first.model
-    told = first.modality_config.get("text", {})
+    stated = first.modality_config.get("text", {})
     wanted = {"method": "forward", "method_output_name": "last_hidden_state"}
-    if {**told, **wanted} != told or hasattr(transformer, "decoder"):
+    if {**stated, **wanted} != stated or hasattr(transformer, "decoder"):
         raise ValueError("it gives no single sequence of token states")
     pooler = "add_pooling_layer" in inspect.signature(type(transformer)).parameters
     if pooler:
