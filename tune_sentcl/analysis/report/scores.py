@@ -245,8 +245,8 @@ def indistinguishable(
     return found
 
 
-def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame:
-    """Every configuration with unrounded values; without `details` no ids and no times.
+def leaderboard_frame(subject: Subject) -> pd.DataFrame:
+    """Every configuration with unrounded values.
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
     and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
@@ -254,12 +254,10 @@ def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame
     `fresh_n` describe the first objective on fresh seeds, if any.
     """
     order = subject.over_seeds
-    columns: dict[str, Any] = {"rank": range(1, 1 + len(order))}
-    columns |= {"configuration": order.index} if details else {}
+    columns: dict[str, Any] = {"rank": range(1, 1 + len(order)), "configuration": order.index}
     columns |= {key: order[key, ""] for key in subject.knobs}
     columns |= {"data": subject.data, "seeds": order["n", ""]}
-    numbers = dict.fromkeys([*subject.targets, *subject.scores])
-    for number in (*numbers, *((HOURS, GPU_HOURS) if details else ())):
+    for number in dict.fromkeys((*subject.targets, *subject.scores, HOURS, GPU_HOURS)):
         name = number.replace(" ", "_").lower() if ":" not in number else number
         for statistic, suffix in (("mean", "mean"), ("std", "sd"), ("count", "n")):
             columns[f"{name}_{suffix}"] = order[number, statistic]
