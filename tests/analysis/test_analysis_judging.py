@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
 from tune_sentcl.errors import StudyError
+from tune_sentcl.judging.evidence import older_noise, shown
 from tune_sentcl.judging.judgement import Judgement
 from tune_sentcl.judging.judgement import judge as judged
-from tune_sentcl.judging.power import older_noise, shown
 from tune_sentcl.judging.statistics import critical_t
 from tune_sentcl.store import Study
 from tune_sentcl.store.manifest import Confirmation, SeedPlan

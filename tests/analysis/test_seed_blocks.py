@@ -10,8 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tune_sentcl.judging.comparing import Comparison, Family
-from tune_sentcl.judging.seed_blocks import SeedBlocks, collapsed_seeds
+from tune_sentcl.judging.comparing import Comparison, Family, SeedBlocks, collapsed_seeds
 
 MIRRORED = {"ESTABLISHED": "REVERSED", "REVERSED": "ESTABLISHED"}
 

@@ -28,9 +28,8 @@ from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.evidence import Evidence
-from tune_sentcl.judging.judgement import Judgement, judge_winner
+from tune_sentcl.judging.judgement import Judgement, judge_winner, unequal_precisions
 from tune_sentcl.judging.statistics import mean, sd
-from tune_sentcl.judging.wording import unequal_precisions
 from tune_sentcl.objective import Objective
 
 

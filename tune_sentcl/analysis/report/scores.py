@@ -16,8 +16,7 @@ from tune_sentcl.analysis.report.subject import (
     title_of,
 )
 from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value
-from tune_sentcl.judging.comparing import Family
-from tune_sentcl.judging.seed_blocks import collapsed_seeds
+from tune_sentcl.judging.comparing import Family, collapsed_seeds
 from tune_sentcl.judging.statistics import mean
 from tune_sentcl.objective import OFFERS, Objective
 from tune_sentcl.store.union import TOLERANCE
