@@ -50,6 +50,11 @@ def test_dunnett_is_a_multivariate_t(others: int, df: int) -> None:
         assert dunnett_p(-t, others + 1, df) == dunnett_p(t, others + 1, df)
 
 
+def test_tukey_is_a_studentized_range() -> None:
+    expected = stats.studentized_range.sf(2.5 * math.sqrt(2), 6, 10)
+    assert tukey_p(2.5, 6, 10) == tukey_p(-2.5, 6, 10) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("df", [1, 4, 30])
 def test_two_configurations_are_compared_by_students_t(df: int) -> None:
     for t in (-3.0, 0.0, 0.7, 8.0):

@@ -25,6 +25,7 @@ LAMBDA = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "STS14")
 MR = cell_of("SCL", 4, "allpalln-lambda0.3-SCL", "MR")
 MEAN = cell_of("CLSR", 4, "CLSR-BERT-base-mean", "STS-B-dev")
 BASE = cell_of("CLSR", 1, "BERT-base", "STS-B-dev")
+AVERAGE = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "avg")
 SIMCSE = cell_of("ConIsI", 5, "SimCSE-BERT-base", "avg")
 
 
@@ -169,25 +170,21 @@ def test_what_was_run_or_measured_otherwise_is_not_compared(case: str, tmp_path:
         assert text in found.note
 
 
-def test_the_paper_s_files_cut_off_as_they_were_are_compared(tmp_path: Path) -> None:
-    found = verdict(MR, model(MR), path=tmp_path)
-    assert found.verdict == "MATCH"
-    assert "truncated to 74 sentences" in found.note
-
-
 @pytest.mark.parametrize(
-    ("changes", "facts"),
+    ("cell", "changes"),
     [
-        ({"encoder__checkpoint": "/models/bert-base-uncased"}, {}),
-        ({"encoder__checkpoint": "google-bert/bert-base-uncased"}, {}),
-        ({"evaluation__every": 50}, {}),
+        (MEAN, {"encoder__checkpoint": "/models/bert-base-uncased"}),
+        (MEAN, {"encoder__checkpoint": "google-bert/bert-base-uncased"}),
+        (MEAN, {"evaluation__every": 50}),
+        (MR, {}),  # on truncated files, as in the paper
     ],
 )
 def test_the_same_by_another_name_is_compared(
-    changes: dict[str, Any], facts: dict[str, Any], tmp_path: Path
+    cell: PaperCell, changes: dict[str, Any], tmp_path: Path
 ) -> None:
-    found = verdict(MEAN, model(MEAN).set(**changes).fact(**facts), path=tmp_path)
+    found = verdict(cell, model(cell).set(**changes), path=tmp_path)
     assert found.verdict == "MATCH", found
+    assert ("truncated to 74 sentences" in found.note) == (cell is MR)
 
 
 def test_weights_are_known_by_their_fingerprint_too(tmp_path: Path) -> None:
@@ -199,41 +196,32 @@ def test_weights_are_known_by_their_fingerprint_too(tmp_path: Path) -> None:
 
 def test_a_trial_of_another_row_answers_no_row_beside_it(tmp_path: Path) -> None:
     found = verify(write(tmp_path / "study", [model(BASE)]), "CLSR", 1)
-    ran = [one.cell.row for one in found.cells if one.verdict != "NOT RUN"]
-    assert ran == ["BERT-base"]
+    assert [one.cell.row for one in found.cells if one.verdict != "NOT RUN"] == ["BERT-base"]
+
+
+NO_VARIANCE = {"value": None, "reason": "no variance"}
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("cell", "trial", "words"),
     [
-        ({"status": "failed", "error_type": "NonFiniteError"}, "failed (NonFiniteError)"),
-        ({"status": "pruned"}, "were stopped at the end of a stage"),
+        (
+            LAMBDA,
+            model(LAMBDA).fact(status="failed", error_type="NonFiniteError"),
+            "its trials failed (NonFiniteError)",
+        ),
+        (LAMBDA, model(LAMBDA).fact(status="pruned"), "were stopped at the end of a stage"),
+        (AVERAGE, model(LAMBDA), "not measured: STS12, STS13, STS15, STS16"),
+        (LAMBDA, replace(model(LAMBDA), score=NO_VARIANCE), "STS14 (no variance)"),
+        (LAMBDA, replace(model(LAMBDA), seeds=()), "the study has no such trial"),
     ],
 )
-def test_trials_that_did_not_finish_are_not_run(
-    facts: dict[str, Any], words: str, tmp_path: Path
+def test_a_number_without_a_score_is_not_run(
+    cell: PaperCell, trial: Planted, words: str, tmp_path: Path
 ) -> None:
-    found = verdict(LAMBDA, model(LAMBDA).fact(**facts), path=tmp_path)
+    found = verdict(cell, trial, path=tmp_path)
     assert (found.verdict, found.n, found.ours) == ("NOT RUN", 0, None)
     assert words in found.note
-
-
-def test_what_was_not_measured_is_not_run_and_named(tmp_path: Path) -> None:
-    average = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "avg")
-    found = verdict(average, model(LAMBDA), path=tmp_path)
-    assert found.verdict == "NOT RUN"
-    assert "not measured: STS12, STS13, STS15, STS16" in found.note
-
-
-def test_a_score_that_could_not_be_taken_says_why(tmp_path: Path) -> None:
-    one = replace(model(LAMBDA), score={"value": None, "reason": "no variance"})
-    found = verdict(LAMBDA, one, path=tmp_path)
-    assert found.verdict == "NOT RUN" and "STS14 (no variance)" in found.note
-
-
-def test_an_empty_study_has_run_nothing(tmp_path: Path) -> None:
-    found = verify(write(tmp_path / "study", []), "CLSR")
-    assert {one.verdict for one in found.cells} == {"NOT RUN"}
 
 
 def test_of_two_configurations_that_answer_the_one_with_more_seeds_does(tmp_path: Path) -> None:
