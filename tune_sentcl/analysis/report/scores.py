@@ -133,9 +133,8 @@ def _by_task(
     knobs_first: bool,
 ) -> Table:
     """A table of scores by configuration and seed."""
-    scores = {title: marked(values, subject.constants) for title, values in columns.items()}
-    scores |= _seeds(subject)
-    knobs = _knobs(subject)
+    marks = {title: marked(values, subject.constants) for title, values in columns.items()}
+    scores, knobs = {**marks, **_seeds(subject)}, _knobs(subject)
     ordered = knobs | scores if knobs_first else _ranks(subject) | scores | knobs
     empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
     return _filled(subject, empty, ordered, most, averages)
