@@ -166,8 +166,9 @@ def test_what_was_run_or_measured_otherwise_is_not_compared(case: str, tmp_path:
     found = verdict(cell, one, path=tmp_path)
     assert found.verdict == "NOT COMPARABLE", found
     assert found.ours == pytest.approx(cell.right)  # it stands beside the paper's all the same
-    for text in words:
-        assert text in found.note
+    assert [text for text in words if text not in found.note] == []
+    if case == "toy sets":
+        assert found.reasons == words, "their rows are not counted"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +198,12 @@ def test_weights_are_known_by_their_fingerprint_too(tmp_path: Path) -> None:
 def test_a_trial_of_another_row_answers_no_row_beside_it(tmp_path: Path) -> None:
     found = verify(write(tmp_path / "study", [model(BASE)]), "CLSR", 1)
     assert [one.cell.row for one in found.cells if one.verdict != "NOT RUN"] == ["BERT-base"]
+
+
+def test_seeds_that_were_measured_otherwise_are_left_out_beside_others(tmp_path: Path) -> None:
+    otherwise = replace(moved(model(LAMBDA), LAMBDA, 9.0).numbered(ALL), seeds=(3,))
+    found = verdict(LAMBDA, model(LAMBDA), otherwise, path=tmp_path)
+    assert (found.verdict, found.n) == ("MATCH", 3)
 
 
 NO_VARIANCE = {"value": None, "reason": "no variance"}
