@@ -24,6 +24,7 @@ def cell_of(paper: Paper, table: int, row: str, task: str) -> PaperCell:
 LAMBDA = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "STS14")
 MR = cell_of("SCL", 4, "allpalln-lambda0.3-SCL", "MR")
 MEAN = cell_of("CLSR", 4, "CLSR-BERT-base-mean", "STS-B-dev")
+STS_B = cell_of("CLSR", 2, "CLSR-BERT-base-bs64", "STS-B-dev")
 BASE = cell_of("CLSR", 1, "BERT-base", "STS-B-dev")
 AVERAGE = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "avg")
 SIMCSE = cell_of("ConIsI", 5, "SimCSE-BERT-base", "avg")
@@ -138,6 +139,11 @@ COMPARABLE = {
         MEAN,
         model(MEAN).set(data__source="snli + mnli"),
         ("training rows: snli + mnli, one source per batch; the paper's are all of nli",),
+    ),
+    "pairs of lower scores": (
+        STS_B,
+        model(STS_B).set(data__min_score=2.0),
+        ("training rows: pairs with a score from 2; the paper's from 4",),
     ),
     "other sentences": (
         SIMCSE,
