@@ -18,7 +18,7 @@ from tune_sentcl.errors import StudyError
 from tune_sentcl.judging.evidence import older_noise, shown
 from tune_sentcl.judging.judgement import Judgement
 from tune_sentcl.judging.judgement import judge as judged
-from tune_sentcl.judging.statistics import critical_t
+from tune_sentcl.judging.statistics import critical_t, smallest_shown
 from tune_sentcl.store import Study
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
@@ -470,7 +470,9 @@ def test_few_seeds_ask_for_as_many_fresh_ones_as_suffice(tmp_path: Path, seeds: 
     more = asked.seeds_needed
     assert more is not None and asked.next_step.endswith(f"--confirm {more}")
     trials = [*lambdas(seeds), *lambdas(more, 1000, 50, origin="confirm")]
-    after = judged(planned(tmp_path / "b", trials, seeds, more))[0]
+    study = planned(tmp_path / "b", trials, seeds, more)
+    assert judge(study).row()["procedure"] == "Tukey", "a named pair is one of all pairs"
+    after = judged(study)[0]
     assert (after.verdict, after.source, after.next_step) == ("ESTABLISHED", "fresh", "")
     comparison, needed = after.comparison, critical_t(2 * (more - 1), 3, 0.04, with_control=True)
     assert comparison is not None
@@ -478,6 +480,13 @@ def test_few_seeds_ask_for_as_many_fresh_ones_as_suffice(tmp_path: Path, seeds: 
     assert comparison.df == 2 * (more - 1)
     assert comparison.high - comparison.difference == pytest.approx(needed * comparison.error)
     assert stats.nct.sf(needed, comparison.df, 2.0 / np.sqrt(2 / more)) >= 0.8
+
+
+def test_a_constant_shows_no_noise_of_fresh_seeds(tmp_path: Path) -> None:
+    trials = [*plain([60.0]), *seeded(0.3, [72.0]), *seeded(0.5, [70.0])]
+    needed = judged(planned(tmp_path, trials, 1))[0].seeds_needed
+    assert needed is not None
+    assert smallest_shown(needed, 3, 0.04, 2) <= 2.0 < smallest_shown(needed - 1, 3, 0.04, 2)
 
 
 def test_differences_that_no_table_shows_are_no_difference(tmp_path: Path) -> None:
