@@ -236,6 +236,12 @@ def test_what_seeds_can_show_is_not_told_of_configurations_that_scored_alike(
     assert ("points" in text) == (spread == 0.3) and "e-" not in text
 
 
+def test_a_configuration_with_more_seeds_hides_no_noise(tmp_path: Path) -> None:
+    trials = [*lambdas(3), *seeded(0.3, drawn(2, 72.0, 9), 3)]
+    sd, count = older_noise([unplanned(tmp_path, trials)], DEV)
+    assert sd > 0 and count == 3
+
+
 def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
     """As where seeds of one configuration were asked for more scores than another's."""
     more = {"own": ["mine=here", "more=there"], "protocols": ["cosine"], "classifier_seeds": 2}
