@@ -18,7 +18,7 @@ from tune_sentcl.errors import (
     first_names,
 )
 from tune_sentcl.history import History
-from tune_sentcl.judging.power import older_noise, shown
+from tune_sentcl.judging.evidence import older_noise, shown
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.plugins import activate
 from tune_sentcl.space import Space
@@ -100,7 +100,7 @@ class PreparedSearch:
         return SeedPlan(self.proposals.seeds, self.num_planned(len(grid)), grid)
 
     def shown(self, study: Study | None, recorded: SeedPlan | None = None) -> str:
-        """Say which differences the seeds of the search can show; see `judging.power`.
+        """Say which differences the seeds of the search can show; see `judging.evidence`.
 
         Args:
             study: The study so far; None without one.
