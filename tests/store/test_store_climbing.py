@@ -16,7 +16,7 @@ from tune_sentcl.store import Study, TrialFiles
 __all__ = ["server"]
 
 CLIMBING = ("../x", "..", "", "/etc/x", "a/../../b", "a\\b", "a\0b", "a\n", "~", ".t", "a.1-1")
-OURS = (".lock", ".lease", "study.json", "trials", "scores", "curves", "checkpoints", "states")
+OURS = (".lease", "study.json", "trials", "scores", "curves", "checkpoints", "states")
 
 
 def below(folder: Path) -> set[str]:

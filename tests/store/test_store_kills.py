@@ -47,7 +47,7 @@ def test_the_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) ->
 
 
 def test_a_driver_killed_before_study_json_blocks_nobody(tmp_path: Path) -> None:
-    (tmp_path / ".lock").write_text("")
+    (tmp_path / ".lease").mkdir()
     (tmp_path / ".driver-000000-0123abcd").mkdir()
     (tmp_path / ".driver-000000-0123abcd" / "study.json").write_text("{")
     with opened(tmp_path) as driver:

@@ -16,8 +16,8 @@ from store_samples import (
 )
 
 from tune_sentcl.store import TrialRow, stored_run_columns
-from tune_sentcl.store.provenance import git_commit
-from tune_sentcl.store.schema import trials_schema
+from tune_sentcl.store.manifest import git_commit
+from tune_sentcl.store.rows import trials_schema
 
 
 def test_a_start_without_a_time_zone_is_refused() -> None:

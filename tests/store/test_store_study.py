@@ -22,7 +22,7 @@ from store_samples import (
 from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import SearchRecord, Study, table_writer
-from tune_sentcl.store.schema import CURVES, SCORES, trials_schema
+from tune_sentcl.store.rows import CURVES, SCORES, trials_schema
 
 
 def test_a_trial_comes_back_as_it_was_committed(tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ from store_samples import end, opened, seen, weights
 from test_store_writer_lock import (
     TERM,
     elsewhere,  # noqa: F401 - a fixture
-    leased,
     short_terms,  # noqa: F401 - a fixture
-    taken_over,
 )
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store import TrialFiles
 from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.writer_lock import WriterLock
 
 
 def test_an_older_manifest_hides_no_later_row(tmp_path: Path) -> None:
@@ -37,27 +36,9 @@ def test_an_older_manifest_hides_no_later_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_driver_that_shares_late_notices_an_earlier_writer(tmp_path: Path) -> None:
-    with opened(tmp_path) as first:
-        with taken_over(str(tmp_path)) as second:
-            end(second, "a", "finished", 1.0)
-        with pytest.raises(StudyError, match="another driver has written this study"):
-            first.share()
-    seen(str(tmp_path), a=1.0)
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_a_study_that_had_a_lease_always_needs_one(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        driver.share()
-    with opened(tmp_path), pytest.raises(StudyError, match="another driver has this study"):
-        taken_over(str(tmp_path))
-
-
-@pytest.mark.usefixtures("elsewhere")
 def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = StudyFiles.at(tmp_path)
-    lease, read, slow = leased(files), StudyFiles.read, [True]
+    lease, read, slow = WriterLock(files), StudyFiles.read, [True]
 
     def hangs(disk: StudyFiles, name: str) -> Any:
         data = read(disk, name)
@@ -68,7 +49,7 @@ def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(StudyFiles, "read", hangs)
     with pytest.raises(StudyError, match="another driver has this study"):
-        leased(files)
+        WriterLock(files)
     lease.check()
     lease.release()
 
@@ -87,15 +68,14 @@ def test_a_lease_that_could_not_be_taken_is_not_left(
     with monkeypatch.context() as patch:
         patch.setattr(StudyFiles, "versions", fails)
         with pytest.raises(StudyError):
-            leased(files)
+            WriterLock(files)
     told = list[str]()
-    leased(files, told.append).release()
+    WriterLock(files, told.append).release()
     assert told == []
 
 
 def test_a_copy_of_a_study_that_runs_is_nobody_s(tmp_path: Path) -> None:
     with opened(tmp_path / "study") as driver:
-        driver.share()
         end(driver, "a", "finished", 1.0)
         shutil.copytree(tmp_path / "study", tmp_path / "copy")
         with opened(tmp_path / "copy") as copy:

@@ -66,11 +66,7 @@ def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session],
 
 def _run(session: Session, prepared: PreparedSearch, study: str, surveyed: Survey) -> None:
     """Run a session to its end; an interrupted trial gets no row."""
-    options = prepared.options
-    if len(cluster_nodes()) > 1:
-        session.share()
-
-    gpus = surveyed.trial.gpus
+    options, gpus = prepared.options, surveyed.trial.gpus
 
     def trial_limit() -> int:
         fit = sum(node.slots(surveyed.trial) for node in cluster_nodes())

@@ -18,6 +18,7 @@ from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
 from tune_sentcl.store.rows import (
+    TABLES,
     CurvePoint,
     TrialRow,
     curves_table,
@@ -25,7 +26,6 @@ from tune_sentcl.store.rows import (
     stored_scores,
     trials_table,
 )
-from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.study import EndedTrial, Study, is_own
 from tune_sentcl.store.table_writer import TableWriter
 from tune_sentcl.store.trial_folders import (
@@ -35,7 +35,7 @@ from tune_sentcl.store.trial_folders import (
     TrialFolders,
     label_key,
 )
-from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
+from tune_sentcl.store.writer_lock import LEASES, WriterLock
 
 
 class StudyDriver:
@@ -93,7 +93,7 @@ class StudyDriver:
         """
         files = StudyFiles.at(path)
         refuse_foreign(files)
-        files.refuse_links(LOCK, LEASES, MANIFEST, WEIGHTS, STATES, *TABLES)
+        files.refuse_links(LEASES, MANIFEST, WEIGHTS, STATES, *TABLES)
         if not files.exists(MANIFEST):
             files.make_folders()
         lock = WriterLock(files, say)
@@ -116,13 +116,6 @@ class StudyDriver:
             driver = cls(Study(files, after), lock, own, ended)
             undone.pop_all()
             return driver
-
-    def share(self) -> None:
-        """Take a lease besides the system's lock, because other machines mount this disk."""
-        self._lock.share()
-        if Manifest.read(self.study.files).epoch != self.study.manifest.epoch:
-            rule = "another driver has written this study in the meantime"
-            raise StudyError(Fault(self.study.files.where, "", "", rule, "Repeat the command."))
 
     def next_attempt_label(self, trial_id: str) -> str:
         """The label of a trial's next attempt, for its row, its weights and its states.
@@ -289,9 +282,9 @@ def refuse_foreign(files: StudyFiles) -> None:
     """Raise StudyError unless the folder is a study, empty or missing."""
     if not files.is_folder() or files.exists(MANIFEST):
         return
-    # A driver that was killed before it wrote study.json left its lock and its own folder.
+    # A driver that was killed before it wrote study.json left its lease and its own folder.
     names = (name for name in files.names() if not name.startswith(SCRATCH))
-    others = [name for name in names if name not in (LOCK, LEASES)]
+    others = [name for name in names if name != LEASES]
     if others:
         rule = f"must be a study or empty: it holds {others[0]} but no {MANIFEST}"
         raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))

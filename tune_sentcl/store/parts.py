@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.schema import schema_of
+from tune_sentcl.store.rows import schema_of
 
 _PART = re.compile(r"[0-9]{6,}\.parquet")
 _WRITER = b"tune_sentcl.writer"

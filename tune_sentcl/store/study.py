@@ -14,7 +14,7 @@ from tune_sentcl.plugins.stored import register_stored
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.parts import joined, part_names, read_part, rows_of_trials, select_fields
-from tune_sentcl.store.schema import schema_of
+from tune_sentcl.store.rows import schema_of
 from tune_sentcl.store.trial_folders import STATES, WEIGHTS, TrialFolder, TrialFolders
 
 

@@ -17,7 +17,7 @@ from tune_sentcl.store.parts import (
     rows_without_trials,
     widened,
 )
-from tune_sentcl.store.schema import schema_of
+from tune_sentcl.store.rows import schema_of
 
 MAX_TRIALS = 256
 """The trials with which a part is full."""
