@@ -22,7 +22,7 @@ from test_store_writer_lock import (
 )
 
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store import Study, StudyDriver, table_writer, writer_lock
+from tune_sentcl.store import Study, StudyDriver, driver_files, writer_lock
 from tune_sentcl.store.driver_files import DriverFiles
 from tune_sentcl.store.manifest import Manifest, now
 from tune_sentcl.store.progress import SearchProgress
@@ -51,7 +51,7 @@ def _without_objective(table: Any) -> Any:
 def small(monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> None:
     """Small parts, and leases that expire soon, each of another machine."""
     del elsewhere
-    monkeypatch.setattr(table_writer, "MAX_TRIALS", 4)
+    monkeypatch.setattr(driver_files, "MAX_TRIALS", 4)
     monkeypatch.setattr(writer_lock, "_TERM_S", 0.1)
 
 
@@ -160,7 +160,7 @@ def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(place: str) 
         second.append(opened(place))
         end(second[0], "b", "finished", 2.0, "its")
 
-    with before_call(TrialFolders, "found", 1, succeed), suppress(StudyError):
+    with before_call(TrialFolders, "existing", 1, succeed), suppress(StudyError):
         end(first, "b", "failed", 1.0)  # looks for weights of lost attempts behind its row
     with suppress(StudyError):
         first.keep_checkpoints([])

@@ -11,14 +11,14 @@ from store_samples import TABLES, end, finish, opened, points, row, scores, seen
 from table_reader import check, reading
 
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import Study, table_writer
+from tune_sentcl.store import Study, driver_files
 
 SMALL = 4
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_writer, "MAX_TRIALS", SMALL)
+    monkeypatch.setattr(driver_files, "MAX_TRIALS", SMALL)
 
 
 def _trials_by_part(path: Path, folder: str = "trials") -> list[list[str]]:
@@ -37,7 +37,7 @@ def test_a_part_closes_with_so_many_trials(tmp_path: Path) -> None:
 
 
 def test_a_part_closes_with_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_writer, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(driver_files, "MAX_BYTES", 20_000)
     with opened(tmp_path) as driver:
         for name in "abc":
             curve = [replace(p, value=hash((name, p.step)) / 7) for p in points(count=2000)]

@@ -11,7 +11,7 @@ from stops import Stopped, writes
 from store_samples import end, opened, own_folders, points, row, scores, tables
 from table_reader import check
 
-from tune_sentcl.store import Study, StudyDriver, table_writer
+from tune_sentcl.store import Study, StudyDriver, driver_files
 
 Step = Callable[[StudyDriver], object]
 
@@ -19,7 +19,7 @@ Step = Callable[[StudyDriver], object]
 @pytest.fixture(autouse=True, scope="module")
 def small_parts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_writer, "MAX_TRIALS", 3)
+        patch.setattr(driver_files, "MAX_TRIALS", 3)
         yield
 
 

@@ -21,7 +21,7 @@ from store_samples import (
 
 from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import SearchRecord, Study, table_writer
+from tune_sentcl.store import SearchRecord, Study, driver_files
 from tune_sentcl.store.rows import CURVES, SCORES, trials_schema
 
 
@@ -87,7 +87,7 @@ def test_columns_and_rows_that_are_asked_for(tmp_path: Path) -> None:
 
 def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch, opened(tmp_path) as driver:
-        patch.setattr(table_writer, "MAX_TRIALS", 1)
+        patch.setattr(driver_files, "MAX_TRIALS", 1)
         for name in ("t1", "t2", "t3"):
             finish(driver, name)
     old, new = (tmp_path / "trials" / f"00000{number}.parquet" for number in (1, 2))

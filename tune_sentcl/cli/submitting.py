@@ -96,7 +96,7 @@ with_parameters(
 
 def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
     """Load the space, and check all that can be checked without the cluster."""
-    from tune_sentcl.store.study_urls import refuse_itself
+    from tune_sentcl.store.files import refuse_itself
 
     space, data, _, options = requested_search(asked["space"], {**asked, "address": None})
     if study is not None:
@@ -115,8 +115,7 @@ def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
 
 def _check_location(where: str, location: str) -> None:
     """Check that the cluster can find what an option names."""
-    from tune_sentcl.store.files import StudyFiles
-    from tune_sentcl.store.study_urls import refuse_memory
+    from tune_sentcl.store.files import StudyFiles, refuse_memory
 
     refuse_credentials(where, "", location)
     refuse_memory(where, location)

@@ -32,7 +32,7 @@ from tune_sentcl.on_ray.preflight import (
 )
 from tune_sentcl.plugins import Plugin
 from tune_sentcl.space import Space
-from tune_sentcl.store.study_urls import normalized_location
+from tune_sentcl.store.files import normalized_location
 
 SPACE_FILE = "space.toml"
 """The space's file in the job's working directory; the space's name is in its text."""

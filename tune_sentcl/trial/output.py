@@ -18,7 +18,7 @@ from tune_sentcl.model.saving import keep
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.rows import CurvePoint, library_versions
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.store.trial_folders import TrialFiles
 from tune_sentcl.train.state import TrainingState, tensors_of
 
 _TENSORS, _REST = "state.safetensors", "state.json"

@@ -10,7 +10,7 @@ from tune_sentcl.analysis.report.table import Hours, Row, Table
 from tune_sentcl.errors import first_names
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.rows import LIBRARIES
-from tune_sentcl.store.snapshot import STUDY
+from tune_sentcl.store.study import STUDY
 
 _PARTS = {
     "startup_seconds": "start-up",
