@@ -28,7 +28,7 @@ KEYS = {
 }
 # A job of any command, submitted by the library when its input ends.
 SUBMIT = """
-import json, sys
+import asyncio, json, sys
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.on_ray.environment import prepare_ray
 prepare_ray()
@@ -43,7 +43,11 @@ try:
 except TuneSentclError as error:
     sys.exit(str(error))
 print(job, flush=True)
-ended = jobs.follow(job, print, print)
+async def follow():
+    async for text in jobs.log(job):
+        print(text, end="")
+asyncio.run(follow())
+ended = jobs.details(job)
 print(ended.status, ended.message)
 """
 LOOK = """

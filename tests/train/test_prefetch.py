@@ -13,10 +13,9 @@ from test_train_batches import Recorder, sentences
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Batch
-from tune_sentcl.errors import ConfigError
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.train import loop, train
-from tune_sentcl.train.prefetch import Prefetcher, prefetch_count
+from tune_sentcl.train.loop import draw_ahead
 from tune_sentcl.trial import InputLoader, assemble
 
 LOADER = InputLoader(None)
@@ -64,9 +63,9 @@ def trial(name: str, /, **values: Any) -> TrialConfig:
     return parse_dotted({**base, "method.name": name, **values}, "test")
 
 
-def batches(count: int) -> list[Batch]:
+def batches(count: int) -> Iterator[Batch]:
     corpus = sentences(2 * count)
-    return [Batch(corpus, np.arange(2 * n, 2 * n + 2)) for n in range(count)]
+    return (Batch(corpus, np.arange(2 * n, 2 * n + 2)) for n in range(count))
 
 
 def threads() -> set[threading.Thread]:
@@ -108,7 +107,7 @@ def test_a_thread_changes_no_number_and_no_state(kind: str) -> None:
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_batch_s_state_is_its_own_however_much_is_drawn_ahead(ahead: int) -> None:
     expected = np.random.default_rng(3)
-    with closing(Prefetcher(Drawer(), batches(6), np.random.default_rng(3), ahead)) as drawing:
+    with closing(draw_ahead(Drawer(), batches(6), np.random.default_rng(3), ahead)) as drawing:
         for number, drawn in enumerate(drawing):
             assert drawn.drawn == expected.random()
             assert drawn.after == expected.bit_generator.state
@@ -125,7 +124,7 @@ def test_the_first_batch_is_drawn_by_whoever_asks(ahead: int) -> None:
             drawers.append(threading.current_thread())
             return super().draw(batch, generator)
 
-    with closing(Prefetcher(Telling(), batches(3), np.random.default_rng(0), ahead)) as drawing:
+    with closing(draw_ahead(Telling(), batches(3), np.random.default_rng(0), ahead)) as drawing:
         assert len(list(drawing)) == 3
     assert drawers[0] is threading.main_thread()
     assert (drawers[1] is threading.main_thread()) == (ahead == 0)
@@ -133,10 +132,9 @@ def test_the_first_batch_is_drawn_by_whoever_asks(ahead: int) -> None:
 
 def test_no_more_is_drawn_than_was_allowed() -> None:
     method = Drawer()
-    with closing(Prefetcher(method, batches(20), np.random.default_rng(0), 3)) as drawing:
+    with closing(draw_ahead(method, batches(20), np.random.default_rng(0), 3)) as drawing:
         next(drawing)
         wait_until(lambda: len(method.drawn) == 4, "what may be drawn ahead")
-        assert len(drawing._waiting) == 3
     assert method.drawn == [0, 2, 4, 6]  # the thread has ended
 
 
@@ -194,17 +192,3 @@ def test_a_training_goes_on_in_the_precision_that_it_began_in(
             state = step.state()
         assert isinstance(method.encoder, Encoder)
         assert method.encoder.arithmetic == step.arithmetic == began
-
-
-def test_a_variable_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TUNE_SENTCL_PREFETCH", raising=False)
-    assert prefetch_count() == 4
-    monkeypatch.setenv("TUNE_SENTCL_PREFETCH", "0")
-    assert prefetch_count() == 0
-    with closing(train(Drawer(), sentences(8), trial("simcse"))) as steps:
-        next(steps)
-        assert not threads()
-    for wrong in ("-1", "many", "1.5", "65"):
-        monkeypatch.setenv("TUNE_SENTCL_PREFETCH", wrong)
-        with pytest.raises(ConfigError, match="must be a number of batches"):
-            prefetch_count()

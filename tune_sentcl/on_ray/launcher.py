@@ -19,10 +19,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from tune_sentcl.errors import NodeDrainingError, TuneSentclError, with_frames
-from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
-from tune_sentcl.on_ray.draining import draining
-from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey
-from tune_sentcl.on_ray.survey import cluster_nodes, survey
+from tune_sentcl.on_ray.cluster import cluster, draining, quiet_ray_logging
+from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey, cluster_nodes, survey
 from tune_sentcl.on_ray.trainable import params_of, train
 from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.disk import is_alive
