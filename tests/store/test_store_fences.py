@@ -13,7 +13,7 @@ import obstore
 import pytest
 from s3_server import Way
 from store_samples import end, opened, own_folders, row, scores, tables
-from table_reader import check, reading
+from table_reader import check
 from test_store_s3 import BUCKET, server
 from test_store_writer_lock import (
     elsewhere,
@@ -32,7 +32,7 @@ __all__ = ["elsewhere", "place", "server"]
 
 Step = Callable[[StudyDriver], object]
 STEPS: dict[str, Step] = {
-    "two new trials": lambda d: [end(d, name, "finished", 9.0) for name in "xy"],
+    "a new trial": lambda d: end(d, "x", "finished", 9.0),
     "a trial that goes on": lambda d: end(d, "b", "finished", 9.0),
     "more scores": lambda d: d.commit(row("a", attempt=9), scores(9.0, 4)),
     "a rewriting": lambda d: d.rewrite(_without_objective),
@@ -208,18 +208,6 @@ def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(place: str, ca
         second[0].record()
     assert set(second[0].study.ended()) == {"a", "b", "c"}
     second[0].close()
-
-
-def test_pandas_reads_a_study_whose_drivers_succeed_each_other(tmp_path: Path) -> None:
-    opened(tmp_path).close()
-    with reading(tmp_path):
-        for number in range(4):
-            driver = opened(str(tmp_path))
-            for name in "abcde":
-                end(driver, f"{name}{number}", "pruned", 1.0)
-                end(driver, name, "finished", float(number))
-            stop(driver._lock)
-            driver._lock._valid_until = float("inf")
 
 
 def test_what_was_not_synced_may_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,7 @@
 """One writer per study: what a driver writes after it lost its lease does not count."""
 
 import os
-import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import end, finish, opened, row, tables
+from store_samples import finish, opened, row, tables
 
-from tune_sentcl.errors import StudyError
+from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store import Study, StudyDriver, writer_lock
-from tune_sentcl.store.disk import is_alive
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import SearchProgress
@@ -153,23 +150,40 @@ def test_a_driver_without_lease_stops_at_the_next_write(place: str, driver: Stud
     assert len(Study.read(place).trials()) == 3
 
 
-def test_a_study_that_lost_its_hidden_files_goes_on(tmp_path: Path, elsewhere: None) -> None:
-    del elsewhere
-    for value in (1.0, 2.0, 3.0):
-        with opened(tmp_path) as driver:
-            end(driver, "a", "finished", value)
-        for hidden in tmp_path.glob(".*"):
-            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
-        curves = Study.read(tmp_path).curves()["value"].to_pylist()
-        assert set(curves) == {value}
+@pytest.mark.usefixtures("elsewhere")
+def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = StudyFiles.at(tmp_path)
+    lease, read, slow = WriterLock(files), StudyFiles.read, [True]
+
+    def hangs(disk: StudyFiles, name: str) -> Any:
+        data = read(disk, name)
+        if slow:
+            slow.clear()
+            time.sleep(TERM + 0.1)
+        return data
+
+    monkeypatch.setattr(StudyFiles, "read", hangs)
+    with pytest.raises(StudyError, match="another driver has this study"):
+        WriterLock(files)
+    lease.check()
+    lease.release()
 
 
-def test_to_ask_whether_a_process_lives_does_it_no_harm() -> None:
-    waiting = [sys.executable, "-c", "input()"]
-    with subprocess.Popen(waiting, stdin=subprocess.PIPE) as child:
-        for _ in range(3):
-            assert is_alive(child.pid)
-        child.communicate(b"\n")
-        assert child.returncode == 0, "it ended by itself"
-    assert not is_alive(child.pid)
-    assert is_alive(os.getpid())
+def test_a_lease_that_could_not_be_taken_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, versions, count = StudyFiles.at(tmp_path), StudyFiles.versions, [0]
+
+    def fails(disk: StudyFiles, folder: str) -> dict[str, Any]:
+        count[0] += 1
+        if count[0] == 2:
+            raise StudyError(Fault("disk", "", "", "Input/output error", "Look."))
+        return versions(disk, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StudyFiles, "versions", fails)
+        with pytest.raises(StudyError):
+            WriterLock(files)
+    told = list[str]()
+    WriterLock(files, told.append).release()
+    assert told == []
