@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -219,7 +218,7 @@ def cluster(
     """A cluster of a head with dashboard and token, with more options of `ray start --head`.
 
     `home` keeps what it leaves beside Ray's own. `prefix` runs the head, such as `ip netns exec
-    NAME`. `python` is the interpreter of its nodes; see `light_python`. `variables` are of its
+    NAME`. `python` is the interpreter of its nodes. `variables` are of its
     processes and its clients, beside the token's.
     """
     home.mkdir(parents=True, exist_ok=True)
@@ -248,17 +247,3 @@ def cluster(
                 node.end()
     finally:
         shutil.rmtree(temp, ignore_errors=True)
-
-
-def light_python(folder: Path) -> str:
-    """An interpreter with all that is installed here, in an environment of a few megabytes.
-
-    Ray copies the environment that it runs in, whole, for a job that brings packages of its own.
-    """
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    # Its own setuptools would stand before the one that is installed here.
-    drop = [str(folder / "bin" / "python"), "-m", "pip", "uninstall", "--yes", "setuptools"]
-    subprocess.run(drop, check=True, capture_output=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    (site / "shared.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    return str(folder / "bin" / "python")

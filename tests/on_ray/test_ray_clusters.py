@@ -22,10 +22,8 @@ from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch import run_prepared
 from tune_sentcl.on_ray.cluster import check_address, cluster
-from tune_sentcl.on_ray.environment import installed_versions
-from tune_sentcl.on_ray.preflight import ACCELERATOR, survey
+from tune_sentcl.on_ray.preflight import ACCELERATOR
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.resources import Bundle
 from tune_sentcl.tuning.search_options import SearchOptions
 
 
@@ -46,21 +44,6 @@ def two_nodes() -> Iterator[str]:
             ray.shutdown()
             nodes.shutdown()
             start_ray()
-
-
-@pytest.mark.long
-@pytest.mark.ray
-def test_a_folder_that_every_node_sees_is_taken(two_nodes: str, tmp_path: Path) -> None:
-    study, space = tmp_path / "not/there/yet", lambda_space(tmp_path / "space", 0.3)
-    asked = SearchOptions(address="auto", memory_per_trial=0.5)
-    answers = survey(prepare(space, None, (0,), asked), str(study))
-    assert (answers.faults, answers.trial) == ([], Bundle(1, 0.0, 500_000_000))
-    assert [path.name for path in tmp_path.iterdir()] == ["space"]
-    assert [node.no_answer for node in answers.nodes] == ["", ""]
-    assert len({node.name for node in answers.nodes}) == 2
-    for node in answers.nodes:
-        assert node.versions["torch"] == installed_versions()["torch"]
-    assert {row["trials at a time"] for row in answers.rows()} == {1}
 
 
 @pytest.mark.long

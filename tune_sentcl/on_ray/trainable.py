@@ -65,8 +65,8 @@ def train(
 @lru_cache(maxsize=1)
 def _get_loader(loader: "ray.ObjectRef[InputLoader]") -> InputLoader:
     """Fetch the loader once for all trials of this process."""
-    found: InputLoader = ray.get(loader)
-    return found
+    inputs: InputLoader = ray.get(loader)
+    return inputs
 
 
 def params_of(assignment: Assignment) -> dict[str, Any]:

@@ -167,19 +167,15 @@ class Manifest:
             least: The smallest allowed epoch.
         """
         loaded = stored_losses([plugin.name for plugin in space.plugins])
-        return Manifest(
-            schema=SCHEMA_VERSION,
-            space=self.space,
+        return dataclasses.replace(
+            self,
             space_texts=_with_last(self.space_texts, space.text),
-            created=self.created,
             updated=now(),
             versions=dict(library_versions()),
             git_commit=git_commit(),
             commands=_with_last(self.commands, shlex.join(command)),
-            search=self.search,
-            plan=self.plan,
             epoch=max(self.epoch + 1, least),
-            losses=tuple({one.name: one for one in (*self.losses, *loaded)}.values()),
+            losses=tuple({loss.name: loss for loss in (*self.losses, *loaded)}.values()),
         )
 
     def check_space(self, space: Space, where: str) -> None:

@@ -303,7 +303,7 @@ def curves_table(trial_id: str, points: Sequence[CurvePoint]) -> pa.Table:
 def _table_of(trial_id: str, records: Sequence[object], schema: pa.Schema) -> pa.Table:
     """Records whose attributes are the columns behind `trial_id`."""
     columns = [[trial_id] * len(records)]
-    columns += [[getattr(one, f.name) for one in records] for f in list(schema)[1:]]
+    columns += [[getattr(record, f.name) for record in records] for f in list(schema)[1:]]
     return pa.table(columns, schema=schema)
 
 

@@ -70,7 +70,7 @@ class TrialState:
     def bytes(self) -> int:
         """The size of its tensors."""
         best = {} if self.best is None else self.best[1]
-        return sum(one.nbytes for one in (*self.training.tensors.values(), *best.values()))
+        return sum(tensor.nbytes for tensor in (*self.training.tensors.values(), *best.values()))
 
     def write(self, folder: Path) -> None:
         """Fill an empty folder: tensors as safetensors, the rest as JSON."""
