@@ -177,28 +177,25 @@ def _ports() -> list[str]:
 
 
 def _start(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Node:
-    """Start a node, three times at most: Ray gives one half a minute, however full the machine."""
-    for _ in range(3):
-        with log.open("w") as file:
-            process = subprocess.Popen(
-                command,
-                env=variables,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-        node = Node(process, log)
-        try:
-            wait_until(lambda: _up(node) or process.poll() is not None, "a Ray node")  # noqa: B023
-        except BaseException:
-            node.end()
-            raise
-        if _up(node):
-            return node
-        if "timed out during startup" not in log.read_text():
-            break
-    pytest.fail(f"the node did not start: {log.read_text()}")
+    """Start a node, which Ray gives half a minute."""
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command,
+            env=variables,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    node = Node(process, log)
+    try:
+        wait_until(lambda: _up(node) or process.poll() is not None, "a Ray node")
+    except BaseException:
+        node.end()
+        raise
+    if not _up(node):
+        pytest.fail(f"the node did not start: {log.read_text()}")
+    return node
 
 
 def _up(node: Node) -> bool:
@@ -239,11 +236,11 @@ def cluster(
     try:
         head = _start(command, environment(home, **variables), home / "head.log")
         at, url = f"{ip}:{port}", f"http://{ip}:{dashboard}"
-        found = Cluster(home, at, url, temp, head, python, variables, prefix)
+        started = Cluster(home, at, url, temp, head, python, variables, prefix)
         try:
-            yield found
+            yield started
         finally:
-            for node in [*reversed(found.nodes), head]:
+            for node in [*reversed(started.nodes), head]:
                 node.end()
     finally:
         shutil.rmtree(temp, ignore_errors=True)
