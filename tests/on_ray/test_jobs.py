@@ -108,7 +108,7 @@ def test_a_second_driver_is_refused_with_the_commands_that_help(
 def test_a_number_that_another_took_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client("RUNNING")
     monkeypatch.setattr(client, "list_jobs", list)
-    with pytest.raises(ResourceError, match="already exists"):
+    with pytest.raises(StudyError, match="run1 was submitted just now on this cluster"):
         of_study(monkeypatch, client).submit("python", SMOKE, {})
 
 

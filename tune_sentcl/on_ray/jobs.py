@@ -38,8 +38,11 @@ SPACE_FILE = "space.toml"
 _PACKAGE = "tune_sentcl"
 _STOP_S = 10  # Ray kills a stopped job after 3 s by default; a search takes up to 7 s to end
 
-for _logger in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
-    logging.getLogger(_logger).setLevel(logging.WARNING)  # they log each upload
+for _logger in (
+    *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),  # uploads
+    "ray.dashboard.modules.job.sdk",  # ends of logs
+):
+    logging.getLogger(_logger).setLevel(logging.WARNING)
 
 
 def job_id(study: str, run: int | str) -> str:
@@ -125,7 +128,7 @@ class StudyJobs:
         Ray accepts an id once. Of two submissions at the same moment it refuses one.
 
         Raises:
-            StudyError: A run is pending or running.
+            StudyError: A run is pending or running, or was submitted at the same moment.
         """
         prefix, last = job_id(self._study, ""), 0
         with self._translated_errors():
@@ -134,16 +137,21 @@ class StudyJobs:
             name = job.submission_id or ""
             if name.startswith(prefix):
                 if not job.status.is_terminal():
-                    rule = f"{name} is {job.status.value} on this cluster"
-                    move = f"Follow or stop it: ray job logs --follow {name}, ray job stop {name}."
-                    raise StudyError(Fault("--study", "", self._study, rule, move))
+                    raise self._second_driver(name, f"is {job.status.value}")
                 last = max(last, int(name.removeprefix(prefix)))
         name = f"{prefix}{last + 1}"
         with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as folder:
             write_working_directory(space, Path(folder))
             sent = {**environment, "working_dir": folder}
             with self._translated_errors():
-                self._client.submit_job(entrypoint=command, submission_id=name, runtime_env=sent)
+                try:
+                    self._client.submit_job(
+                        entrypoint=command, submission_id=name, runtime_env=sent
+                    )
+                except RuntimeError as error:
+                    if "already exists" in str(error):
+                        raise self._second_driver(name, "was submitted just now") from None
+                    raise
         return name
 
     async def log(self, job: str) -> AsyncIterator[str]:
@@ -157,22 +165,29 @@ class StudyJobs:
         with self._translated_errors():
             return self._client.get_job_info(job)
 
+    def _second_driver(self, job: str, state: str) -> StudyError:
+        rule = f"{job} {state} on this cluster"
+        move = f"Follow or stop it: ray job logs --follow {job}, ray job stop {job}."
+        return StudyError(Fault("--study", "", self._study, rule, move))
+
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
         """Turn errors of Ray's client into this package's errors."""
         try:
             yield
+        except StudyError:  # a ValueError too
+            raise
         except ray.exceptions.AuthenticationError as error:
             refused = "Authentication failed" in str(error)
             why = "it refuses the token that was sent" if refused else "no token was sent"
             raise authentication_error(self._address, why) from None
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-            text = str(error).strip()
+            text = str(error).strip(" .\n")
             if "ray[default]" in text:
                 move = 'Run pip install "tune-sentcl[cluster]".'
                 fault = Fault("ray", "", "", "Ray's job client needs ray[default]", move)
             else:
-                last = (text.splitlines() or [""])[-1][-300:].rstrip(".")  # of a traceback
+                last = (text.splitlines() or [""])[-1][-300:]  # of a traceback
                 rule = f"a Ray dashboard must answer there ({type(error).__name__}: {last})"
                 move = "Correct it (http://HEAD:8265), start the cluster, or repeat the command."
                 fault = Fault("--address", "", self._address, rule, move)

@@ -65,7 +65,7 @@ class DriverFiles:
 
         Args:
             files: The study's files.
-            lease: The number of the driver's lease; 0 without one.
+            lease: The number of the driver's lease.
 
         Raises:
             StudyError: Another driver has taken over, or the storage cannot be written.
