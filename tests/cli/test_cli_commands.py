@@ -11,7 +11,7 @@ from cli_samples import SMOKE, TOY, invoke, refused, rows, run_code, snapshot, t
 from disk_samples import write
 
 from tune_sentcl.space import space_names
-from tune_sentcl.store.schema import SCORES, trials_schema
+from tune_sentcl.store.rows import SCORES, trials_schema
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")

@@ -82,7 +82,7 @@ def check(
     prepared = prepare(loaded, data, seeds, options)
     prepare_ray()
     from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
-    from tune_sentcl.on_ray.survey import survey
+    from tune_sentcl.on_ray.preflight import survey
 
     with quiet_ray_logging(), cluster(options.ray_address):
         nodes = survey(prepared, "" if study is None else study_path(study))

@@ -133,8 +133,8 @@ def evaluate(
     import torch
 
     from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
-    from tune_sentcl.store.schema import SCORES
-    from tune_sentcl.trial.baseline import EncoderOptions, score_encoder
+    from tune_sentcl.store.rows import SCORES
+    from tune_sentcl.trial.run import EncoderOptions, score_encoder
     from tune_sentcl.watch.terminal import encoding_bar
 
     measures = Measures(

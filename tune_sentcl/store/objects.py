@@ -57,10 +57,18 @@ class TakenError(OSError):
 
 
 @contextmanager
-def storage_errors(where: str) -> Iterator[None]:
-    """Turn errors of the storage into a `StudyError` that names the path or URL `where`."""
+def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
+    """Turn errors of the storage into a `StudyError` that names the path or URL `where`.
+
+    Args:
+        where: The path or URL.
+        passed: Errors to raise as they are: FileNotFoundError or `TakenError`.
+    """
     try:
-        yield
+        with _os_errors():
+            yield
+    except passed:
+        raise
     except (OSError, pa.ArrowException) as error:
         number = error.errno if isinstance(error, OSError) else None
         rule, move = _RULES.get(
@@ -71,7 +79,7 @@ def storage_errors(where: str) -> Iterator[None]:
 
 
 @contextmanager
-def os_errors() -> Iterator[None]:
+def _os_errors() -> Iterator[None]:
     """Turn errors of a client into OSError, with the system's number where there is one."""
     try:
         yield

@@ -14,8 +14,8 @@ from tune_sentcl.config import Values, short_name, stated, varied
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.space import Space
+from tune_sentcl.store.files import refuse_itself
 from tune_sentcl.store.manifest import PlanRecord
-from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.tuning.disk_need import DiskNeed
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions

@@ -23,10 +23,9 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.plugins import activate
 from tune_sentcl.space import Space
 from tune_sentcl.store.driver import refuse_foreign
-from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.files import StudyFiles, distinct_studies
 from tune_sentcl.store.manifest import MANIFEST, SearchRecord, SeedPlan
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
 from tune_sentcl.tuning.early_stopping_objective import (

@@ -9,8 +9,8 @@ from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.table import Hours, Row, Table
 from tune_sentcl.errors import first_names
 from tune_sentcl.store.manifest import Manifest
-from tune_sentcl.store.schema import LIBRARIES
-from tune_sentcl.store.snapshot import STUDY
+from tune_sentcl.store.rows import LIBRARIES
+from tune_sentcl.store.study import STUDY
 
 _PARTS = {
     "startup_seconds": "start-up",
