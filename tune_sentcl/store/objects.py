@@ -70,9 +70,10 @@ def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
     except passed:
         raise
     except (OSError, pa.ArrowException) as error:
-        number = error.errno if isinstance(error, OSError) else None
+        stated = _NUMBER.search(str(error))  # safetensors raises errors without a number
+        number = getattr(error, "errno", None) or (int(stated[1]) if stated else 0)
         rule, move = _RULES.get(
-            number or 0,
+            number,
             (f"cannot be read or written ({error})", "Correct that, then repeat the command."),
         )
         raise StudyError(Fault(where, "", "", rule, move)) from error
