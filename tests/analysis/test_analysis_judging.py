@@ -141,7 +141,7 @@ def test_seeds_in_different_precision_are_told(tmp_path: Path) -> None:
     ]
     (judgement,) = judged(unplanned(tmp_path / "two", apart))
     assert [note for note in judgement.notes if "(seeds " in note] == [
-        "Not all seeds were trained in one precision, which may be the difference. "
+        "Not all seeds were trained in one precision, which may explain the difference. "
         "lambda=0.3 (lambda3): bf16 (seeds 0,1); "
         "lambda=0.5 (lambda5): fp32 (seeds 0), tf32 (seeds 1).",
     ]
@@ -170,7 +170,7 @@ def test_what_is_no_better_is_not_established(many: Study) -> None:
     for a, b in (("lambda1", "lambda5"), ("lambda5", "lambda1")):
         judgement = judge(many, a, b)
         assert (judgement.verdict, judgement.seeds_needed) == ("UNDECIDED", None)
-        assert any("100 fresh seeds of each would probably not" in n for n in judgement.notes)
+        assert any("--confirm 100 would probably not" in n for n in judgement.notes)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_fresh_seeds_choose_no_winner_and_are_quoted(tmp_path: Path) -> None:
     first, *_ = judged(planned(tmp_path, trials, 3, 2))
     row = first.row()
     assert (row["a"], row["b"], row["n"], row["seeds"]) == ("lambda1", "lambda5", 3, "planned")
-    assert any("10.50 +- 0.71 on 2 fresh seeds: quote this" in note for note in first.notes)
+    assert any("10.50 +- 0.71 on 2 fresh seeds: report this mean" in note for note in first.notes)
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-14, 0.3])
@@ -265,7 +265,7 @@ BEST_OF = seeded(0.7, [69.0, 69.5])
     ("seeds", "more", "halved", "reason"),
     [
         (12, BEST_OF, True, "the search gave all seeds only to the best configurations"),
-        (0, [], True, "no common plan of seeds is recorded"),
+        (0, [], True, "no seeds were planned in advance"),
         (12, BEST_OF, False, "not all planned trials have finished"),
         (13, [], False, "not all planned trials have finished"),
     ],
@@ -293,7 +293,7 @@ def test_a_configuration_that_was_added_supports_no_claim(tmp_path: Path) -> Non
     study = write_study(tmp_path, lambdas(12), ["STS-B:spearman"], plan=plan)
     assert judge(study).row()["configurations"] == 2
     sentence = judge(study, "lambda3", "lambda1").sentence
-    assert "lambda=0.1 (lambda1) was added after the planned seeds; only fresh" in sentence
+    assert "lambda=0.1 (lambda1) was not among those of the planned seeds; only fresh" in sentence
 
 
 @pytest.mark.parametrize("first", [0, 100])
@@ -304,7 +304,7 @@ def test_seeds_that_a_failure_has_chosen_establish_nothing(tmp_path: Path, first
         judgement = judge(study, *pair)
         assert (judgement.verdict, judgement.source) == ("UNDECIDED", "planned")
         assert "is undecided: lambda=0.3 (lambda3) lost 4 seeds; only fresh" in judgement.sentence
-        assert any("lost 4 of 12 seeds: 0,4,6,8 failed" in note for note in judgement.notes)
+        assert any("lost 4 of 12 seeds: seeds 0,4,6,8 failed" in note for note in judgement.notes)
         assert judgement.seeds_needed
 
 
@@ -472,7 +472,7 @@ def test_few_seeds_ask_for_as_many_fresh_ones_as_suffice(tmp_path: Path, seeds: 
     # Finds a number that another procedure than that of the fresh seeds needs.
     asked = judged(planned(tmp_path / "a", lambdas(seeds), seeds))[0]
     assert asked.verdict == "UNDECIDED"
-    assert seeds > 1 or "one seed does not show the noise" in asked.sentence
+    assert seeds > 1 or "one seed shows no noise" in asked.sentence
     more = asked.seeds_needed
     assert more is not None and asked.next_step.endswith(f"--confirm {more}")
     trials = [*lambdas(seeds), *lambdas(more, 1000, 50, origin="confirm")]

@@ -266,7 +266,7 @@ def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     assert "**71.00** ± 1.41" in board and "60.00" in board and "fresh seeds" in board
     # The headline quotes the seeds that no choice saw.
     lead = (
-        "(dev) tuned 60.00 on 1 fresh seed (quote this); tuned 71.00 ± 1.41 on 2 seeds that chose"
+        "(dev) tuned 60.00 on 1 fresh seed (report this); tuned 71.00 ± 1.41 on 2 seeds that chose"
     )
     assert lead in text.partition("## ")[0]
     (row,) = csv.DictReader(io.StringIO(report(tmp_path / "study", "--format", "csv").stdout))

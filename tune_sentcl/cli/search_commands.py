@@ -26,7 +26,7 @@ def search(
     study: StudyOption,
     **given: Any,
 ) -> None:
-    """Run the trials of a space; those that the study holds are not run again."""
+    """Run the trials of a space that have not finished in the study."""
     loaded, data, seeds, options = requested_search(space, given)
     # Imports torch, for which bad input need not wait.
     from tune_sentcl.launch import search as run_search

@@ -70,7 +70,7 @@ class Evidence:
         if source == "planned":
             if plan.configurations is None:
                 is_halved = "the search gave all seeds only to the best configurations"
-                return is_halved if plan.seeds else "no common plan of seeds is recorded"
+                return is_halved if plan.seeds else "no seeds were planned in advance"
             plain = [each.name for each in self.configurations.baselines()]
             control = plain[0] if len(plain) == 1 and not named else ""
             look = Confirmation(plan.seeds, self._planned(plan))
@@ -146,12 +146,13 @@ class Evidence:
             return f"not all {kind} trials have finished"
         for candidate in pair:
             if candidate not in members:
-                return f"{self.configurations.title(candidate)} was added after the {kind} seeds"
+                title = self.configurations.title(candidate)
+                return f"{title} was not among those of the {kind} seeds"
         scores = {name: {seed: own[seed] for seed in look.seeds} for name, own in drawn.items()}
         collapsed = self.configurations.collapsed
         family = Family(scores, constants, len(members), alpha, control, collapsed)
         comparison = family.compare(pair[0].name, pair[1].name, self.smallest)
-        return comparison or "one seed does not show the noise"
+        return comparison or "one seed shows no noise"
 
     def _planned(self, plan: SeedPlan) -> tuple[str, ...]:
         """The grid and the first sampled configurations; a missing one has an empty name."""

@@ -156,10 +156,10 @@ def _judged(
         effect = evidence.effect(pair, comparison)
         needed = evidence.seeds_needed(effect)
         if needed:
-            odds = f"with probability {POWER:g}, if the difference is {effect:.2g} sds of a seed"
-            own.insert(0, f"{needed} fresh seeds of each decide it {odds}.")
+            odds = f"with probability {POWER:g}, if the difference is {effect:.2g} sds over seeds"
+            own.insert(0, f"--confirm {needed} decides it {odds}.")
         else:
-            own.insert(0, f"{MOST_SEEDS} fresh seeds of each would probably not decide it.")
+            own.insert(0, f"--confirm {MOST_SEEDS} would probably not decide it.")
     return Judgement(
         asked=asked,
         a=pair[0],
@@ -210,7 +210,7 @@ def _basis(comparison: Comparison, source: Source | None) -> str:
     procedure = {
         "Dunnett": f"Dunnett's test, {count}",
         "Tukey": f"Tukey's test, all pairs of {count}",
-        "Bonferroni t": f"t-test of unequal spreads, Bonferroni over {count}",
+        "Bonferroni t": f"t-test, Bonferroni over {count}",
     }[comparison.procedure]
     p = f"p = {comparison.p:.2g}" if comparison.p >= _LEAST_P else f"p < {_LEAST_P:g}"
     return (
@@ -255,18 +255,23 @@ def _notes(configurations: Configurations, pair: Sequence[Configuration]) -> Ite
         title, scores = configurations.title(candidate), candidate.scores()
         if lost := candidate.lost():
             ends = {end: sorted(s for s, why in lost.items() if why == end) for end in _ENDS}
-            text = "; ".join(f"{_listed(ends[end])} {_ENDS[end]}" for end in ends if ends[end])
-            yield f"{title} lost {len(lost)} of {len({*lost, *scores})} seeds: {text}."
+            text = "; ".join(
+                f"seed{'s' * (len(seeds) > 1)} {_listed(seeds)} {_ENDS[end]}"
+                for end, seeds in ends.items()
+                if seeds
+            )
+            few = f"{len(lost)} of {len({*lost, *scores})} seeds"
+            yield f"{title} lost {few}: {text}."
         if fallen := configurations.collapsed.get(candidate.name):
             count = f"{len(fallen)} of {len(scores)} seeds {'score' if fallen[1:] else 'scores'}"
             seeds = ", ".join(f"seed {seed}: {scores[seed]:.2f}" for seed in fallen)
             yield f"{title}: {count} far below the others ({seeds})."
         if candidate.constant_score() is not None:
-            yield f"{title} scores the same with every seed and counts as one number."
+            yield f"{title} scores the same with every seed, so one seed is enough."
         elif fresh := list(candidate.fresh_scores().values()):
             spread = f" +- {sd(fresh):.2f}" if len(fresh) > 1 else ""
             value = f"{mean(fresh):.2f}{spread}"
-            yield f"{title} scores {value} on {len(fresh)} fresh seeds: quote this."
+            yield f"{title} scores {value} on {len(fresh)} fresh seeds: report this mean."
     yield from unequal_precisions(configurations, pair)
 
 
@@ -284,7 +289,7 @@ def unequal_precisions(
         own = ", ".join(f"{name} (seeds {_listed(seeds)})" for name, seeds in used.items())
         texts.append(f"{configurations.title(candidate)}: {own}")
     if len(every) > 1:
-        rule = "Not all seeds were trained in one precision, which may be the difference"
+        rule = "Not all seeds were trained in one precision, which may explain the difference"
         yield f"{rule}. {'; '.join(texts)}."
 
 

@@ -97,7 +97,7 @@ class Answer:
             if start is not None:
                 yield UNTRAINED, Estimate(mean([*start.scores().values()])), ""
             for found, words in (
-                (best.fresh_scores(), "fresh {} (quote this)"),
+                (best.fresh_scores(), "fresh {} (report this)"),
                 (best.chosen_scores(), "{} that chose it"),
             ):
                 if start is not best and (own := list(found.values())):
