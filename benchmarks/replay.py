@@ -45,7 +45,7 @@ from replay_plot import draw, half_interval
 from replay_search import DEFAULT, LEARNING, OwnSearch, parse_policy
 from replay_table import Run, Searcher, Table, Task, read_table, replay, task_of
 
-from tune_sentcl.analysis.report.pages import check_pictures
+from tune_sentcl.analysis.report.formats import check_pictures
 from tune_sentcl.cli.exits import BAD_INPUT, say
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
 from tune_sentcl.seeding import stream_seed

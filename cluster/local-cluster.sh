@@ -65,26 +65,13 @@ PYTHON
 # `ray start --node-ip-address=127.0.0.1` takes the machine's own address instead, and then listens on every net. The
 # variable keeps all processes of a node, and drivers (see `env`), at the given address. At 0 `ray start` also refuses to
 # add a node, so this process alone gets the same effect by a function.
-# `ray start` also gives up a node that is not up in 30 s, and asks for it without a pause meanwhile, which keeps a core
-# busy. A loaded machine takes longer, so this process asks for as long as this script waits.
 RAY_START='
 import os
 import sys
-import time
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 from ray._private import ray_constants, services
 ray_constants.ENABLE_RAY_CLUSTER = True
 services.resolve_ip_for_localhost = lambda host: host
-ask, end = services.get_node, time.monotonic() + float(os.environ["START_LIMIT"])
-def get_node(*node):
-    while True:
-        try:
-            return ask(*node)
-        except RuntimeError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.2)
-services.get_node = get_node
 from ray.scripts.scripts import main
 sys.exit(main())
 '
@@ -94,7 +81,7 @@ start_node() { # NAME FIRST_PORT ARGUMENTS... : starts one node, and waits until
   local log=$STATE/$name.log pid end=$((SECONDS + START_LIMIT))
   # Each node has its own folder: in a shared one, nodes would unpack a job's files over each other's copies.
   : >"$log"  # for grep, which may be quicker than the node
-  START_LIMIT=$START_LIMIT setsid python -c "$RAY_START" start --block --disable-usage-stats --node-ip-address=127.0.0.1 \
+  setsid python -c "$RAY_START" start --block --disable-usage-stats --node-ip-address=127.0.0.1 \
     --temp-dir="$(<"$STATE/temp")/$name" --object-store-memory=200000000 \
     --node-manager-port=$((first + 1)) --object-manager-port=$((first + 2)) \
     --dashboard-agent-listen-port=$((first + 3)) --dashboard-agent-grpc-port=$((first + 4)) \

@@ -311,4 +311,4 @@ def mirrored(study: Path) -> list[FrozenTrial]:
 
 
 def temporary_files(study: Path) -> list[str]:
-    return [path.name for path in study.rglob(".*") if path.name != ".lock"]
+    return [path.name for path in study.rglob(".*") if path.name != ".lease"]

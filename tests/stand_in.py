@@ -17,7 +17,7 @@ from tune_sentcl.history import Assignment
 from tune_sentcl.objective import DEFAULT, Objective, early_stopping_objective
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import CurvePoint
-from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.store.trial_folders import TrialFiles
 from tune_sentcl.train.state import TrainingState
 from tune_sentcl.trial import Account, Progress
 from tune_sentcl.trial.inputs import measures_of

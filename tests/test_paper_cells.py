@@ -14,6 +14,8 @@ from tune_sentcl.analysis.papers.paper_cells import (
 from tune_sentcl.analysis.papers.paper_results import PAPERS, paper_errata, paper_results
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.evaluation_sets import TRUNCATED, load_sets
+from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS
+from tune_sentcl.data.tasks.transfer_data import TASKS
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.trial.inputs import measures_of
@@ -36,36 +38,50 @@ def test_every_cell_that_a_method_here_can_fill_is_measured() -> None:
     reached: Counter[str] = Counter()
     why_not: Counter[str] = Counter()
     for cell in CELLS:
-        row = cell.row
-        if row.method in OTHER_SYSTEMS:
-            assert not row.presets and not row.said
-            why_not[f"{row.method} is another system, whose number was copied"] += 1
+        if cell.method in OTHER_SYSTEMS:
+            assert not cell.presets and not cell.said
+            why_not[f"{cell.method} is another system, whose number was copied"] += 1
             continue
-        assert row.presets, row
+        assert cell.presets, cell
         needed = {(*number[:2], number.protocol) for number in cell.numbers}
         # The whole sets of MR and SUBJ stand beside the truncated ones.
         needed |= {(t, s, "senteval-5fold") for t, s, p in needed if p == "scl-paper-compat"}
-        fitting = [has.setdefault(one, measured(one)) for one in row.presets]
+        fitting = [has.setdefault(one, measured(one)) for one in cell.presets]
         assert any(needed <= found for found in fitting), cell
-        reached[row.paper] += 1
+        reached[cell.paper] += 1
     assert reached == {"SCL": 345, "ConIsI": 110, "CLSR": 75}
     assert sum(why_not.values()) == 64 and len(why_not) == len(OTHER_SYSTEMS)
+
+
+def rows_of(task: str, split: str, protocol: str) -> int:
+    """How many rows the files of a task have."""
+    if task in STS_SUBSETS:
+        return sum(STS_SUBSETS[task].values())
+    if task not in TASKS:
+        return next(file[1] for key, file in STS_FILES.items() if key == (task, split))
+    files = [*TASKS[task].values()][-1]  # the split that is scored comes last
+    if protocol == "scl-paper-compat":
+        return sum(file.rows if file.truncated is None else file.truncated for file in files)
+    return sum(file.rows for file in files)
+
+
+def test_a_number_has_the_rows_of_its_files() -> None:
+    for number in {number for cell in CELLS for number in cell.numbers}:
+        assert number.n == rows_of(number.task, number.split, number.protocol), number
 
 
 def test_every_printed_number_is_a_cell_once() -> None:
     for paper in PAPERS:
         results = paper_results(paper)
-        cells = [cell for cell in CELLS if cell.row.paper == paper]
-        assert len({(c.row.table, c.row.name, c.task) for c in cells}) == len(cells)
+        cells = [cell for cell in CELLS if cell.paper == paper]
+        assert len({(c.table, c.row, c.task) for c in cells}) == len(cells)
         key = ["table", "task", "score"]
-        printed = sorted((c.row.table, c.task, c.printed) for c in cells)
+        printed = sorted((c.table, c.task, c.printed) for c in cells)
         assert printed == sorted(results[key].itertuples(index=False, name=None))
 
 
 def test_a_wrong_average_is_compared_by_the_mean_of_its_scores() -> None:
-    wrong = {
-        (c.row.table, c.row.name): (c.printed, c.right) for c in CELLS if c.right != c.printed
-    }
+    wrong = {(c.table, c.row): (c.printed, c.right) for c in CELLS if c.right != c.printed}
     assert wrong == {
         ("Table 3", "SBERT baseline"): (75.56, 75.585),
         ("Table 3", "3palln-lambda0.5-SCL"): (76.37, 76.386),
@@ -80,7 +96,7 @@ def test_errata_stand_by_the_numbers_that_they_are_about() -> None:
     by_text: dict[str, set[tuple[str, str, str]]] = {}
     for cell in CELLS:
         for text in cell.errata:
-            by_text.setdefault(text, set()).add((cell.row.table, cell.row.name, cell.task))
+            by_text.setdefault(text, set()).add((cell.table, cell.row, cell.task))
     alone = {paper: errata_without_cells(paper, CELLS) for paper in PAPERS}
     assert len(by_text) + sum(map(len, alone.values())) == len(paper_errata())
     assert {paper: len(texts) for paper, texts in alone.items()} == {

@@ -15,9 +15,9 @@ from tune_sentcl.history import Assignment
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.plugins import Plugin, load_plugins
 from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.files import refuse_itself, refuse_memory
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.study_urls import refuse_itself, refuse_memory
 from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.plan import with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.analysis import StudyFrames, read_study
-from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells
+from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, VerifiedCell, paper_cells
 from tune_sentcl.analysis.papers.paper_results import Paper
-from tune_sentcl.analysis.papers.required_data import task_rows
-from tune_sentcl.analysis.papers.verification import VerifiedCell
 from tune_sentcl.config import (
     Fingerprints,
     TrialConfig,
@@ -61,9 +59,9 @@ class Planted:
 def planted(paper: Paper, table: int | None = None) -> list[Planted]:
     """Every model that a method here can make, with the printed numbers as its scores."""
     found: dict[TrialConfig, dict[Number, float]] = {}
-    cells = [cell for cell in paper_cells(paper, table) if cell.row.presets]
+    cells = [cell for cell in paper_cells(paper, table) if cell.presets]
     for cell in sorted(cells, key=lambda cell: len(cell.numbers)):
-        numbers = found.setdefault(cell.row.presets[0], {})
+        numbers = found.setdefault(cell.presets[0], {})
         for number in cell.numbers:  # an average alone stands for each of its tasks
             numbers.setdefault(number, cell.right)
     return [Planted(config, numbers) for config, numbers in found.items()]
@@ -71,7 +69,7 @@ def planted(paper: Paper, table: int | None = None) -> list[Planted]:
 
 def of_row(trials: Iterable[Planted], cell: PaperCell) -> Planted:
     """The planted model of a cell's row."""
-    return next(one for one in trials if one.config in cell.row.presets)
+    return next(one for one in trials if one.config in cell.presets)
 
 
 def moved(one: Planted, cell: PaperCell, by: float) -> Planted:
@@ -115,33 +113,25 @@ def _row(one: Planted, seed: int) -> TrialRow:
 
 def _scores(one: Planted, shift: float) -> Iterator[Score]:
     for number, value in one.numbers.items():
-        task, split, metric, protocol, aggregation = number
-        suite = "transfer" if metric == "accuracy" else "sts"
-        drawn = protocol not in ("cosine", "logreg-10fold")
-        named: dict[str, Any] = {
-            "data": "root",
-            "value": value + (shift if one.config.method.takes_steps else 0.0),
-            "n": task_rows(task, split, protocol),
-            "aggregation": aggregation,
-            "classifier_seed": 1111 if drawn else None,
-            **one.score,
-        }
-        score = _score(number, suite, **named)
-        yield score
+        suite = "transfer" if number.metric == "accuracy" else "sts"
+        drawn = number.protocol not in ("cosine", "logreg-10fold")
+        value += shift if one.config.method.takes_steps else 0.0
+        named: Any = {"suite": suite, "data": "root", "value": value, **number._asdict()}
+        score = Score(**{**named, **one.score})
+        if drawn and (middle := score.value) is not None:
+            # The classifier's seeds count by their mean.
+            for seed, by in ((1111, -1), (1112, 1)):
+                yield replace(score, classifier_seed=seed, value=middle + by)
+        else:
+            yield score
         # What stands beside it in a real study, and must not be taken for it.
-        if suite == "sts" and protocol == "cosine":
+        if suite == "sts" and number.protocol == "cosine":
             yield replace(score, metric="pearson", value=1.0)
             yield replace(score, subset="headlines", aggregation=None, value=1.0, n=9)
         if suite == "transfer":
             yield replace(score, split="dev", value=1.0)
 
 
-def _score(number: Number, suite: str, **more: Any) -> Score:
-    split: Any = number.split
-    named = {"suite": suite, **number._asdict(), "split": split, **more}
-    return Score(**named)
-
-
 def verdicts(cells: Iterable[VerifiedCell]) -> dict[tuple[str, str, str], str]:
     """What each number came to, by table, row and task."""
-    return {(o.cell.row.table, o.cell.row.name, o.cell.task): o.verdict for o in cells}
+    return {(o.cell.table, o.cell.row, o.cell.task): o.verdict for o in cells}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tune_sentcl.analysis.papers.verification import prediction_interval
+from tune_sentcl.analysis.papers.paper_cells import prediction_interval
 from tune_sentcl.judging.statistics import (
     critical_t,
     dunnett_p,
@@ -48,6 +48,11 @@ def test_dunnett_is_a_multivariate_t(others: int, df: int) -> None:
         )
         assert dunnett_p(t, others + 1, df) == pytest.approx(1 - inside, abs=1e-3)
         assert dunnett_p(-t, others + 1, df) == dunnett_p(t, others + 1, df)
+
+
+def test_tukey_is_a_studentized_range() -> None:
+    expected = stats.studentized_range.sf(2.5 * math.sqrt(2), 6, 10)
+    assert tukey_p(2.5, 6, 10) == tukey_p(-2.5, 6, 10) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("df", [1, 4, 30])

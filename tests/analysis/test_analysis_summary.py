@@ -1,5 +1,7 @@
-"""The frames and the two summaries, on studies whose numbers are known."""
+"""The two summaries on studies whose numbers are known, and the front against a loop."""
 
+import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +15,15 @@ from analysis_samples import (
     PEARSON,
     SICK,
     SUBSET_TASKS,
+    Status,
     Trial,
     config,
     objectives,
     score,
     write_study,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
@@ -135,12 +140,12 @@ def test_configurations_are_means_over_their_finished_seeds(tmp_path: Path) -> N
         Trial("b0", config(0, "sbert"), [score(DEV, 90.0), *suite_of([9.0] * 7)]),
     ]
     table = configurations(write_study(tmp_path, trials))
-    assert list(table["configuration"]) == ["sbert", "scl"]
-    scl = table.iloc[1]
-    assert (scl["objective_mean"], scl["objective_sd"], scl["objective_n"]) == (72.0, 2.0, 3)
-    assert (scl["sts_avg_mean"], scl["sts_avg_n"]) == (pytest.approx(73.0), 3)
-    assert table["objective_sd"].isna()[0]
-    assert table.iloc[0]["sts_avg_n"] == 1
+    names = ["configuration", "objective_mean", "objective_sd", "objective_n"]
+    averages = ["sts_avg_mean", "sts_avg_n"]
+    assert table[[*names, *averages]].fillna(-1.0).to_numpy().tolist() == [
+        ["sbert", 90.0, -1.0, 1, pytest.approx(9.0), 1],
+        ["scl", 72.0, 2.0, 3, pytest.approx(73.0), 3],
+    ]
 
 
 def test_each_objective_has_a_column_and_the_first_ranks(tmp_path: Path) -> None:
@@ -178,3 +183,65 @@ def test_an_objective_that_no_release_knows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ObjectiveError, match="STS-C"):
         summaries(study)
     assert list(summaries(study, [DEV])[0]["trial_id"]) == ["t1"]
+
+
+# Few different numbers, so that ties are common; None: measured in vain, or not at all.
+VALUES = st.none() | st.just(math.nan) | st.integers(0, 3).map(float)
+POINTS = st.tuples(VALUES, VALUES, VALUES)
+STATUSES = st.sampled_from(["finished", "finished", "finished", "pruned", "failed"])
+
+
+def beats(left: tuple[float, ...], right: tuple[float, ...]) -> bool:
+    pairs = list(zip(left, right, strict=True))
+    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
+
+
+def front(points: dict[str, tuple[float, ...]]) -> set[str]:
+    """By definition, pair by pair; of points of which every number is known."""
+    return {
+        name
+        for name, point in points.items()
+        if not any(beats(other, point) for other in points.values())
+    }
+
+
+def is_number(value: float | None) -> bool:
+    return value is not None and not math.isnan(value)
+
+
+@settings(max_examples=12)
+@given(st.lists(st.tuples(POINTS, STATUSES), max_size=7), st.integers(1, 3))
+def test_the_front_is_what_no_trial_beats(
+    found: list[tuple[tuple[float | None, ...], Status]], count: int
+) -> None:
+    asked = [DEV, PEARSON, SICK][:count]
+    named = {f"t{number}": one for number, one in enumerate(found)}
+    trials = [
+        Trial(
+            name,
+            config(0),
+            [score(o, v) for o, v in zip((DEV, PEARSON, SICK), values, strict=True)],
+            status,
+        )
+        for name, (values, status) in named.items()
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        table, _ = summaries(write_study(Path(folder), trials), asked)
+    table = table.set_index("trial_id")
+    assert set(table.index) == set(named)
+    whole = {
+        name: tuple(float(value) for value in values[:count] if value is not None)
+        for name, (values, status) in named.items()
+        if status == "finished" and all(map(is_number, values[:count]))
+    }
+    if count == 1:
+        assert "pareto" not in table
+    else:
+        assert {name for name in table.index if table.loc[name, "pareto"]} == front(whole)
+    # Finished trials first, the best of them first, those without a number last.
+    ranks = {"finished": 0, "pruned": 1, "failed": 2}
+    keys = []
+    for name, (values, status) in named.items():
+        first = values[0] if status == "finished" and is_number(values[0]) else None
+        keys.append((ranks[status], first is None, -(first or 0.0), name))
+    assert list(table.index) == [name for *_, name in sorted(keys)]

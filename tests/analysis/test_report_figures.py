@@ -8,10 +8,10 @@ import pytest
 from analysis_samples import Trial, config, objectives, score, write_study
 from report_samples import DEV, subject_of, write_each, write_whole_study
 
-from tune_sentcl.analysis.report import curves
-from tune_sentcl.analysis.report.curves import curve_figures
+from tune_sentcl.analysis.report import figures
+from tune_sentcl.analysis.report.figures import curve_figures
+from tune_sentcl.analysis.report.formats import picture
 from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
-from tune_sentcl.analysis.report.pages import picture
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.store import CurvePoint
@@ -89,7 +89,7 @@ def test_the_others_are_counted_although_the_best_have_no_curve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an untrained encoder among the best; 119 others were told as 120 of 119."""
-    monkeypatch.setattr(curves, "_OTHERS", 4)
+    monkeypatch.setattr(figures, "_OTHERS", 4)
     (dev,) = objectives(DEV)
     points = [CurvePoint(step, step / 5, 8 * step, "loss", 1.0) for step in (1, 2)]
     trials = [

@@ -4,43 +4,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from planted_papers import Planted, moved, of_row, planted, write
 
-from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells
-from tune_sentcl.analysis.papers.paper_results import Paper
-from tune_sentcl.analysis.papers.reproduction import ReproducedNumber
-from tune_sentcl.analysis.papers.trial_numbers import TrialNumbers
-from tune_sentcl.analysis.papers.verification import (
+from tune_sentcl.analysis.papers.paper_cells import (
+    PaperCell,
     VerifiedCell,
     equal_after_rounding,
-    verified,
-    verify,
+    paper_cells,
 )
+from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.verification import verify
 
 
 def cell_of(paper: Paper, table: int, row: str, task: str) -> PaperCell:
-    return next(c for c in paper_cells(paper, table) if (c.row.name, c.task) == (row, task))
+    return next(c for c in paper_cells(paper, table) if (c.row, c.task) == (row, task))
 
 
 LAMBDA = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "STS14")
 MR = cell_of("SCL", 4, "allpalln-lambda0.3-SCL", "MR")
 MEAN = cell_of("CLSR", 4, "CLSR-BERT-base-mean", "STS-B-dev")
+STS_B = cell_of("CLSR", 2, "CLSR-BERT-base-bs64", "STS-B-dev")
 BASE = cell_of("CLSR", 1, "BERT-base", "STS-B-dev")
+AVERAGE = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "avg")
 SIMCSE = cell_of("ConIsI", 5, "SimCSE-BERT-base", "avg")
 
 
 def model(cell: PaperCell) -> Planted:
-    number = cell.row.table.removeprefix("Table ")
-    paper: Any = cell.row.paper
+    number = cell.table.removeprefix("Table ")
+    paper: Any = cell.paper
     one = of_row(planted(paper, int(number)), cell)
     return replace(one, numbers=dict.fromkeys(cell.numbers, cell.right))
 
 
 def verdict(cell: PaperCell, *trials: Planted, path: Path) -> VerifiedCell:
-    paper: Any = cell.row.paper
-    table = int(cell.row.table.removeprefix("Table "))
+    paper: Any = cell.paper
+    table = int(cell.table.removeprefix("Table "))
     found = verify(write(path / "study", trials), paper, table)
     return next(one for one in found.cells if one.cell == cell)
 
@@ -86,7 +85,7 @@ COMPARABLE = {
     ),
     "whole files": (
         MR,
-        replace(model(MR).numbered(other(protocol="senteval-5fold"))),
+        replace(model(MR).numbered(other(protocol="senteval-5fold")), score={"n": 10_662}),
         ("MR on 10,662 rows; the paper's on 74 of a truncated file",),
     ),
     "other aggregation": (
@@ -141,6 +140,11 @@ COMPARABLE = {
         model(MEAN).set(data__source="snli + mnli"),
         ("training rows: snli + mnli, one source per batch; the paper's are all of nli",),
     ),
+    "pairs of lower scores": (
+        STS_B,
+        model(STS_B).set(data__min_score=2.0),
+        ("training rows: pairs with a score from 2; the paper's from 4",),
+    ),
     "other sentences": (
         SIMCSE,
         model(SIMCSE).fact(data_source="wiki/enwiki_2015_sentences_1m.parquet"),
@@ -168,30 +172,26 @@ def test_what_was_run_or_measured_otherwise_is_not_compared(case: str, tmp_path:
     found = verdict(cell, one, path=tmp_path)
     assert found.verdict == "NOT COMPARABLE", found
     assert found.ours == pytest.approx(cell.right)  # it stands beside the paper's all the same
-    for text in words:
-        assert text in found.note
-
-
-def test_the_paper_s_files_cut_off_as_they_were_are_compared(tmp_path: Path) -> None:
-    found = verdict(MR, model(MR), path=tmp_path)
-    assert found.verdict == "MATCH"
-    assert "truncated to 74 sentences" in found.note
+    assert [text for text in words if text not in found.note] == []
+    if case == "toy sets":
+        assert found.reasons == words, "their rows are not counted"
 
 
 @pytest.mark.parametrize(
-    ("changes", "facts"),
+    ("cell", "changes"),
     [
-        ({"encoder__checkpoint": "/models/bert-base-uncased"}, {}),
-        ({"encoder__checkpoint": "google-bert/bert-base-uncased"}, {}),
-        ({"data__limit": 314_315}, {}),
-        ({"evaluation__every": 50}, {}),
+        (MEAN, {"encoder__checkpoint": "/models/bert-base-uncased"}),
+        (MEAN, {"encoder__checkpoint": "google-bert/bert-base-uncased"}),
+        (MEAN, {"evaluation__every": 50}),
+        (MR, {}),  # on truncated files, as in the paper
     ],
 )
 def test_the_same_by_another_name_is_compared(
-    changes: dict[str, Any], facts: dict[str, Any], tmp_path: Path
+    cell: PaperCell, changes: dict[str, Any], tmp_path: Path
 ) -> None:
-    found = verdict(MEAN, model(MEAN).set(**changes).fact(**facts), path=tmp_path)
+    found = verdict(cell, model(cell).set(**changes), path=tmp_path)
     assert found.verdict == "MATCH", found
+    assert ("truncated to 74 sentences" in found.note) == (cell is MR)
 
 
 def test_weights_are_known_by_their_fingerprint_too(tmp_path: Path) -> None:
@@ -203,41 +203,38 @@ def test_weights_are_known_by_their_fingerprint_too(tmp_path: Path) -> None:
 
 def test_a_trial_of_another_row_answers_no_row_beside_it(tmp_path: Path) -> None:
     found = verify(write(tmp_path / "study", [model(BASE)]), "CLSR", 1)
-    ran = [one.cell.row.name for one in found.cells if one.verdict != "NOT RUN"]
-    assert ran == ["BERT-base"]
+    assert [one.cell.row for one in found.cells if one.verdict != "NOT RUN"] == ["BERT-base"]
+
+
+def test_seeds_that_were_measured_otherwise_are_left_out_beside_others(tmp_path: Path) -> None:
+    otherwise = replace(moved(model(LAMBDA), LAMBDA, 9.0).numbered(ALL), seeds=(3,))
+    found = verdict(LAMBDA, model(LAMBDA), otherwise, path=tmp_path)
+    assert (found.verdict, found.n) == ("MATCH", 3)
+
+
+NO_VARIANCE = {"value": None, "reason": "no variance"}
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("cell", "trial", "words"),
     [
-        ({"status": "failed", "error_type": "NonFiniteError"}, "failed (NonFiniteError)"),
-        ({"status": "pruned"}, "were stopped at the end of a stage"),
+        (
+            LAMBDA,
+            model(LAMBDA).fact(status="failed", error_type="NonFiniteError"),
+            "its trials failed (NonFiniteError)",
+        ),
+        (LAMBDA, model(LAMBDA).fact(status="pruned"), "were stopped at the end of a stage"),
+        (AVERAGE, model(LAMBDA), "not measured: STS12, STS13, STS15, STS16"),
+        (LAMBDA, replace(model(LAMBDA), score=NO_VARIANCE), "STS14 (no variance)"),
+        (LAMBDA, replace(model(LAMBDA), seeds=()), "the study has no such trial"),
     ],
 )
-def test_trials_that_did_not_finish_are_not_run(
-    facts: dict[str, Any], words: str, tmp_path: Path
+def test_a_number_without_a_score_is_not_run(
+    cell: PaperCell, trial: Planted, words: str, tmp_path: Path
 ) -> None:
-    found = verdict(LAMBDA, model(LAMBDA).fact(**facts), path=tmp_path)
+    found = verdict(cell, trial, path=tmp_path)
     assert (found.verdict, found.n, found.ours) == ("NOT RUN", 0, None)
     assert words in found.note
-
-
-def test_what_was_not_measured_is_not_run_and_named(tmp_path: Path) -> None:
-    average = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "avg")
-    found = verdict(average, model(LAMBDA), path=tmp_path)
-    assert found.verdict == "NOT RUN"
-    assert "not measured: STS12, STS13, STS15, STS16" in found.note
-
-
-def test_a_score_that_could_not_be_taken_says_why(tmp_path: Path) -> None:
-    one = replace(model(LAMBDA), score={"value": None, "reason": "no variance"})
-    found = verdict(LAMBDA, one, path=tmp_path)
-    assert found.verdict == "NOT RUN" and "STS14 (no variance)" in found.note
-
-
-def test_an_empty_study_has_run_nothing(tmp_path: Path) -> None:
-    found = verify(write(tmp_path / "study", []), "CLSR")
-    assert {one.verdict for one in found.cells} == {"NOT RUN"}
 
 
 def test_of_two_configurations_that_answer_the_one_with_more_seeds_does(tmp_path: Path) -> None:
@@ -270,18 +267,6 @@ def test_equal_after_rounding_counts_two_decimals_and_both_halves(
 
 def test_a_wrong_average_is_compared_with_the_right_one() -> None:
     cell = cell_of("CLSR", 3, "BERT-large", "avg")
-    right, wrong = (verified(cell, ReproducedNumber({0: v}, drawn=False)) for v in (55.51, 57.51))
+    right, wrong = (VerifiedCell(cell, (v,), drawn=False) for v in (55.51, 57.51))
     assert (right.verdict, wrong.verdict) == ("MATCH", "MISS")
     assert right.cell.printed == 57.51 and "compared with 55.51" in right.note
-
-
-def test_a_classifier_s_seeds_count_once_by_their_mean() -> None:
-    number = Number("TREC", "test", "accuracy", "senteval-5fold", None)
-    scores: list[dict[str, Any]] = [
-        {"trial_id": "a", "suite": "transfer", "subset": None, "data": "root", "n": 500}
-        | number._asdict()
-        | {"classifier_seed": seed, "value": value, "reason": None}
-        for seed, value in ((1111, 80.0), (1112, 81.0))
-    ]
-    taken = TrialNumbers(pd.DataFrame(scores)).lookup("a", (number,))
-    assert (taken.value, taken.reasons, taken.lacking) == (80.5, (), ())

@@ -11,7 +11,7 @@ from cli_samples import SMOKE, TOY, invoke, refused, rows, run_code, snapshot, t
 from disk_samples import write
 
 from tune_sentcl.space import space_names
-from tune_sentcl.store.schema import SCORES, trials_schema
+from tune_sentcl.store.rows import SCORES, trials_schema
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -65,12 +65,12 @@ def test_plan_lists_what_would_run(place: Path) -> None:
     # Two first seeds, and the second seed of the better one.
     ends = [line.split()[0] for line in done.err.splitlines() if "  the end" in line]
     assert ends == ["2", "1"]
-    assert "beside them 2 of the grid run whole, 4 trials" in done.err
+    assert "and 2 configurations of the grid, 4 trials" in done.err
     shown = invoke("plan", "smoke", "--seeds", "3,5")
     assert (shown.code, shown.err) == (0, "")
     assert len({row["trial_id"] for row in planned}) == 4
     assert all(str(row["trial_id"])[:8] in shown.out for row in planned)
-    assert "4 trials are known, 4 of them to run" in shown.out
+    assert "4 trials so far, 4 of them to run" in shown.out
     assert snapshot(place) == {}
 
 

@@ -101,7 +101,6 @@ def test_a_file_of_the_users_own_is_sent(tmp_path: Path) -> None:
 
 def test_pins_go_into_the_environment() -> None:
     done = invoke(*DRY, "--pip")
-    assert '"setup_timeout_seconds": 840' in done.out
     assert '"torch==' in done.out and '"peft==' not in done.out
     done = invoke(*DRY, "--pip", "--set", "encoder.lora_rank=4", "--set", "evaluation.own=mteb:X")
     assert '"peft==' in done.out and '"mteb==' in done.out

@@ -185,11 +185,11 @@ def test_what_does_not_vary_is_said_once_and_what_has_no_room_is_named() -> None
     dropped = [f"knob_{n}" for n in range(11, -1, -1)]
     layout = Layout(constant=["method", "subset"], of="trials", drop_first=dropped)
     lines = table_lines(rows, 60, layout=layout)
-    assert lines[0] == "method scl in all 3 trials"
+    assert lines[0] == "method scl in these 3 trials"
     assert max(map(len, lines)) <= 60 and not any("subset" in line for line in lines)
     (found,) = tables("\n".join(lines))
     assert [cells["dev"] for cells in found] == ["80.00", "81.00", "82.00"]
-    (start,) = (n for n, line in enumerate(lines) if "left out at 60 columns" in line)
+    (start,) = (n for n, line in enumerate(lines) if "left out at width 60" in line)
     told = " ".join(lines[start:]).replace(",", "").replace(";", "").split()
     assert {key for key in numbers if key not in found[0]} == {*numbers} & {*told}
     assert "knob_0" in found[0] and "knob_11" in told

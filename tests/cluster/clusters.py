@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -178,28 +177,25 @@ def _ports() -> list[str]:
 
 
 def _start(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Node:
-    """Start a node, three times at most: Ray gives one half a minute, however full the machine."""
-    for _ in range(3):
-        with log.open("w") as file:
-            process = subprocess.Popen(
-                command,
-                env=variables,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-        node = Node(process, log)
-        try:
-            wait_until(lambda: _up(node) or process.poll() is not None, "a Ray node")  # noqa: B023
-        except BaseException:
-            node.end()
-            raise
-        if _up(node):
-            return node
-        if "timed out during startup" not in log.read_text():
-            break
-    pytest.fail(f"the node did not start: {log.read_text()}")
+    """Start a node, which Ray gives half a minute."""
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command,
+            env=variables,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    node = Node(process, log)
+    try:
+        wait_until(lambda: _up(node) or process.poll() is not None, "a Ray node")
+    except BaseException:
+        node.end()
+        raise
+    if not _up(node):
+        pytest.fail(f"the node did not start: {log.read_text()}")
+    return node
 
 
 def _up(node: Node) -> bool:
@@ -219,7 +215,7 @@ def cluster(
     """A cluster of a head with dashboard and token, with more options of `ray start --head`.
 
     `home` keeps what it leaves beside Ray's own. `prefix` runs the head, such as `ip netns exec
-    NAME`. `python` is the interpreter of its nodes; see `light_python`. `variables` are of its
+    NAME`. `python` is the interpreter of its nodes. `variables` are of its
     processes and its clients, beside the token's.
     """
     home.mkdir(parents=True, exist_ok=True)
@@ -240,25 +236,11 @@ def cluster(
     try:
         head = _start(command, environment(home, **variables), home / "head.log")
         at, url = f"{ip}:{port}", f"http://{ip}:{dashboard}"
-        found = Cluster(home, at, url, temp, head, python, variables, prefix)
+        started = Cluster(home, at, url, temp, head, python, variables, prefix)
         try:
-            yield found
+            yield started
         finally:
-            for node in [*reversed(found.nodes), head]:
+            for node in [*reversed(started.nodes), head]:
                 node.end()
     finally:
         shutil.rmtree(temp, ignore_errors=True)
-
-
-def light_python(folder: Path) -> str:
-    """An interpreter with all that is installed here, in an environment of a few megabytes.
-
-    Ray copies the environment that it runs in, whole, for a job that brings packages of its own.
-    """
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    # Its own setuptools would stand before the one that is installed here.
-    drop = [str(folder / "bin" / "python"), "-m", "pip", "uninstall", "--yes", "setuptools"]
-    subprocess.run(drop, check=True, capture_output=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    (site / "shared.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    return str(folder / "bin" / "python")

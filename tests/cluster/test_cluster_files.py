@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import importlib.metadata
 import json
 import re
 import subprocess
@@ -13,7 +12,6 @@ import jsonschema
 import pytest
 import yaml
 from clusters import FOLDER, ROOT
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tune_sentcl.config import knobs
@@ -168,15 +166,6 @@ def test_kuberay_takes_the_file(name: str, kind: str, with_optional: bool) -> No
     assert [error.message for error in crd(kind).iter_errors(document)] == []
 
 
-def test_trap_kuberay_would_refuse_what_it_does_not_know() -> None:
-    document = kubernetes("raycluster")["RayCluster"]
-    pod = document["spec"]["headGroupSpec"]["template"]["spec"]
-    document["spec"]["authOptions"]["mode"] = "k8s"
-    pod["containers"][0]["volumeMount"] = []
-    pod["restartPolicy"] = 1
-    assert len(list(crd("RayCluster").iter_errors(document))) == 3
-
-
 def test_pods_are_safe_scale_to_zero_and_are_those_of_the_job() -> None:
     documents = kubernetes("raycluster")
     spec, claim = documents["RayCluster"]["spec"], documents["PersistentVolumeClaim"]
@@ -218,28 +207,3 @@ def test_the_image_is_made_of_what_is_there_and_runs_as_a_user() -> None:
     assert ("USER", "ray") in steps[max(stages) :]
     named = " ".join(rest for first, rest in steps if first in {"ARG", "ENV"})
     assert not re.search("TOKEN|SECRET|PASSWORD|KEY", named)
-
-
-def test_everything_in_the_image_is_pinned() -> None:
-    (install,) = [rest for _, rest in instructions() if '".[' in rest]
-    assert "--constraint constraints.txt" in install
-    extras = re.findall(r"\.\[([a-z,]+)\]", install)[0].split(",")
-    needed = {name for name, _ in requirements("tune-sentcl", frozenset(extras), set())}
-    assert {"ray", "torch", "aiohttp"} <= needed
-    assert needed - pins().keys() == set()
-
-
-def requirements(
-    name: str, extras: frozenset[str], known: set[tuple[str, frozenset[str]]]
-) -> set[tuple[str, frozenset[str]]]:
-    """Every distribution that an installation brings, with its extras."""
-    for line in importlib.metadata.requires(name) or []:
-        part = Requirement(line)
-        key = (canonicalize_name(part.name), frozenset(part.extras))
-        asked = part.marker is None or any(
-            part.marker.evaluate({"extra": e}) for e in ("", *extras)
-        )
-        if asked and key not in known:
-            known.add(key)
-            requirements(*key, known)
-    return known

@@ -199,38 +199,3 @@ def test_a_ray_without_its_job_server_is_told_in_one_sentence(tmp_path: Path) ->
         "local-cluster: this Ray lacks its dashboard and job server: "
         "pip install 'tune-sentcl[cluster]'"
     ]
-
-
-# Read by each Python of a node. For some seconds Ray is told that the node is not up.
-SLOW = """
-import sys
-import time
-
-if "start" in sys.argv[:2]:
-    from ray._private import services
-    ask, first = services.get_node, []
-    def get_node(*node):
-        first.append(time.monotonic())
-        if time.monotonic() < first[0] + {seconds}:
-            raise RuntimeError("the node is not up")
-        return ask(*node)
-    services.get_node = get_node
-"""
-
-
-@pytest.mark.parametrize(("seconds", "limit"), [(35, 180), (999, 5)])
-def test_a_node_may_take_longer_than_ray_waits_for_it(
-    tmp_path: Path, seconds: int, limit: int
-) -> None:
-    user, folder = LocalUser(tmp_path), tmp_path / "site"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(SLOW.format(seconds=seconds))
-    path = f"{folder}{os.pathsep}{user.environment['PYTHONPATH']}"
-    user.environment |= {"PYTHONPATH": path, "START_LIMIT": str(limit)}
-    up = seconds < limit
-    try:
-        said = user.script("start", "0", code=0 if up else 1)
-        assert ("A head and 0 workers" in said) is up
-        assert ("head was not up in 5 s" in said) is not up and "Traceback" not in said
-    finally:
-        user.script("stop")

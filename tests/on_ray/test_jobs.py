@@ -1,11 +1,12 @@
 """A study's jobs: what is sent, and a client that stands in for Ray's or for another server."""
 
+import asyncio
 import json
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,14 +38,13 @@ SMOKE = load_space("smoke")
 
 
 class Client:
-    """Keeps jobs as Ray does; `answers` are errors or statuses that come first."""
+    """Keeps jobs as Ray does; `log` is one of pieces and errors."""
 
     def __init__(self, *jobs_before: str) -> None:
         self.jobs: dict[str, Any] = {}
         self.sent: dict[str, Any] = {}
         self.files: set[str] = set()
-        self.answers: list[Exception | str] = []
-        self.log = ""
+        self.log: list[Exception | str] = []
         for number, status in enumerate(jobs_before, 1):
             self.add(job_id(STUDY, number), status)
 
@@ -54,16 +54,11 @@ class Client:
     def list_jobs(self) -> list[Any]:
         return list(self.jobs.values())
 
-    def get_job_info(self, name: str) -> Any:
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        self.add(name, answer)
-        return self.jobs[name]
-
-    def get_job_logs(self, name: str) -> str:
-        self.log += f"line {len(self.log.splitlines())}\n"
-        return self.log
+    async def tail_job_logs(self, name: str) -> AsyncIterator[str]:
+        for piece in self.log:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
 
     def submit_job(self, **sent: Any) -> None:
         name = sent["submission_id"]
@@ -79,8 +74,7 @@ def failure(code: int, text: str) -> RuntimeError:
 
 
 def of_study(patch: pytest.MonkeyPatch, client: Client) -> jobs.StudyJobs:
-    patch.setattr(jobs, "_POLL_S", 0.001)
-    patch.setattr(jobs, "_Client", lambda address: client)
+    patch.setattr(jobs, "JobSubmissionClient", lambda address: client)
     return jobs.StudyJobs(ADDRESS, STUDY)
 
 
@@ -108,7 +102,7 @@ def test_a_second_driver_is_refused_with_the_commands_that_help(
     (fault,) = caught.value.faults
     assert fault.rule == f"{name} is {running} on this cluster"
     for command in ("logs --follow", "stop"):
-        assert f"ray job {command} {name} --address {ADDRESS}." in fault.next_move
+        assert f"ray job {command} {name}" in fault.next_move
 
 
 def test_a_number_that_another_took_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,17 +112,6 @@ def test_a_number_that_another_took_meanwhile_is_refused(monkeypatch: pytest.Mon
         of_study(monkeypatch, client).submit("python", SMOKE, {})
 
 
-def test_a_log_is_followed_over_broken_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    client, written, said = Client("PENDING"), list[str](), list[str]()
-    cut = ConnectionError("cut")
-    client.answers = ["PENDING", "RUNNING", cut, cut, "RUNNING", failure(500, "away"), "FAILED"]
-    study_jobs = of_study(monkeypatch, client)
-    ended = study_jobs.follow(job_id(STUDY, 1), written.append, said.append)
-    assert ended.status == "FAILED"
-    assert "".join(written) == client.log and len(written) == 4
-    assert said == 2 * [f"{ADDRESS} does not answer. The job continues; trying again."]
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -136,27 +119,28 @@ def test_a_log_is_followed_over_broken_connections(monkeypatch: pytest.MonkeyPat
         (ray.exceptions.AuthenticationError("Authentication failed"), "refuses the token"),
     ],
 )
-def test_a_job_that_nobody_can_follow_any_more_is_given_up(
+def test_a_log_that_breaks_off_is_an_error(
     monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
-    """As after a restart of the head: else it would be asked for ever."""
-    client = Client("RUNNING")
-    client.answers = ["RUNNING", error]
+    client, printed = Client("RUNNING"), list[str]()
+    client.log = ["one", error]
+
+    async def follow() -> None:
+        async for text in of_study(monkeypatch, client).log(job_id(STUDY, 1)):
+            printed.append(text)
+
     with pytest.raises(ResourceError, match=re.escape(words)):
-        of_study(monkeypatch, client).follow(job_id(STUDY, 1), print, print)
+        asyncio.run(follow())
+    assert printed == ["one"]
 
 
 @contextmanager
-def serving(pages: dict[str, tuple[int, str] | None]) -> Iterator[str]:
-    """A server with a status and a text for each path; None: answers when the block has ended."""
-    over = threading.Event()
+def serving(pages: dict[str, tuple[int, str]]) -> Iterator[str]:
+    """A server with a status and a text for each path."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            page = pages.get(self.path, pages.get(""))
-            if page is None:
-                over.wait()
-                page = (500, "")
+            page = pages.get(self.path) or pages[""]
             self.send_response(page[0])
             self.end_headers()
             self.wfile.write(page[1].encode())
@@ -169,7 +153,6 @@ def serving(pages: dict[str, tuple[int, str] | None]) -> Iterator[str]:
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
-            over.set()
             server.shutdown()
 
 
@@ -186,13 +169,11 @@ VERSION = (200, json.dumps({"version": "4", "ray_version": "2.60.0", "ray_commit
             {"/api/version": VERSION, "": (500, "Traceback\nKeyError: 1")},
             "RuntimeError: KeyError: 1",
         ),
-        ({"/api/version": VERSION, "": None}, "ReadTimeout: "),
     ],
 )
 def test_a_server_that_is_no_dashboard_or_is_late_is_named_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, pages: dict[str, tuple[int, str] | None], why: str
+    monkeypatch: pytest.MonkeyPatch, pages: dict[str, tuple[int, str]], why: str
 ) -> None:
-    monkeypatch.setattr(jobs, "_TIMES", (10.0, 0.5))
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")  # the given one wins
     with serving(pages) as address, pytest.raises(ResourceError) as caught:
         jobs.StudyJobs(address, STUDY).submit("python", SMOKE, {})
@@ -234,7 +215,7 @@ def test_the_environment_pins_what_is_installed_here_and_holds_no_variable(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cr3t")
     environment = runtime_environment(pip=True, extras=())
-    pins = dict(pin.split("==") for pin in environment["pip"]["packages"])
+    pins = dict(pin.split("==") for pin in environment["pip"])
     assert {"torch", "optuna", "transformers"} <= set(pins)
     assert not {"ray", "pytest", "nltk"} & set(pins)
     assert not any("+" in version for version in pins.values())

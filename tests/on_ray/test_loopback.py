@@ -13,9 +13,10 @@ from ray._private import ray_constants
 from search_samples import statuses
 
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.on_ray.cluster import _LONGEST_PARENT, _folder_for_ray, _on_loopback
+from tune_sentcl.on_ray.cluster import _local_options, _on_loopback
 from tune_sentcl.on_ray.environment import prepare_ray, temporary_token
 
+LONGEST_PARENT = 29  # bytes, as docs/placement.md says
 _OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 TESTS = str(Path(__file__).parents[1])
 
@@ -54,7 +55,7 @@ def test_ray_is_told_to_listen_on_loopback_for_a_local_cluster_alone(
 @pytest.mark.long
 def test_a_cluster_of_ones_own_listens_on_loopback_only_and_has_the_cores_of_its_process() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        longest = Path(folder, "x" * (_LONGEST_PARENT - len(folder) - 1))
+        longest = Path(folder, "x" * (LONGEST_PARENT - len(folder) - 1))
         longest.mkdir()
         variables = {**os.environ, "RAY_TMPDIR": str(longest)}
         printed = subprocess.check_output([sys.executable, "-c", BEGIN], env=variables)
@@ -65,20 +66,19 @@ def test_a_cluster_of_ones_own_listens_on_loopback_only_and_has_the_cores_of_its
     assert len(socket) + 7 - len(str(pid)) == 107, "as long as a path may be"
 
 
-@pytest.mark.parametrize("named", ["", "x" * 60, "nowhere"])
-def test_ray_gets_a_short_folder_of_its_own_or_the_variable_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+def test_ray_gets_a_folder_of_its_own_or_the_variable_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
-    if named:
-        monkeypatch.setenv("RAY_TMPDIR", f"/tmp/{named}")
-        with pytest.raises(ResourceError, match=f"^RAY_TMPDIR: /tmp/{named}: Ray's sockets need"):
-            _folder_for_ray()
-        return
-    monkeypatch.delenv("RAY_TMPDIR", raising=False)
-    folder = _folder_for_ray()
-    assert folder.parent == Path("/tmp") and folder.stat().st_mode & 0o77 == 0
-    folder.rmdir()
+    monkeypatch.setenv("RAY_TMPDIR", "/tmp/nowhere")
+    refused = pytest.raises(ResourceError, match="RAY_TMPDIR: /tmp/nowhere: Ray needs")
+    with refused, _local_options("local"):
+        pass
+    monkeypatch.delenv("RAY_TMPDIR")
+    with _local_options("local") as options:
+        folder = Path(options["_temp_dir"]).parent
+        assert folder.parent == Path("/tmp") and folder.stat().st_mode & 0o77 == 0
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tune_sentcl.on_ray.environment import installed_versions
 from tune_sentcl.on_ray.preflight import (
     NodeStatus,
     describe_node,
     faults,
-    installed_versions,
     warnings,
 )
 from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request

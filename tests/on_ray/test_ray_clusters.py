@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,9 @@ from typer.testing import CliRunner
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.launch import run_prepared
-from tune_sentcl.on_ray.cluster import start_with_retry
-from tune_sentcl.on_ray.preflight import ACCELERATOR, check_address, installed_versions
-from tune_sentcl.on_ray.survey import survey
+from tune_sentcl.on_ray.cluster import check_address, cluster
+from tune_sentcl.on_ray.preflight import ACCELERATOR
 from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.resources import Bundle
 from tune_sentcl.tuning.search_options import SearchOptions
 
 
@@ -35,33 +32,18 @@ def two_nodes() -> Iterator[str]:
     """The address of a cluster of two nodes with one core each, to which this process connects."""
     ray.shutdown()
     with no_token():
-        cluster = Cluster(
+        nodes = Cluster(
             initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
         )
         try:
-            cluster.add_node(num_cpus=1, labels={ACCELERATOR: "T4"})
-            ray.init(address=cluster.address, log_to_driver=False)
-            cluster.wait_for_nodes()
-            yield cluster.address
+            nodes.add_node(num_cpus=1, labels={ACCELERATOR: "T4"})
+            ray.init(address=nodes.address, log_to_driver=False)
+            nodes.wait_for_nodes()
+            yield nodes.address
         finally:
             ray.shutdown()
-            cluster.shutdown()
+            nodes.shutdown()
             start_ray()
-
-
-@pytest.mark.long
-@pytest.mark.ray
-def test_a_folder_that_every_node_sees_is_taken(two_nodes: str, tmp_path: Path) -> None:
-    study, space = tmp_path / "not/there/yet", lambda_space(tmp_path / "space", 0.3)
-    asked = SearchOptions(address="auto", memory_per_trial=0.5)
-    answers = survey(prepare(space, None, (0,), asked), str(study))
-    assert (answers.faults, answers.trial) == ([], Bundle(1, 0.0, 500_000_000))
-    assert [path.name for path in tmp_path.iterdir()] == ["space"]
-    assert [node.no_answer for node in answers.nodes] == ["", ""]
-    assert len({node.name for node in answers.nodes}) == 2
-    for node in answers.nodes:
-        assert node.versions["torch"] == installed_versions()["torch"]
-    assert {row["trials at a time"] for row in answers.rows()} == {1}
 
 
 @pytest.mark.long
@@ -123,41 +105,6 @@ def test_nodes_share_a_search_and_give_the_same_scores(
     assert numbers(tmp_path / "study") == numbers(tmp_path / "here")
 
 
-SLOW = "The current node timed out during startup. This could happen because some of the ray"
-
-
-@pytest.mark.parametrize(
-    ("errors", "raised", "runs"),
-    [
-        ([SLOW], "", 2),
-        ([SLOW, SLOW], "2 starts on this machine did not", 2),
-        (["other"], "other", 1),
-    ],
-)
-def test_a_ray_that_starts_too_slowly_is_started_once_more(
-    errors: list[str], raised: str, runs: int
-) -> None:
-    """Each start leaves a process, which ends before the next."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start() -> None:
-        assert [process.wait() for process in started] == [-9] * len(started), "they would compete"
-        started.append(subprocess.Popen(["sleep", "600"]))
-        if errors:
-            raise Exception(errors.pop(0))
-
-    try:
-        with pytest.raises(Exception, match=raised) if raised else nullcontext() as caught:
-            start_with_retry(start)
-        assert caught is None or "\n" not in str(caught.value)
-        assert len(started) == runs
-        assert raised != "" or started[-1].poll() is None
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture
 def not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if no test before had started a Ray, which would be used."""
@@ -168,6 +115,19 @@ def not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError(address)
 
     monkeypatch.setattr(ray, "init", refuses)
+
+
+def test_a_ray_that_starts_too_slowly_is_an_error(
+    not_connected: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del not_connected
+
+    def is_slow(**options: object) -> None:
+        raise Exception("The current node timed out during startup. This could happen because")
+
+    monkeypatch.setattr(ray, "init", is_slow)
+    with pytest.raises(ResourceError, match="must start within its limit"), cluster("local"):
+        pass
 
 
 @pytest.mark.usefixtures("not_connected")

@@ -32,7 +32,7 @@ from tune_sentcl.history import Assignment
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.on_ray import launcher
 from tune_sentcl.on_ray.launcher import _SessionScheduler, _SessionSearcher, _TrialEndCallback
-from tune_sentcl.on_ray.survey import cluster_nodes
+from tune_sentcl.on_ray.preflight import cluster_nodes
 from tune_sentcl.on_ray.trainable import params_of
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study

@@ -1,6 +1,5 @@
 """What the tests of the store write: a space, rows, scores and curves with known values."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -129,6 +128,6 @@ def seen(place: Any, **values: float) -> None:
     assert sorted(drawn) == sorted((n, v) for n, v in values.items() for _ in range(3))
 
 
-def own_folders(folder: Path, but: Sequence[str] = (".lock",)) -> list[str]:
-    """The names that begin with a dot."""
-    return [p.name for p in folder.rglob(".*") if p.name not in but]
+def own_folders(folder: Path) -> list[str]:
+    """The names of hidden files, without the leases."""
+    return [p.name for p in folder.rglob(".*") if p.name != ".lease"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from s3_server import Way
-from store_samples import end, finish, opened, space, tables, weights
+from store_samples import end, finish, opened, space, tables
 from test_store_s3 import BUCKET, server
 
 from tune_sentcl.errors import StudyError
@@ -16,7 +16,7 @@ from tune_sentcl.store import Study, TrialFiles
 __all__ = ["server"]
 
 CLIMBING = ("../x", "..", "", "/etc/x", "a/../../b", "a\\b", "a\0b", "a\n", "~", ".t", "a.1-1")
-OURS = (".lock", ".lease", "study.json", "trials", "scores", "curves", "checkpoints", "states")
+OURS = (".lease", "study.json", "trials", "scores", "curves", "checkpoints", "states")
 
 
 def below(folder: Path) -> set[str]:
@@ -119,24 +119,6 @@ def test_objects_whose_names_climb_are_never_brought_here(
         raise AssertionError("it was brought")
     assert "\n" not in str(caught.value)
     assert below(tmp_path) == set()
-
-
-def test_names_that_only_look_like_climbing_stay_below(
-    server: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, place = stored(tmp_path.name)
-    for name in ("%252E%252E/out", "..%5Cout", "..."):
-        put(server, f"{place}/{name}")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Study.read(url).checkpoint("t1") as folder:
-        names = {"%2E%2E/out", "..\\out", "...", "model.safetensors", "1_Pooling/config.json"}
-        names.add("complete")
-        assert {n for n in below(folder) if (folder / n).is_file()} == names
-        assert all(path.is_relative_to(folder) for path in tmp_path.rglob("out"))
-        assert weights(Study.read(url), "t1") == "its"
-    with opened(url) as driver:
-        driver.keep_checkpoints([])
-    assert Study.read(url).checkpoints() == set()
 
 
 def test_a_url_that_climbs_stays_in_its_bucket(server: Way, tmp_path: Path) -> None:

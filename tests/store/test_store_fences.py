@@ -13,17 +13,16 @@ import obstore
 import pytest
 from s3_server import Way
 from store_samples import end, opened, own_folders, row, scores, tables
-from table_reader import check, reading
+from table_reader import check
 from test_store_s3 import BUCKET, server
 from test_store_writer_lock import (
     elsewhere,
     place,
     stop,
-    taken_over,
 )
 
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store import Study, StudyDriver, table_writer, writer_lock
+from tune_sentcl.store import Study, StudyDriver, driver_files, writer_lock
 from tune_sentcl.store.driver_files import DriverFiles
 from tune_sentcl.store.manifest import Manifest, now
 from tune_sentcl.store.progress import SearchProgress
@@ -33,7 +32,7 @@ __all__ = ["elsewhere", "place", "server"]
 
 Step = Callable[[StudyDriver], object]
 STEPS: dict[str, Step] = {
-    "two new trials": lambda d: [end(d, name, "finished", 9.0) for name in "xy"],
+    "a new trial": lambda d: end(d, "x", "finished", 9.0),
     "a trial that goes on": lambda d: end(d, "b", "finished", 9.0),
     "more scores": lambda d: d.commit(row("a", attempt=9), scores(9.0, 4)),
     "a rewriting": lambda d: d.rewrite(_without_objective),
@@ -52,7 +51,7 @@ def _without_objective(table: Any) -> Any:
 def small(monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> None:
     """Small parts, and leases that expire soon, each of another machine."""
     del elsewhere
-    monkeypatch.setattr(table_writer, "MAX_TRIALS", 4)
+    monkeypatch.setattr(driver_files, "MAX_TRIALS", 4)
     monkeypatch.setattr(writer_lock, "_TERM_S", 0.1)
 
 
@@ -95,7 +94,7 @@ def _wakes_up(place: str, step: Step, module: Any, name: str, number: int) -> li
     first, second = _expired(place), list[StudyDriver]()
 
     def succeed() -> None:
-        second.append(taken_over(place))
+        second.append(opened(place))
         end(second[0], "c", "finished", 2.0)
         end(second[0], "e", "finished", 2.0)
 
@@ -121,7 +120,6 @@ def _wakes_up(place: str, step: Step, module: Any, name: str, number: int) -> li
 def _expired(place: str) -> StudyDriver:
     """A driver that has looked whether it has its lease, and was stopped then."""
     first = opened(place)
-    first.share()
     end(first, "a", "finished", 1.0)
     end(first, "b", "pruned", 1.0)
     end(first, "c", "failed", 1.0)
@@ -146,7 +144,7 @@ def _goes_on(place: str) -> None:
     """Each trial is there once, as the second driver has ended it; a third one goes on."""
     if "://" not in place:
         check(Path(place))
-        assert own_folders(Path(place), (".lock", ".lease")) == []
+        assert own_folders(Path(place)) == []
     with opened(place) as third:
         end(third, "last", "finished", 4.0)
         rows = third.study.trials(["trial_id", "attempt"]).to_pylist()
@@ -159,10 +157,10 @@ def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(place: str) 
     first, second = _expired(place), list[StudyDriver]()
 
     def succeed() -> None:
-        second.append(taken_over(place))
+        second.append(opened(place))
         end(second[0], "b", "finished", 2.0, "its")
 
-    with before_call(TrialFolders, "found", 1, succeed), suppress(StudyError):
+    with before_call(TrialFolders, "existing", 1, succeed), suppress(StudyError):
         end(first, "b", "failed", 1.0)  # looks for weights of lost attempts behind its row
     with suppress(StudyError):
         first.keep_checkpoints([])
@@ -175,14 +173,14 @@ def test_a_refused_driver_does_not_hide_one_that_expired(place: str) -> None:
     first = _expired(place)
     refused = pytest.raises(StudyError, match="refused")
     with before_call(Manifest, "check_space", 1, _refuse), refused:
-        taken_over(place)
-    second = taken_over(place)
+        opened(place)
+    second = opened(place)
     with pytest.raises(StudyError, match="another driver has taken over"):
         end(first, "late")
     end(second, "c")
     second.close()
     first.close()
-    assert "://" in place or own_folders(Path(place), (".lock", ".lease")) == []
+    assert "://" in place or own_folders(Path(place)) == []
 
 
 def _refuse() -> None:
@@ -192,37 +190,24 @@ def _refuse() -> None:
 @pytest.mark.parametrize("call", ["__init__", "read", "write"])
 def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(place: str, call: str) -> None:
     with opened(place) as before:
-        before.share()
         end(before, "a")
     second: list[StudyDriver] = []
 
     def succeed() -> None:
         if not second:  # it calls the same function
             time.sleep(0.3)  # three terms of a lease, which is not renewed meanwhile
-            second.append(taken_over(place))
+            second.append(opened(place))
             end(second[0], "b")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer_lock.WriterLock, "_renew_in_background", lambda lock: None)
         refused = pytest.raises(StudyError, match="another driver has taken over")
         with before_call(DriverFiles, call, 1, succeed), refused:
-            end(taken_over(place), "late")
+            end(opened(place), "late")
         end(second[0], "c")
         second[0].record()
     assert set(second[0].study.ended()) == {"a", "b", "c"}
     second[0].close()
-
-
-def test_pandas_reads_a_study_whose_drivers_succeed_each_other(tmp_path: Path) -> None:
-    opened(tmp_path).close()
-    with reading(tmp_path):
-        for number in range(4):
-            driver = taken_over(str(tmp_path))
-            for name in "abcde":
-                end(driver, f"{name}{number}", "pruned", 1.0)
-                end(driver, name, "finished", float(number))
-            stop(driver._lock)
-            driver._lock._valid_until = float("inf")
 
 
 def test_what_was_not_synced_may_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,6 +233,6 @@ def test_what_was_not_synced_may_be_lost(tmp_path: Path, monkeypatch: pytest.Mon
         shutil.copytree(study, copy)
     for path in lost:
         (copy / path.relative_to(study)).write_bytes(b"")
-    assert {p.name for p in lost} <= {".lock", "complete", "000001.json"}
+    assert {p.name for p in lost} <= {"complete", "000001.json"}
     with opened(copy) as again:
         assert (tables(again.study), again.checkpoints()) == before

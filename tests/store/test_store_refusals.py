@@ -55,55 +55,6 @@ def test_what_is_no_study_stays_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == "mine" and [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("", "must be JSON"),
-        ('{"schema": 1', "must be JSON"),
-        ("\x00", "must be JSON"),
-        ("[" * 200_000, "must be JSON"),
-        ("[]", "must be an object"),
-        ("{}", "schema: must be given.*\n.*space: must be given"),
-        ('{"schema": true}', "schema: must be a valid integer"),
-        ('{"schema": 3}', "schema = 3: this release reads studies of schema 1 only.*release"),
-    ],
-)
-def test_a_manifest_damaged_or_of_another_schema(tmp_path: Path, text: str, rule: str) -> None:
-    opened(tmp_path).close()
-    (tmp_path / "study.json").write_text(text)
-    for act in (opened, Study.read):
-        with pytest.raises(StudyError, match=rf"study\.json[^$]*{rule}") as caught:
-            act(tmp_path)
-        assert isinstance(caught.value, DamagedError) is ("release" not in rule)
-    assert (tmp_path / "study.json").read_text() == text
-
-
-RECORD = {"objectives": [], "learned_from": [], "sampler": "tpe", "sampler_seed": 0}
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        *(({key: 3}, key) for key in ("space", "space_texts", "created", "versions")),
-        *(({key: 3}, key) for key in ("commands", "search", "plan")),
-        ({"search": {**RECORD, "sampler_seed": float("inf")}}, "search.sampler_seed"),
-        ({"search": {**RECORD, "shares": [2]}}, "search.shares.0"),
-        (
-            {"search": {**RECORD, "seed_plan": {"seeds": [0.5], "configurations": None}}},
-            "search.seed_plan.seeds.0",
-        ),
-    ],
-)
-def test_every_fault_of_a_manifest_is_named(
-    tmp_path: Path, change: dict[str, Any], key: str
-) -> None:
-    opened(tmp_path).close()
-    path = tmp_path / "study.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(StudyError, match=f"study.json: {key}: must be"):
-        Study.read(tmp_path)
-
-
 def _cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
 
@@ -164,3 +115,44 @@ def test_a_study_by_a_folder_s_url(tmp_path: Path) -> None:
 def test_a_url_of_which_a_part_would_be_dropped_is_refused(url: str) -> None:
     with pytest.raises(StudyError, match="must"):
         StudyFiles.at(url)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "rule"),
+    [
+        ("", "must be JSON"),
+        ("[" * 200_000, "must be JSON"),
+        ("[]", "must be an object"),
+        ("{}", "schema: must be given.*\n.*space: must be given"),
+        ('{"schema": true}', "schema: must be a valid integer"),
+        ('{"schema": 3}', "schema = 3: this release reads studies of schema 1 only.*release"),
+        ({"space": 3}, "space: must be"),
+        ({"search": 3}, "search: must be"),
+        ({"search": {"sampler_seed": float("inf")}}, "search.sampler_seed: must be"),
+        ({"search": {"shares": [2]}}, "search.shares.0: must be"),
+    ],
+)
+def test_a_manifest_damaged_or_of_another_schema(
+    tmp_path: Path, manifest: str | dict[str, Any], rule: str
+) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / "study.json"
+    text = manifest
+    if isinstance(text, dict):
+        text = json.dumps({**json.loads(path.read_text()), **text})
+    path.write_text(text)
+    for act in (opened, Study.read):
+        with pytest.raises(StudyError, match=rf"study\.json[^$]*{rule}") as caught:
+            act(tmp_path)
+        assert isinstance(caught.value, DamagedError) is ("release" not in rule)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("name", ["t1.1.parquet", "000001 (conflict).parquet"])
+def test_other_parquet_files_in_a_table_are_refused(tmp_path: Path, name: str) -> None:
+    """They are of another version or of a program that syncs, and pandas would read them."""
+    opened(tmp_path).close()
+    (tmp_path / "trials" / name).write_bytes(b"")
+    for act in (lambda: Study.read(tmp_path).trials(), lambda: opened(tmp_path)):
+        with pytest.raises(StudyError, match="must hold parts"):
+            act()

@@ -1,23 +1,16 @@
 """One driver after another, with what came between: copies, late writers, failures half way."""
 
 import shutil
-import time
 from pathlib import Path
-from typing import Any
 
 import obstore
 import pytest
 from store_samples import end, opened, seen, weights
 from test_store_writer_lock import (
-    TERM,
-    elsewhere,  # noqa: F401 - a fixture
-    leased,
     short_terms,  # noqa: F401 - a fixture
-    taken_over,
 )
 
-from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store import TrialFiles
+from tune_sentcl.store import Study, TrialFiles
 from tune_sentcl.store.files import StudyFiles
 
 
@@ -36,66 +29,8 @@ def test_an_older_manifest_hides_no_later_row(tmp_path: Path) -> None:
     seen(study, a=1.0, b=2.0, c=2.0, d=3.0)
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_a_driver_that_shares_late_notices_an_earlier_writer(tmp_path: Path) -> None:
-    with opened(tmp_path) as first:
-        with taken_over(str(tmp_path)) as second:
-            end(second, "a", "finished", 1.0)
-        with pytest.raises(StudyError, match="another driver has written this study"):
-            first.share()
-    seen(str(tmp_path), a=1.0)
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_a_study_that_had_a_lease_always_needs_one(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        driver.share()
-    with opened(tmp_path), pytest.raises(StudyError, match="another driver has this study"):
-        taken_over(str(tmp_path))
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = StudyFiles.at(tmp_path)
-    lease, read, slow = leased(files), StudyFiles.read, [True]
-
-    def hangs(disk: StudyFiles, name: str) -> Any:
-        data = read(disk, name)
-        if slow:
-            slow.clear()
-            time.sleep(TERM + 0.1)
-        return data
-
-    monkeypatch.setattr(StudyFiles, "read", hangs)
-    with pytest.raises(StudyError, match="another driver has this study"):
-        leased(files)
-    lease.check()
-    lease.release()
-
-
-def test_a_lease_that_could_not_be_taken_is_not_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, versions, count = StudyFiles.at(tmp_path), StudyFiles.versions, [0]
-
-    def fails(disk: StudyFiles, folder: str) -> dict[str, Any]:
-        count[0] += 1
-        if count[0] == 2:
-            raise StudyError(Fault("disk", "", "", "Input/output error", "Look."))
-        return versions(disk, folder)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StudyFiles, "versions", fails)
-        with pytest.raises(StudyError):
-            leased(files)
-    told = list[str]()
-    leased(files, told.append).release()
-    assert told == []
-
-
 def test_a_copy_of_a_study_that_runs_is_nobody_s(tmp_path: Path) -> None:
     with opened(tmp_path / "study") as driver:
-        driver.share()
         end(driver, "a", "finished", 1.0)
         shutil.copytree(tmp_path / "study", tmp_path / "copy")
         with opened(tmp_path / "copy") as copy:
@@ -145,3 +80,13 @@ def test_marks_of_file_browsers_do_no_harm(tmp_path: Path, mark: str) -> None:
         end(driver, "a", "finished", 1.0)
     with opened(f"memory://{tmp_path}/x") as driver:
         assert driver.study.checkpoints() == set()
+
+
+def test_a_study_that_lost_its_hidden_files_goes_on(tmp_path: Path) -> None:
+    for value in (1.0, 2.0, 3.0):
+        with opened(tmp_path) as driver:
+            end(driver, "a", "finished", value)
+        for hidden in tmp_path.glob(".*"):
+            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
+        curves = Study.read(tmp_path).curves()["value"].to_pylist()
+        assert set(curves) == {value}

@@ -13,7 +13,7 @@ from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError
 from tune_sentcl.score import Score
 from tune_sentcl.store import Study, TrialRow
-from tune_sentcl.store.snapshot import Snapshot
+from tune_sentcl.store.study import Snapshot
 from tune_sentcl.store.union import union
 
 Status = Literal["failed", "pruned", "finished"]

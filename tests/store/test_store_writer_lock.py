@@ -1,9 +1,7 @@
 """One writer per study: what a driver writes after it lost its lease does not count."""
 
 import os
-import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import end, finish, opened, row, tables
+from store_samples import finish, opened, row, tables
 
-from tune_sentcl.errors import StudyError
+from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store import Study, StudyDriver, writer_lock
-from tune_sentcl.store.disk import is_alive, is_shared
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import SearchProgress
@@ -49,13 +46,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"memory://{tmp_path}" if request.param == "store" else str(tmp_path / "study")
 
 
-def leased(files: StudyFiles, say: Callable[[str], None] | None = None) -> WriterLock:
-    """The lock of a study whose disk other machines mount too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_lock, "is_shared", lambda path: True)
-        return WriterLock(files, say)
-
-
 def stop(lock: WriterLock) -> None:
     """No longer renew a lease, like a process that is stopped or cut off."""
     lock._stopped.set()
@@ -67,7 +57,6 @@ def driver(place: str, elsewhere: None) -> Iterator[StudyDriver]:
     """The first driver of a study, which others can see."""
     del elsewhere
     with opened(place) as first:
-        first.share()
         yield first
 
 
@@ -75,7 +64,7 @@ def test_numbers_grow_and_a_lease_given_back_is_taken_at_once(place: str) -> Non
     files, messages = StudyFiles.at(place), list[str]()
     files.make_folders()
     for number in range(1, 4):
-        lease = leased(files, messages.append)
+        lease = WriterLock(files, messages.append)
         assert lease.lease == number
         lease.check()
         lease.release()
@@ -87,9 +76,9 @@ def test_a_live_holder_keeps_its_lease_and_is_named(place: str, elsewhere: None)
     del elsewhere
     files, messages = StudyFiles.at(place), list[str]()
     files.make_folders()
-    lease = leased(files)
+    lease = WriterLock(files)
     with pytest.raises(StudyError, match=f"another driver has this study: process {os.getpid()}"):
-        leased(files, messages.append)
+        WriterLock(files, messages.append)
     lease.check()
     lease.release()
     assert len(messages) == 1 and "waiting" in messages[0]
@@ -100,10 +89,10 @@ def test_a_lease_of_a_dead_process_of_this_machine_is_free_at_once(tmp_path: Pat
     with subprocess.Popen(["sleep", "600"]) as process:
         lease_of(files, process=writer_lock._process(process.pid), pid=process.pid)
         with pytest.raises(StudyError, match=f"process {process.pid} on "):
-            leased(files, messages.append)
+            WriterLock(files, messages.append)
         process.kill()
         process.wait()
-        lease = leased(files, messages.append)
+        lease = WriterLock(files, messages.append)
     assert lease.lease == 2 and messages == []
     lease.release()
 
@@ -119,8 +108,7 @@ def test_one_of_several_waiting_drivers_gets_the_lease(tmp_path: Path, elsewhere
             return WriterLock(files)
         return None
 
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(3) as pool:
-        patch.setattr(writer_lock, "is_shared", lambda path: True)
+    with ThreadPoolExecutor(3) as pool:
         (held,) = filter(None, pool.map(wait, range(3)))
     assert held.lease == 2
     held.release()
@@ -128,7 +116,7 @@ def test_one_of_several_waiting_drivers_gets_the_lease(tmp_path: Path, elsewhere
 
 def lease_of(files: StudyFiles, **facts: Any) -> None:
     """Leave the first lease of a study, which nobody renews, to some holder."""
-    stop(leased(files))
+    stop(WriterLock(files))
     data = files.read_bytes(f"{LEASES}/000001.json")
     holder = Holder.parse(data or b"")
     assert holder is not None
@@ -138,7 +126,7 @@ def lease_of(files: StudyFiles, **facts: Any) -> None:
 def test_a_driver_without_lease_stops_at_the_next_write(place: str, driver: StudyDriver) -> None:
     finish(driver, "t1")
     stop(driver._lock)
-    with taken_over(place) as second:
+    with opened(place) as second:
         finish(second, "t2", 80.0)
         before = tables(second.study)
         time.sleep(TERM)
@@ -162,53 +150,40 @@ def test_a_driver_without_lease_stops_at_the_next_write(place: str, driver: Stud
     assert len(Study.read(place).trials()) == 3
 
 
-def test_a_study_that_lost_its_hidden_files_goes_on(tmp_path: Path, elsewhere: None) -> None:
-    del elsewhere
-    for value in (1.0, 2.0, 3.0):
-        with opened(tmp_path) as driver:
-            driver.share()
-            end(driver, "a", "finished", value)
-        for hidden in tmp_path.glob(".*"):
-            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
-        curves = Study.read(tmp_path).curves()["value"].to_pylist()
-        assert set(curves) == {value}
+@pytest.mark.usefixtures("elsewhere")
+def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = StudyFiles.at(tmp_path)
+    lease, read, slow = WriterLock(files), StudyFiles.read, [True]
+
+    def hangs(disk: StudyFiles, name: str) -> Any:
+        data = read(disk, name)
+        if slow:
+            slow.clear()
+            time.sleep(TERM + 0.1)
+        return data
+
+    monkeypatch.setattr(StudyFiles, "read", hangs)
+    with pytest.raises(StudyError, match="another driver has this study"):
+        WriterLock(files)
+    lease.check()
+    lease.release()
 
 
-def test_what_kind_of_disk_it_is_says_the_mount(
+def test_a_lease_that_could_not_be_taken_is_not_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mounts, link = tmp_path / "mountinfo", tmp_path / "link"
-    link.symlink_to(tmp_path / "größe")
-    lines = [
-        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw",
-        "30 27 0:50 / /net rw,relatime shared:1 - nfs4 server:/x rw",
-        "31 30 0:51 / /net/own rw - xfs /dev/vdb rw",
-        "32 27 0:52 / /with\\040space rw - fuse.juicefs JuiceFS:x rw",
-        f"33 27 0:53 / {tmp_path}/größe rw - nfs4 x rw",
-    ]
-    mounts.write_text("\n".join(lines))
-    monkeypatch.setattr("tune_sentcl.store.disk._MOUNTS", mounts)
-    for path in ("/a", "/net/own/a", "/network", tmp_path):
-        assert not is_shared(Path(path))
-    for path in ("/net/a/b", "/with space/a", link / "study"):
-        assert is_shared(Path(path))
-    monkeypatch.setattr("tune_sentcl.store.disk._MOUNTS", tmp_path / "none")
-    assert not is_shared(Path("/net/a"))
+    files, versions, count = StudyFiles.at(tmp_path), StudyFiles.versions, [0]
 
+    def fails(disk: StudyFiles, folder: str) -> dict[str, Any]:
+        count[0] += 1
+        if count[0] == 2:
+            raise StudyError(Fault("disk", "", "", "Input/output error", "Look."))
+        return versions(disk, folder)
 
-def test_to_ask_whether_a_process_lives_does_it_no_harm() -> None:
-    waiting = [sys.executable, "-c", "input()"]
-    with subprocess.Popen(waiting, stdin=subprocess.PIPE) as child:
-        for _ in range(3):
-            assert is_alive(child.pid)
-        child.communicate(b"\n")
-        assert child.returncode == 0, "it ended by itself"
-    assert not is_alive(child.pid)
-    assert is_alive(os.getpid())
-
-
-def taken_over(place: str) -> StudyDriver:
-    """A second driver, of another machine, which does not see this system's lock."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_lock, "is_shared", lambda path: True)
-        return opened(place)
+    with monkeypatch.context() as patch:
+        patch.setattr(StudyFiles, "versions", fails)
+        with pytest.raises(StudyError):
+            WriterLock(files)
+    told = list[str]()
+    WriterLock(files, told.append).release()
+    assert told == []

@@ -14,7 +14,7 @@ from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.train import count_steps, train
+from tune_sentcl.train import train
 
 
 def trial(**values: Any) -> TrialConfig:
@@ -112,15 +112,6 @@ def test_a_whole_trial_equals_the_plain_restatement() -> None:
         methods[0].heads.parameters(), methods[1].heads.parameters(), strict=True
     ):
         np.testing.assert_allclose(ours_head.detach(), theirs_head.detach(), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("order", ["groups", "shuffled_groups"])
-def test_steps_count_rows_and_epochs(order: str) -> None:
-    config = trial(**{"data.limit": 100, "data.order": order, "optimizer.epochs": 2})
-    corpus = toy_rows(100)
-    steps = list(train(built(config, undropped()), corpus, config))
-    assert len(steps) == steps[-1].total == count_steps(corpus, config)
-    assert steps[-1].samples == 200 and steps[-1].epoch == 2.0
 
 
 def test_clipping_bounds_the_gradient() -> None:

@@ -10,15 +10,13 @@ import torch
 from architecture_samples import KINDS, save_architecture, save_t5
 from model_samples import sentence_transformer
 from safetensors.torch import load_file
-from trial_samples import LOADER, Kept, chosen, drained, finish, killed, measured
+from trial_samples import LOADER, Kept, chosen, finish, measured
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import export
-from tune_sentcl.trial import output as saving
-from tune_sentcl.trial import run
 
 WORDS = ["a dog runs .", "the man", "the woman sees a dog in the park while a man sleeps ."]
 TOY: dict[str, Any] = {
@@ -56,6 +54,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         *((name, {}) for name in (*KINDS, "T5")),
         *((name, {"encoder.lora_rank": 2}) for name in ("ModernBert", "Qwen3")),
         *((name, {"encoder.freeze_layers": 2}) for name in ("Llama", "T5")),
+        (
+            "ModernBert",
+            {"method.name": "mnr", "method.head": "kept", "encoder.lora_rank": 2},
+        ),
     ],
 )
 def test_from_the_first_step_to_the_exported_folder(
@@ -78,31 +80,18 @@ def test_from_the_first_step_to_the_exported_folder(
     assert bool(moved) != ("encoder.lora_rank" in more)
 
     kept = Kept(tmp_path / "study", config)
-    found = kept.encoder()
+    read = kept.encoder()
+    assert len(read.tail) == ("method.head" in more)
+    if name == "T5":  # two names of one tensor
+        stored = load_file(kept.weights / "model.safetensors").keys()
+        assert "shared.weight" in stored and "encoder.embed_tokens.weight" not in stored
     expected = encoder.encode(WORDS)
-    np.testing.assert_allclose(found.encode(WORDS), expected, atol=1e-5)
+    np.testing.assert_allclose(read.encode(WORDS), expected, atol=1e-5)
     again = chosen(measured(kept, config)[1])
     assert again == pytest.approx(chosen(end), abs=1e-3)
-    export(found, tmp_path / "exported", {})
+    export(read, tmp_path / "exported", {})
     theirs = sentence_transformer(tmp_path / "exported")
     np.testing.assert_allclose(theirs.encode(WORDS, show_progress_bar=False), expected, atol=1e-5)
-
-
-def test_a_t5_goes_on_from_its_state(
-    folders: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(saving, "_SHARE", 1.0)
-    config = config_of(**{"encoder.checkpoint": folders["T5"]})
-    points, end = finish(config, tmp_path / "whole")
-    kept = Kept(tmp_path / "killed", config)
-    killed(kept, 1)
-    again, ended = drained(run(config, LOADER.load(config), output=kept.output()))
-    assert [(p.step, p.scores) for p in again] == [(p.step, p.scores) for p in points]
-    weights = end.encoder.state_dict()
-    assert all(torch.equal(w, weights[n]) for n, w in ended.encoder.state_dict().items())
-    assert "continued from step 1 of" in again[-1].run_columns["notes"]
-    stored = load_file(kept.weights / "model.safetensors").keys()
-    assert "shared.weight" in stored and "encoder.embed_tokens.weight" not in stored  # one tensor
 
 
 def test_a_prefix_is_as_if_it_stood_in_the_rows(tmp_path: Path) -> None:
@@ -140,18 +129,3 @@ def test_prefixes_stay_with_the_weights_and_act_when_they_are_measured(tmp_path:
     assert checkpoint.prefixes == Prefixes("who ? ", "the man sees ")
     assert chosen(measured(kept, config)[1]) == chosen(end)
     assert chosen(measured(kept, config_of())[1]) != chosen(end)
-
-
-def test_layers_that_a_method_hangs_behind_adapters_are_kept(tmp_path: Path) -> None:
-    values = {"method.name": "mnr", "method.head": "kept", "encoder.lora_rank": 2}
-    config = config_of(**values, **{"optimizer.epochs": 2})
-    kept = Kept(tmp_path / "study", config)
-    _, end = finish(config, tmp_path / "study")
-    assert len(own_encoder(end).tail) == 1
-    _, again = measured(kept, config)
-    assert chosen(again) == pytest.approx(chosen(end), abs=1e-3)
-    expected = end.encoder.encode(WORDS)
-    np.testing.assert_allclose(again.encoder.encode(WORDS), expected, rtol=0, atol=1e-5)
-    export(own_encoder(again), tmp_path / "model", {})
-    theirs = sentence_transformer(tmp_path / "model").encode(WORDS)
-    np.testing.assert_allclose(theirs, expected, rtol=0, atol=1e-5)

@@ -16,7 +16,7 @@ from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.trial import Account, FinishedTrial, assemble, run
-from tune_sentcl.trial.baseline import of_length_1
+from tune_sentcl.trial.run import of_length_1
 
 METHODS: dict[str, dict[str, Any]] = {
     "scl": {"method.name": "scl", "data.order": "groups"},

@@ -91,8 +91,8 @@ def test_a_command_times_each_kind_once_and_drops_a_first_stage_that_takes_less_
     asked = SearchOptions(launcher="local", gpus_per_trial=0.0, trials=8)
     notes = make_plan(space, None, None, (0,), asked).notes
     assert len(timed) == 1
-    assert any("1/2 of the rows" in note for note in notes)
-    assert "the first stage is 0.5 of a training" in capsys.readouterr().err
+    assert any("1/2 training" in note for note in notes)
+    assert "the first stage is 1/2 of a training" in capsys.readouterr().err
 
 
 def test_one_trial_makes_the_pass_of_a_frozen_encoder(

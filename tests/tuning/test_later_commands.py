@@ -170,7 +170,7 @@ def test_more_suites_are_measured_from_the_kept_weights(tmp_path: Path) -> None:
     asked = load_space("smoke", {**small, **MORE})
     plan = make_plan(asked, str(study), None, (0, 1), LOCAL)
     statuses = {row["trial_id"]: row["status"] for row in plan.rows()}
-    assert statuses.pop(kept) == "to measure"
+    assert statuses.pop(kept) == "to score"
     ((other, status),) = statuses.items()
     assert status == "finished; lacks a score, its weights were not kept"
     assert any("--retrain" in note for note in plan.notes)

@@ -15,21 +15,13 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def plain(column: "pd.Series[Any]") -> list[Any]:
-    """A column's values, with None for missing ones."""
-    return column.astype(object).where(column.notna(), None).tolist()
-
-
-def lines_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Each row as a dict by column name, without missing values."""
-    columns = {str(name): plain(frame[name]) for name in frame}
-    return [
-        {name: value for name, value in zip(columns, values, strict=True) if value is not None}
-        for values in zip(*columns.values(), strict=True)
-    ]
-
-
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Each row as a dict by column name, with None for missing values."""
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def lines_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """`rows_of` without the missing values."""
+    rows = rows_of(frame)
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]

@@ -17,8 +17,7 @@ from tune_sentcl.errors import ConfigError, Fault, ObjectiveError
 from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
 from tune_sentcl.store.manifest import Manifest
-from tune_sentcl.store.snapshot import STUDY, Snapshot
-from tune_sentcl.store.study import Study
+from tune_sentcl.store.study import STUDY, Snapshot, Study
 from tune_sentcl.store.union import union
 
 _TRIAL = (STUDY, "trial_id", "configuration", "origin", "status")

@@ -14,7 +14,7 @@ from tune_sentcl.tuning.search_options import SCORE
 
 UNDECIDED = 3
 
-_NAME = "The id of a configuration or trial, or its first digits, or KNOB=VALUE,KNOB=[8,4]."
+_NAME = "The start of a configuration's or trial's id, or such as lambda=0.3,batch_size=32."
 _SHOWN = ("asked", "verdict", "difference", "low", "high", "p", "n", "procedure")
 
 
@@ -30,7 +30,7 @@ def judge(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The baseline, in the same form. Default: the configuration with "
+            help="The baseline, in the same form. Default: the best one with "
             "method.name=none, else with method.lambda=0, else the first grid point.",
         ),
     ] = None,
@@ -54,7 +54,7 @@ def judge(
         ),
     ] = 0.005,
     expect_equal: Annotated[
-        bool, typer.Option("--expect-equal", help="Exit with 0 if there is NO DIFFERENCE.")
+        bool, typer.Option("--expect-equal", help="Exit with 0 only for NO DIFFERENCE.")
     ] = False,
     json_rows: JsonOption = False,
 ) -> None:

@@ -79,7 +79,7 @@ _INPUTS = {
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Set a config value in every trial, in place of the space's values (repeatable).",
+            help="Set a config value in every trial, and drop its grid or range (repeatable).",
             rich_help_panel=DATA_AND_SPACE,
         ),
     ],

@@ -13,15 +13,13 @@ from tune_sentcl.cli.terminal_tables import line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis.report.report import Report
+    from tune_sentcl.analysis.report.subject import Subject
 
 Format = Literal["html", "md", "tex", "csv"]
 
 _ROWS = 50
 _PAGE = "report.html"
-_ENDINGS: dict[str, Format] = {f".{name}": name for name in ("html", "md", "tex", "csv")} | {
-    ".htm": "html"
-}
+_ENDINGS = {"html": "html", "md": "md", "tex": "tex", "csv": "csv", "htm": "html"}
 
 
 def report(
@@ -48,20 +46,16 @@ def report(
     limit: Annotated[
         int, typer.Option(min=0, help="Largest number of rows of a table; 0: all.")
     ] = _ROWS,
-    details: Annotated[
-        bool, typer.Option("--details", help="tex, csv: add ids and times; tex: seeds, too.")
-    ] = False,
     json_rows: JsonOption = False,
 ) -> None:
     """Write a report of one or several studies: leaderboard, figures, cost, failures."""
     kind = _format(format_, out, json_rows)
     if figures is not None:
-        from tune_sentcl.analysis.report.pages import check_pictures
+        from tune_sentcl.analysis.report.formats import check_pictures
 
         check_pictures()
     from tune_sentcl.analysis import read_study
     from tune_sentcl.analysis.conversion import rows_of
-    from tune_sentcl.analysis.report.report import report_of
     from tune_sentcl.analysis.report.scores import leaderboard_frame
     from tune_sentcl.analysis.report.subject import Subject
 
@@ -71,43 +65,43 @@ def report(
     if json_rows:
         print_json(rows_of(leaderboard_frame(subject)))
     elif kind == "csv":
-        _write(leaderboard_frame(subject, details=details).to_csv(index=False), out)
-    if figures is None and (json_rows or kind == "csv"):
-        return
-    made = report_of(subject, limit, figures=kind == "html" or figures is not None)
-    if not json_rows and kind != "csv":
-        text = _text(made, kind, details=details)
-        _write(text, Path(_PAGE) if kind == "html" and out is None else out)
-    if figures is not None:
-        from tune_sentcl.analysis.report.pages import write_pictures
+        _write(leaderboard_frame(subject).to_csv(index=False), out)
+    if figures is not None or kind not in ("csv", "json"):
+        _report(subject, kind, limit, out, figures)
 
+
+def _report(
+    subject: "Subject", kind: str, limit: int, out: Path | None, figures: Path | None
+) -> None:
+    """Write a page or tables, and figures if there is a folder for them."""
+    from tune_sentcl.analysis.report import formats
+    from tune_sentcl.analysis.report.report import report_of
+
+    made = report_of(subject, limit, figures=kind == "html" or figures is not None)
+    if kind == "html":
+        _write(formats.html(made), Path(_PAGE) if out is None else out)
+    elif kind in ("md", "tex"):
+        _write(formats.latex(made) if kind == "tex" else formats.markdown(made), out)
+    if figures is not None:
         try:
-            files = write_pictures(made, figures)
+            files = formats.write_pictures(made, figures)
         except OSError as error:
             raise _refused(figures, error) from None
         say(f"Figures: {figures}, {len(files)} files")
 
 
-def _text(made: "Report", kind: Format, *, details: bool) -> str:
-    if kind == "html":
-        from tune_sentcl.analysis.report.pages import html
-
-        return html(made)
-    from tune_sentcl.analysis.report.text_formats import latex, markdown
-
-    return latex(made, details=details) if kind == "tex" else markdown(made)
-
-
-def _format(asked: Format | None, out: Path | None, json_rows: bool) -> Format:
-    if json_rows and (asked is not None or out is not None):
-        rule = "prints the leaderboard to stdout and writes no report"
-        raise ConfigError(Fault("--json", "", "", rule, "Drop it, or --format and --out."))
-    if asked is not None or out is None:
-        return asked or "html"
-    if out.suffix.lower() not in _ENDINGS:
-        rule = f"must end in {', '.join(_ENDINGS)}, or --format must be given"
+def _format(asked: Format | None, out: Path | None, json_rows: bool) -> str:
+    if json_rows:
+        if asked is not None or out is not None:
+            rule = "prints the leaderboard to stdout and writes no report"
+            raise ConfigError(Fault("--json", "", "", rule, "Drop it, or --format and --out."))
+        return "json"
+    suffix = "html" if out is None else out.suffix.lower().removeprefix(".")
+    kind = asked or _ENDINGS.get(suffix)
+    if kind is None:
+        rule = f"must end in .{', .'.join(_ENDINGS)}, or --format must be given"
         raise ConfigError(Fault("--out", "", str(out), rule, "Give --format."))
-    return _ENDINGS[out.suffix.lower()]
+    return kind
 
 
 def _write(text: str, out: Path | None) -> None:

@@ -26,7 +26,7 @@ def search(
     study: StudyOption,
     **given: Any,
 ) -> None:
-    """Run the trials of a space; those that the study holds are not run again."""
+    """Run the trials of a space that have not finished in the study."""
     loaded, data, seeds, options = requested_search(space, given)
     # Imports torch, for which bad input need not wait.
     from tune_sentcl.launch import search as run_search
@@ -82,7 +82,7 @@ def check(
     prepared = prepare(loaded, data, seeds, options)
     prepare_ray()
     from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
-    from tune_sentcl.on_ray.survey import survey
+    from tune_sentcl.on_ray.preflight import survey
 
     with quiet_ray_logging(), cluster(options.ray_address):
         nodes = survey(prepared, "" if study is None else study_path(study))

@@ -147,8 +147,8 @@ def evaluate(
 
     from tune_sentcl.evaluate.bootstrap import comparison
     from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
-    from tune_sentcl.store.schema import SCORES
-    from tune_sentcl.trial.baseline import EncoderOptions, score_encoder
+    from tune_sentcl.store.rows import SCORES
+    from tune_sentcl.trial.run import EncoderOptions, score_encoder
     from tune_sentcl.watch.terminal import encoding_bar
 
     measures = Measures(
@@ -268,15 +268,15 @@ def show(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
     objective: RankByOption = None,
     limit: Annotated[
-        int, typer.Option(min=0, help="Largest number of rows to print; 0: all.")
+        int, typer.Option(min=0, help="Most rows of each printed table; 0: all.")
     ] = SHOWN,
     json_rows: JsonOption = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print every column as CSV.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print all trials as CSV.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show the search's progress until it ends.")
     ] = False,
 ) -> None:
-    """Print a study's trials, the best by the last search's objective first.
+    """Print a study's trials, then means of its configurations, best first.
 
     `seconds` is the time for which a trial ran. `lost` counts the seeds that failed or were
     stopped. `Pareto` has a * if no other trial is better in one objective and as good in the

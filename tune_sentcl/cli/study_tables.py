@@ -69,7 +69,7 @@ def study_lines(
         first = _first(study, over_seeds, most, "configuration")
         title = "Means over seeds ± standard deviations"
         if over_seeds["objective_n"].nunique() > 1:
-            title += "; the most seeds come first, then the best mean"
+            title += "; ranked by lost seeds, most seeds, best mean"
         tables.append((over_seeds, [_configuration(row, columns | tests) for row in first], title))
     lines: list[str] = []
     for table, shown, title in tables:
@@ -80,7 +80,8 @@ def study_lines(
             lines += [""] * bool(lines)
             lines += table_lines(shown, width, title, layout, bold=bold)
         if most and len(table) > most:
-            lines.append(f"{len(table) - most} more: --limit 0 prints all, --csv every column.")
+            every = "" if title else ", --csv every column"
+            lines.append(f"{len(table) - most} more: --limit 0 prints all{every}.")
     return lines
 
 
@@ -106,23 +107,23 @@ def _layout(
     first, *others = row
     names = [*objectives, *tests]
     titles = dict(zip(names, _short_titles(names), strict=True))
-    ranking = "the objective" if len(objectives) == 1 else "an objective"
-    legend = [f"{titles[name]}: {name}, {ranking}" for name in objectives]
+    if _FRESH in row:
+        titles[objectives[0]] = f"chosen {titles[objectives[0]]}"
+    ranking = ["the objective"] if len(objectives) == 1 else ["an objective, ranks first"]
+    ranking += ["an objective"] * (len(objectives) - 1)
+    legend = [f"{titles[n]}: {n}, {rank}" for n, rank in zip(objectives, ranking, strict=True)]
     legend += [f"{titles[name]}: {name}, reported only" for name in tests]
     if _AVERAGE in row:
         titles[_AVERAGE] = "STS"
         legend.append("STS: the average of the test Spearman of seven STS tasks")
     if _FRESH in row:
-        legend.append(
-            f"fresh: {objectives[0]} on seeds that played no part in the choice; report it"
-        )
-        titles[objectives[0]] = f"chosen {titles[objectives[0]]}"
+        legend.append(f"fresh: {objectives[0]} on seeds that chose nothing; report this mean")
     if _SEEN in row:
         legend.append("seen: the share of its training after which a trial was stopped")
-        legend.append("last score: its early-stopping score there")
+        legend.append("last score: the score that stopped it")
     numbers = {*names, _SEEN, _LAST, _FRESH, _AVERAGE, "seconds"}
     constant = [key for key in others if key not in numbers]
-    drop_first = [key for key in ("seconds", "data", "origin", "status", _AVERAGE) if key in row]
+    drop_first = [key for key in ("seconds", "origin", "status", _AVERAGE) if key in row]
     drop_first += [key for key in reversed(others) if key not in {*drop_first, _FRESH, *names}]
     return Layout(
         titles=titles,

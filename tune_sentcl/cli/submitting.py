@@ -1,9 +1,9 @@
 """The command `submit`: a Ray cluster runs a search as a job."""
 
+import asyncio
 import inspect
 import json
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,8 +43,8 @@ PipOption = Annotated[
 ]
 
 # The command on the cluster has other values of these.
-_REPLACED = frozenset({"space", "study", "address", "plugins"})
 _LOG_AGAIN = ", last available logs"  # Ray's message repeats the log after these words
+_REPLACED = frozenset({"space", "study", "address", "plugins"})
 
 
 def submit(
@@ -78,11 +78,16 @@ def submit(
     jobs = StudyJobs(address or "", study)
     job = jobs.submit(command, space, environment)
     line(f"submitted: {job}")
-    for name, shown in jobs.commands(job).items():
-        line(f"{name}: {shown}")
+    line(f"follow: ray job logs --follow {job} --address {address}")
+    line(f"stop: ray job stop {job} --address {address}")
     line("resume: repeat the command when it has ended")
     if follow:
-        _follow(jobs, job)
+        asyncio.run(_print_log(jobs, job))
+        ended = jobs.details(job)
+        if ended.status != "SUCCEEDED":
+            reason = str(ended.message).partition(_LOG_AGAIN)[0]
+            say(f"{job} has ended: {ended.status}. {reason}".rstrip())
+            raise typer.Exit(BAD_INPUT if ended.driver_exit_code == BAD_INPUT else FAILED)
 
 
 with_parameters(
@@ -96,7 +101,7 @@ with_parameters(
 
 def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
     """Load the space, and check all that can be checked without the cluster."""
-    from tune_sentcl.store.study_urls import refuse_itself
+    from tune_sentcl.store.files import refuse_itself
 
     space, data, _, options = requested_search(asked["space"], {**asked, "address": None})
     if study is not None:
@@ -115,8 +120,7 @@ def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
 
 def _check_location(where: str, location: str) -> None:
     """Check that the cluster can find what an option names."""
-    from tune_sentcl.store.files import StudyFiles
-    from tune_sentcl.store.study_urls import refuse_memory
+    from tune_sentcl.store.files import StudyFiles, refuse_memory
 
     refuse_credentials(where, "", location)
     refuse_memory(where, location)
@@ -161,20 +165,6 @@ def _check_dashboard(address: str) -> None:
         raise ConfigError(Fault("--address", "", address, rule, "Write http://HEAD:8265."))
 
 
-def _follow(jobs: "StudyJobs", job: str) -> None:
-    """Print a job's log to its end, and exit with the job's code."""
-
-    def write(text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-    try:
-        ended = jobs.follow(job, write, say)
-    except KeyboardInterrupt:
-        say(f"{job} continues. Stop it: {jobs.commands(job)['stop']}")
-        raise
-    if ended.status == "SUCCEEDED":
-        return
-    said = str(ended.message).partition(_LOG_AGAIN)[0]
-    say(f"{job} has ended: {ended.status}. {said}".rstrip())
-    raise typer.Exit(BAD_INPUT if ended.driver_exit_code == BAD_INPUT else FAILED)
+async def _print_log(jobs: "StudyJobs", job: str) -> None:
+    async for text in jobs.log(job):
+        typer.echo(text, nl=False)

@@ -103,11 +103,11 @@ def table_lines(
     same_values = [f"{key} {value}" for key, value in values.items() if value]
     above = [title, *layout.legend]
     if same_values:
-        above.append(f"{', '.join(same_values)} in all {len(rows)} {layout.of}")
+        above.append(f"{', '.join(same_values)} in these {len(rows)} {layout.of}")
     below = []
     if left_out := _leave_out(columns, width, layout.drop_first):
         count = f"{len(left_out)} column{'s' if len(left_out) > 1 else ''}"
-        named = f"{count} left out at {width} columns: {', '.join(left_out)}"
+        named = f"{count} left out at width {width}: {', '.join(left_out)}"
         below = [f"{named}; a wider terminal or {layout.full_option} shows them"]
     drawn = _drawn(list(columns.values()), width, bold=bold)
     return [*_wrapped(above, width), *drawn, *_wrapped(below, width)]

@@ -12,7 +12,7 @@ from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json, wrapped
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis.papers.verification import VerifiedCell
+    from tune_sentcl.analysis.papers.paper_cells import VerifiedCell
 
 _MEANINGS = {
     "MATCH": "equal after rounding",
@@ -44,7 +44,7 @@ def verify(
     if json_rows:
         print_json([_row(cell) for cell in verification.cells])
         return
-    for title, cells in groupby(verification.cells, lambda cell: cell.cell.row.table):
+    for title, cells in groupby(verification.cells, lambda verified: verified.cell.table):
         _print_table(f"{paper}, {title}", cells)
     for text in verification.errata:
         wrapped(f"erratum: {text}", indent="    ")
@@ -56,7 +56,7 @@ def verify(
 
 def _row(verified: "VerifiedCell") -> dict[str, Any]:
     cell = verified.cell
-    row = {"table": cell.row.table, "row": cell.row.name, "task": cell.task, "paper": cell.printed}
+    row = {"table": cell.table, "row": cell.row, "task": cell.task, "paper": cell.printed}
     names = ("ours", "sd", "n", "verdict", "note")
     return row | {name: getattr(verified, name) for name in names}
 
@@ -66,26 +66,19 @@ def _print_table(title: str, cells: Iterable["VerifiedCell"]) -> None:
     notes: dict[str, int] = {}
     line(title)
     line(f"  {'':9} {'paper':>6}  {'ours':>6} {'sd':>6} {'n':>3} {'delta':>7}")
-    for name, row in groupby(cells, lambda verified: verified.cell.row.name):
+    for name, row in groupby(cells, lambda verified: verified.cell.row):
         line(f" {name}")
-        for verified in row:
-            marks = [notes.setdefault(text, len(notes) + 1) for text in verified.footnotes]
-            line(_cell_line(verified, "".join(f"[{mark}]" for mark in marks)))
+        for one in row:
+            marks = [notes.setdefault(text, len(notes) + 1) for text in one.footnotes]
+            ours, sd, delta = _text(one.ours), _text(one.sd), _text(one.delta, "+.2f")
+            delta = "0.00" if delta in ("+0.00", "-0.00") else delta
+            numbers = f"{one.cell.printed:6.2f}  {ours:>6} {sd:>6} {one.n or '':>3} {delta:>7}"
+            verdict = f"{one.verdict} {''.join(f'[{mark}]' for mark in marks)}"
+            line(f"  {one.cell.task:9} {numbers}  {verdict}".rstrip())
     for text, number in notes.items():
         wrapped(f"[{number}] {text}", indent="    ")
     line("")
 
 
-def _cell_line(verified: "VerifiedCell", marks: str) -> str:
-    cell, n = verified.cell, verified.n or ""
-    ours, sd, delta = (
-        "" if value is None else format(value, form)
-        for value, form in (
-            (verified.ours, ".2f"),
-            (verified.sd, ".2f"),
-            (verified.delta, "+.2f"),
-        )
-    )
-    delta = "0.00" if delta in ("+0.00", "-0.00") else delta
-    numbers = f"  {cell.task:9} {cell.printed:6.2f}  {ours:>6} {sd:>6} {n:>3} {delta:>7}"
-    return f"{numbers}  {verified.verdict} {marks}".rstrip()
+def _text(value: float | None, form: str = ".2f") -> str:
+    return "" if value is None else format(value, form)

@@ -21,8 +21,7 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.disk import atomic_folder
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.objects import storage_errors
-from tune_sentcl.store.provenance import library_versions
-from tune_sentcl.store.schema import LIBRARIES
+from tune_sentcl.store.rows import LIBRARIES, library_versions
 from tune_sentcl.store.study import Study
 
 # Imported late because torch takes seconds: faults and the chosen trial are reported before.

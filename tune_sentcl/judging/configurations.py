@@ -16,7 +16,7 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import CONFIRM_ORIGIN, Configuration, History, ranked
-from tune_sentcl.judging.seed_blocks import SeedBlocks, collapsed_seeds
+from tune_sentcl.judging.comparing import SeedBlocks, collapsed_seeds
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.manifest import Manifest, SeedPlan
 from tune_sentcl.store.study import Study, StudyTables
@@ -73,9 +73,9 @@ class Configurations:
 
     def planned_by(self, manifest: Manifest) -> "Configurations":
         """The same with the seed plan and the last search of a study."""
-        searches = [command for command in manifest.commands if " search " in command]
+        searches = ["", *(command for command in manifest.commands if " search " in command)]
         plan = manifest.search.seed_plan if manifest.search else None
-        return replace(self, plan=plan, command=searches[-1] if searches else "")
+        return replace(self, plan=plan, command=searches[-1])
 
     @classmethod
     def of(
@@ -141,15 +141,7 @@ class Configurations:
 
         They are ranked by the score that the search maximized, from the seeds that it ranked.
         """
-        tried = self.tried.values()
-        return ranked(
-            (
-                candidate
-                for candidate in tried
-                if candidate.chosen_scores(1) and candidate.scores()
-            ),
-            1,
-        )
+        return ranked((c for c in self.tried.values() if c.chosen_scores(1) and c.scores()), 1)
 
     def contenders(self) -> dict[str, Configuration]:
         """The configurations that a confirmation compares: winner, baseline and runner-up."""
@@ -157,19 +149,15 @@ class Configurations:
         best = (*scored[:1], *self.baselines()[:1], *scored[1:2])
         return {candidate.name: candidate for candidate in best}
 
-    def drawn_scores(self) -> dict[str, dict[int, float]]:
-        """All judged scores by configuration and seed, without those that no seed changes."""
-        tried = self.tried.values()
-        return {
-            candidate.name: candidate.scores()
-            for candidate in tried
-            if candidate.constant_score() is None
-        }
+    @cached_property
+    def _drawn(self) -> list[Configuration]:
+        """The configurations whose judged score depends on the seed."""
+        return [each for each in self.tried.values() if each.constant_score() is None]
 
     @cached_property
     def collapsed(self) -> dict[str, list[int]]:
         """The collapsed seeds of each configuration, among all its seeds."""
-        return collapsed_seeds(self.drawn_scores())
+        return collapsed_seeds({each.name: each.scores() for each in self._drawn})
 
     @property
     def seed_blocks(self) -> SeedBlocks:
@@ -178,7 +166,7 @@ class Configurations:
         One configuration with more seeds than all others would show no noise. Only seeds that took
         part in a choice count.
         """
-        drawn = {name: self.tried[name].chosen_scores() for name in self.drawn_scores()}
+        drawn = {each.name: each.chosen_scores() for each in self._drawn}
         seeds = {seed for own in sorted(drawn.values(), key=len)[-2:][:1] for seed in own}
         whole = {
             name: {seed: own[seed] for seed in seeds}
@@ -213,32 +201,26 @@ class Configurations:
         if name in self.tried:
             return [self.tried[name]]
         return [
-            candidate
-            for candidate in self.tried.values()
-            if name
-            and any(
-                known.startswith(name) for known in (candidate.name, *candidate.trials.values())
-            )
+            each
+            for each in self.tried.values()
+            if name and any(id_.startswith(name) for id_ in (each.name, *each.trials.values()))
         ]
 
     def _by_knobs(self, asked: Mapping[str, Any]) -> list[Configuration]:
         """The configurations with these values, else those whose titles print them alike."""
         wanted = {self._knob(given, value): value for given, value in asked.items()}
+        texts = {key: value_text(value) for key, value in wanted.items()}
         tried = list(self.tried.values())
         exact = [candidate for candidate in tried if wanted.items() <= candidate.values.items()]
-        texts = {key: value_text(value) for key, value in wanted.items()}
         return exact or [
             candidate
             for candidate in tried
-            if all(
-                value_text(stated(key, candidate.values)) == text for key, text in texts.items()
-            )
+            if texts == {key: value_text(stated(key, candidate.values)) for key in texts}
         ]
 
     def _knob(self, given: str, value: Any) -> str:
         """The knob with this key or short name."""
-        keys = [given] if given in knobs() else []
-        keys = keys or [key for key in knobs() if short_name(key) == given]
+        keys = [key for key in knobs() if given in (key, short_name(key))]
         if len(keys) != 1:
             rule = f"may be {' or '.join(keys)}" if keys else "is no knob"
             raise self.fault(f"{given}={value_text(value)}", rule, "Write KEY=VALUE as for --set.")

@@ -1,4 +1,4 @@
-"""The seeds of a study that may support a claim, and the comparisons that they allow."""
+"""What the seeds of a study can support: comparisons, and how many fresh seeds decide."""
 
 import math
 from bisect import bisect_left
@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import ALPHA, Comparison, Family
 from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.statistics import mean, smallest_shown
+from tune_sentcl.objective import Objective
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
+from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import TOLERANCE
 
 Source = Literal["fresh", "planned"]
@@ -20,6 +23,8 @@ Source = Literal["fresh", "planned"]
 MOST_SEEDS = 100
 """The largest number of fresh seeds to propose."""
 _LARGEST_EFFECT = 2.0  # sds of a seed: a greater difference that was seen is partly luck
+_FEW = 5  # fresh seeds that are proposed where none were asked for
+_CONFIRMED = 3  # winner, baseline and runner-up
 
 _NEXT_LEVEL = 0.2
 """The level of a confirmation, in levels of the one before.
@@ -57,37 +62,34 @@ class Evidence:
                 one of all pairs, even if it contains the baseline.
 
         Returns:
-            The first comparison that decides, else the last one.
+            Of fresh seeds the first comparison that decides, else the last one.
         """
-        plan, source, names = self._plan, self.source(a, b), {a.name, b.name}
-        plain = self.configurations.baselines()
-        looks = [
-            (look, look.configurations[0], self.alpha * _NEXT_LEVEL**number)
-            for number, look in enumerate(plan.confirmations)
-            if names <= {*look.configurations}
-        ]
+        plan, source = self._plan, self.source(a, b)
+        if source is None:
+            return self._at(Confirmation((), (a.name, b.name)), (a, b), "", self.alpha)
         if source == "planned":
             if plan.configurations is None:
                 is_halved = "the search gave all seeds only to the best configurations"
-                return is_halved if plan.seeds else "no common plan of seeds is recorded"
-            control = plain[0].name if len(plain) == 1 else ""
-            looks = [(Confirmation(plan.seeds, self._planned(plan)), control, self.alpha)]
-        elif source is None:
-            looks = [(Confirmation((), (a.name, b.name)), "", self.alpha)]
+                return is_halved if plan.seeds else "no seeds were planned in advance"
+            plain = [each.name for each in self.configurations.baselines()]
+            control = plain[0] if len(plain) == 1 and not named else ""
+            look = Confirmation(plan.seeds, self._planned(plan))
+            return self._at(look, (a, b), control, self.alpha)
         last: Comparison | str = ""
-        for look, control, alpha in looks:
-            last = self._at(look, (a, b), "" if named else control, alpha)
-            if not isinstance(last, str) and last.verdict != "UNDECIDED":
-                break
+        for number, look in enumerate(plan.confirmations):
+            if {a.name, b.name} <= {*look.configurations}:
+                control = "" if named else look.configurations[0]
+                last = self._at(look, (a, b), control, self.alpha * _NEXT_LEVEL**number)
+                if not isinstance(last, str) and last.verdict != "UNDECIDED":
+                    break
         return last
 
     def source(self, a: Configuration, b: Configuration) -> Source | None:
         """The seeds that count: fresh ones if a confirmation compares both; None for constants."""
         if len(_constants((a, b))) == 2:
             return None
-        names = {a.name, b.name}
-        is_fresh = any(names <= {*look.configurations} for look in self._plan.confirmations)
-        return "fresh" if is_fresh else "planned"
+        looks = (look.configurations for look in self._plan.confirmations)
+        return "fresh" if any({a.name, b.name} <= {*names} for names in looks) else "planned"
 
     @cached_property
     def confirmed(self) -> dict[str, Configuration]:
@@ -106,18 +108,13 @@ class Evidence:
 
     def seeds_needed(self, effect: float) -> int | None:
         """The smallest number of fresh seeds that shows an effect; None if it is too large."""
-        drawn = [
-            candidate
-            for candidate in self.confirmed.values()
-            if candidate.constant_score() is None
-        ]
+        count = len(self.confirmed)
+        drawn = count - len(_constants(self.confirmed.values()))
         alpha = self.alpha * _NEXT_LEVEL ** len(self._plan.confirmations)
-
-        def shows(seeds: int) -> bool:
-            return smallest_shown(seeds, len(self.confirmed), alpha, len(drawn)) <= effect
-
         numbers = range(2, MOST_SEEDS + 1)
-        place = bisect_left(numbers, True, key=shows)  # more seeds show smaller differences
+        place = bisect_left(  # more seeds show smaller differences
+            numbers, True, key=lambda n: smallest_shown(n, count, alpha, drawn) <= effect
+        )
         return numbers[place] if place < len(numbers) else None
 
     @property
@@ -131,50 +128,90 @@ class Evidence:
 
         A configuration that lost a seed is left out, and still counts as one that was compared.
         """
-        a, b = pair
-        kind, seeds = self.source(a, b), {*look.seeds}
+        kind, seeds = self.source(*pair), {*look.seeds}
         for candidate in pair:
-            title = self.configurations.title(candidate)
             if lost := candidate.lost().keys() & seeds:
                 what = "fresh seed" if kind == "fresh" else "seed"
+                title = self.configurations.title(candidate)
                 return f"{title} lost {len(lost)} {what}{'s'[: len(lost) - 1]}"
         tried = [self.configurations.tried.get(name) for name in look.configurations]
         members = [candidate for candidate in tried if candidate and candidate.results]
-        whole = [candidate for candidate in members if candidate.lost().keys().isdisjoint(seeds)]
+        constants = _constants(members)
         drawn = {
             candidate.name: candidate.scores()
-            for candidate in whole
-            if candidate.constant_score() is None
+            for candidate in members
+            if candidate.name not in constants and candidate.lost().keys().isdisjoint(seeds)
         }
         if len(members) < len(tried) or any(not own.keys() >= seeds for own in drawn.values()):
             return f"not all {kind} trials have finished"
         for candidate in pair:
             if candidate not in members:
-                return f"{self.configurations.title(candidate)} was added after the {kind} seeds"
-        family = Family(
-            {name: {seed: own[seed] for seed in look.seeds} for name, own in drawn.items()},
-            _constants(members),
-            len(members),
-            alpha,
-            control,
-            self.configurations.collapsed,
-        )
-        comparison = family.compare(a.name, b.name, self.smallest)
-        return comparison or "one seed does not show the noise"
+                title = self.configurations.title(candidate)
+                return f"{title} was not among those of the {kind} seeds"
+        scores = {name: {seed: own[seed] for seed in look.seeds} for name, own in drawn.items()}
+        collapsed = self.configurations.collapsed
+        family = Family(scores, constants, len(members), alpha, control, collapsed)
+        comparison = family.compare(pair[0].name, pair[1].name, self.smallest)
+        return comparison or "one seed shows no noise"
 
     def _planned(self, plan: SeedPlan) -> tuple[str, ...]:
         """The grid and the first sampled configurations; a missing one has an empty name."""
         tried = self.configurations.tried.values()
-        sampled = [
-            candidate.name
-            for candidate in tried
-            if candidate.origin == "sampler" and candidate.results
-        ]
-        names = [*plan.grid, *(name for name in sampled if name not in plan.grid)]
+        sampled = [each.name for each in tried if each.origin == "sampler" and each.results]
         count = plan.configurations or 0
-        return tuple([*names, *[""] * count][:count])
+        names = [*dict.fromkeys((*plan.grid, *sampled)), *[""] * count]
+        return tuple(names[:count])
 
 
 def _constants(configurations: Iterable[Configuration]) -> dict[str, float]:
     scores = {candidate.name: candidate.constant_score() for candidate in configurations}
     return {name: score for name, score in scores.items() if score is not None}
+
+
+def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
+    """Say which differences the seeds of a search can show, before they are paid for.
+
+    Empty for a single configuration, and if older configurations scored alike with every seed.
+
+    Args:
+        plan: The seeds that it is asked for.
+        confirm: The number of fresh seeds that follow.
+        noise: Of `older_noise`.
+    """
+    if plan.configurations == 1:
+        return ""
+    seeds, kind, count = len(plan.seeds), "seeds", plan.configurations or _CONFIRMED
+    if confirm:
+        seeds, kind, count = confirm, "fresh seeds", _CONFIRMED
+    elif plan.configurations is None and seeds > 1:
+        seeds, kind = _FEW, f"fresh seeds (--confirm {_FEW})"
+    least = smallest_shown(seeds, count, ALPHA)
+    if math.isinf(least):
+        seed = f"1 {kind.removesuffix('s')}"
+        more = f"give --seeds 0,1,2 or --confirm {_FEW}"
+        return f"{seed} cannot show whether a difference is luck: {more}"
+    sd, older = noise
+    if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others
+        return ""
+    known = f"sd of a seed {sd:.2g}, from {older} older configurations"
+    return f"{seeds} {kind} can show differences of {least * sd:.2g} points or more ({known})"
+
+
+def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, int]:
+    """The sd of a seed in studies, and the number of configurations that it is from.
+
+    Args:
+        studies: Running or finished; those without such scores are left out.
+        objective: The score.
+    """
+    squares, df, count = 0.0, 0, 0
+    for study in studies:
+        try:
+            blocks = Configurations.read(study, objective).seed_blocks
+        except TuneSentclError:
+            continue  # the search itself reports what it cannot read
+        if blocks.df > 0:
+            squares += blocks.df * blocks.sd**2
+            df += blocks.df
+            count += len(blocks.names) - len(blocks.apart)
+    return (math.sqrt(squares / df) if df else math.nan), count

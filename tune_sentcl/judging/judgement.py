@@ -1,21 +1,24 @@
-"""Verdicts: whether one configuration of a study scores higher than another."""
+"""Verdicts: whether one configuration of a study scores higher than another, in words."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import ALPHA, Comparison, Verdict
 from tune_sentcl.judging.configurations import Configurations, Named
 from tune_sentcl.judging.evidence import MOST_SEEDS, Evidence, Source
-from tune_sentcl.judging.statistics import POWER, mean
-from tune_sentcl.judging.wording import next_step, notes, sentence
+from tune_sentcl.judging.statistics import POWER, mean, sd
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import TOLERANCE
 
 OpponentKind = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
+
+_LEAST_P = 1e-4
+_ENDS = {"failed": "failed", "pruned": "stopped at the end of a stage"}
 
 
 @dataclass(frozen=True)
@@ -125,18 +128,110 @@ def judge_winner(evidence: Evidence, baseline: Configuration | None) -> list[Jud
         baseline: One of them; None: judge the winner against the runner-up alone.
     """
     best, second, *_ = evidence.configurations.scored()
-    pairs: list[tuple[OpponentKind, Configuration, Configuration]]
-    pairs = [("runner-up", best, second)]
     remarks = list(_ranking_notes(evidence.configurations))
     if baseline is best:
-        pairs = [("baseline", second, best)]
         remarks.insert(0, "The winner is the baseline; the best other is judged against it.")
-    elif baseline is second:
-        pairs = [("baseline and runner-up", best, second)]
-    elif baseline is not None:
-        pairs.insert(0, ("baseline", best, baseline))
-    first, *rest = (_judged(evidence, asked, (a, b)) for asked, a, b in pairs)
-    return [replace(first, notes=(*remarks, *first.notes)), *rest]
+        return [_judged(evidence, "baseline", (second, best), remarks)]
+    if baseline is second:
+        return [_judged(evidence, "baseline and runner-up", (best, second), remarks)]
+    if baseline is None:
+        return [_judged(evidence, "runner-up", (best, second), remarks)]
+    first = _judged(evidence, "baseline", (best, baseline), remarks)
+    return [first, _judged(evidence, "runner-up", (best, second))]
+
+
+def _judged(
+    evidence: Evidence,
+    asked: OpponentKind,
+    pair: tuple[Configuration, Configuration],
+    remarks: Sequence[str] = (),
+) -> Judgement:
+    configurations = evidence.configurations
+    answer = evidence.compare(*pair, named=asked == "named")
+    comparison = None if isinstance(answer, str) else answer
+    needed, own = None, list(_notes(configurations, pair))
+    undecided = comparison is None or comparison.verdict == "UNDECIDED"
+    # The next confirmation compares no others.
+    if undecided and {candidate.name for candidate in pair} <= evidence.confirmed.keys():
+        effect = evidence.effect(pair, comparison)
+        needed = evidence.seeds_needed(effect)
+        if needed:
+            odds = f"with probability {POWER:g}, if the difference is {effect:.2g} sds over seeds"
+            own.insert(0, f"--confirm {needed} decides it {odds}.")
+        else:
+            own.insert(0, f"--confirm {MOST_SEEDS} would probably not decide it.")
+    return Judgement(
+        asked=asked,
+        a=pair[0],
+        b=pair[1],
+        objective=str(configurations.objective),
+        data=configurations.data,
+        source=evidence.source(*pair),
+        comparison=comparison,
+        sentence=_sentence(evidence, pair, answer, needed),
+        seeds_needed=needed,
+        next_step=_next_step(configurations.command, needed),
+        notes=(*remarks, *own),
+    )
+
+
+def _sentence(
+    evidence: Evidence,
+    pair: tuple[Configuration, Configuration],
+    answer: Comparison | str,
+    needed: int | None,
+) -> str:
+    """State the result with its procedure, as a paper would."""
+    a, b = map(evidence.configurations.title, pair)
+    objective, source = evidence.configurations.objective, evidence.source(*pair)
+    undecided = f"Whether {a} scores higher than {b} on {objective} is undecided"
+    if isinstance(answer, str):
+        option = f": --confirm {needed}" if needed else ""
+        fresh = f"; only fresh seeds can support a claim{option}" * (source == "planned")
+        return f"{undecided}: {answer}{fresh}."
+    basis = _basis(answer, source)
+    if answer.verdict == "UNDECIDED":
+        return f"{undecided} (difference {answer.difference:+.2f}, {basis})."
+    if answer.verdict == "NO DIFFERENCE":
+        most = f"{evidence.smallest:g} points"
+        return f"{a} and {b} differ by at most {most} on {objective} ({basis})."
+    higher, lower = (a, b) if answer.difference > 0 else (b, a)
+    points = f"{_points(abs(answer.difference))} points"
+    return f"{higher} scores {points} higher than {lower} on {objective} ({basis})."
+
+
+def _basis(comparison: Comparison, source: Source | None) -> str:
+    """The interval of the higher one minus the lower one, p-value and procedure."""
+    if comparison.procedure == "exact":
+        return "no seed changes either score"
+    sign = -1 if comparison.verdict == "REVERSED" else 1
+    low, high = sorted((sign * comparison.low, sign * comparison.high))
+    count = f"{comparison.configurations} configurations"
+    procedure = {
+        "Dunnett": f"Dunnett's test, {count}",
+        "Tukey": f"Tukey's test, all pairs of {count}",
+        "Bonferroni t": f"t-test, Bonferroni over {count}",
+    }[comparison.procedure]
+    p = f"p = {comparison.p:.2g}" if comparison.p >= _LEAST_P else f"p < {_LEAST_P:g}"
+    return (
+        f"{100 * comparison.level:.4g}% interval {_points(low)} to {_points(high)}, {p}; "
+        f"{procedure}, {comparison.n} {'fresh ' if source == 'fresh' else ''}seeds as blocks"
+    )
+
+
+def _points(value: float) -> str:
+    """A number of points; small ones get more digits, so that no end beyond 0 is printed as 0."""
+    return f"{value:.2f}" if abs(value) >= 0.01 or not value else f"{value:.1g}"
+
+
+def _next_step(command: str, needed: int | None) -> str:
+    """The last search with fresh seeds; empty if they do not decide."""
+    if not needed:
+        return ""
+    if not command:
+        return f"repeat the search with --confirm {needed}"
+    command = re.sub(r"^\S*tune-sentcl", "tune-sentcl", command)
+    return f"{re.sub(r' --confirm[ =]+[0-9]+', '', command)} --confirm {needed}"
 
 
 def _ranking_notes(configurations: Configurations) -> Iterator[str]:
@@ -154,34 +249,49 @@ def _ranking_notes(configurations: Configurations) -> Iterator[str]:
             return
 
 
-def _judged(
-    evidence: Evidence, asked: OpponentKind, pair: tuple[Configuration, Configuration]
-) -> Judgement:
-    configurations = evidence.configurations
-    answer = evidence.compare(*pair, named=asked == "named")
-    comparison = None if isinstance(answer, str) else answer
-    needed, remarks = None, list(notes(evidence, pair))
-    undecided = comparison is None or comparison.verdict == "UNDECIDED"
-    # The next confirmation compares no others.
-    if undecided and {candidate.name for candidate in pair} <= evidence.confirmed.keys():
-        effect = evidence.effect(pair, comparison)
-        needed = evidence.seeds_needed(effect)
-        if needed:
-            odds = f"with probability {POWER:g}, if the difference is {effect:.2g} sds of a seed"
-            remarks.insert(0, f"{needed} fresh seeds of each decide it {odds}.")
-        else:
-            text = f"{MOST_SEEDS} fresh seeds of each would probably not decide it."
-            remarks.insert(0, text)
-    return Judgement(
-        asked=asked,
-        a=pair[0],
-        b=pair[1],
-        objective=str(configurations.objective),
-        data=configurations.data,
-        source=evidence.source(*pair),
-        comparison=comparison,
-        sentence=sentence(evidence, pair, answer, needed),
-        seeds_needed=needed,
-        next_step=next_step(configurations.command, needed),
-        notes=tuple(remarks),
-    )
+def _notes(configurations: Configurations, pair: Sequence[Configuration]) -> Iterator[str]:
+    """Remarks on the seeds of two configurations."""
+    for candidate in pair:
+        title, scores = configurations.title(candidate), candidate.scores()
+        if lost := candidate.lost():
+            ends = {end: sorted(s for s, why in lost.items() if why == end) for end in _ENDS}
+            text = "; ".join(
+                f"seed{'s' * (len(seeds) > 1)} {_listed(seeds)} {_ENDS[end]}"
+                for end, seeds in ends.items()
+                if seeds
+            )
+            few = f"{len(lost)} of {len({*lost, *scores})} seeds"
+            yield f"{title} lost {few}: {text}."
+        if fallen := configurations.collapsed.get(candidate.name):
+            count = f"{len(fallen)} of {len(scores)} seeds {'score' if fallen[1:] else 'scores'}"
+            seeds = ", ".join(f"seed {seed}: {scores[seed]:.2f}" for seed in fallen)
+            yield f"{title}: {count} far below the others ({seeds})."
+        if candidate.constant_score() is not None:
+            yield f"{title} scores the same with every seed, so one seed is enough."
+        elif fresh := list(candidate.fresh_scores().values()):
+            spread = f" +- {sd(fresh):.2f}" if len(fresh) > 1 else ""
+            value = f"{mean(fresh):.2f}{spread}"
+            yield f"{title} scores {value} on {len(fresh)} fresh seeds: report this mean."
+    yield from unequal_precisions(configurations, pair)
+
+
+def unequal_precisions(
+    configurations: Configurations, compared: Sequence[Configuration]
+) -> Iterator[str]:
+    """A remark on configurations whose seeds were not all trained in one precision."""
+    every, texts = set[str](), []
+    for candidate in compared:
+        used: dict[str, list[int]] = {}
+        for seed in sorted(candidate.scores()):
+            if (precision := candidate.results[seed].precision) is not None:
+                used.setdefault(precision, []).append(seed)
+        every |= used.keys()
+        own = ", ".join(f"{name} (seeds {_listed(seeds)})" for name, seeds in used.items())
+        texts.append(f"{configurations.title(candidate)}: {own}")
+    if len(every) > 1:
+        rule = "Not all seeds were trained in one precision, which may explain the difference"
+        yield f"{rule}. {'; '.join(texts)}."
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ",".join(map(str, seeds))

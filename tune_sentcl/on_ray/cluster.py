@@ -1,32 +1,28 @@
-"""Starts Ray or connects to it; restores the caller's signal handlers and cleans up after Ray."""
+"""Starts Ray or connects to it, cleans up after it, and watches for nodes that drain."""
 
 import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray._private import ray_constants
 
-from tune_sentcl.errors import Fault, ResourceError
+from tune_sentcl.errors import Fault, ResourceError, refuse_credentials
 from tune_sentcl.on_ray.environment import set_variable, temporary_token
-from tune_sentcl.on_ray.preflight import authentication_error, check_address, no_cluster_error
-from tune_sentcl.signals import descendants, shutdown_signals
+from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.tuning.resources import this_machine
 
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 _SLOW = "timed out during startup"
-_STARTS = 2
-# A path of a socket has at most 107 bytes, of which Ray takes 64 for the session, with a process
-# of 7 digits, and the name `plasma_store`. The folder here takes 14.
-_LONGEST_PARENT = 107 - 64 - 14
+_LOOK_S = 3.0  # between two looks; clouds give notice 30 to 120 s before the end
 
 
 @contextmanager
@@ -88,13 +84,19 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
     """Ray's options for a local cluster with a folder of its own; none for other clusters.
 
     Ray would take TMPDIR/ray, which may be another user's, or too long for its sockets. The folder
-    is deleted at the end, except after an error of the search, because its logs may explain it.
-    Ray lets everybody write to its folder, so that lies in one of this user's alone.
+    lies below RAY_TMPDIR, or else below /tmp. It is deleted at the end, except after an error of
+    the search, because its logs may explain it. Ray lets everybody write to its folder, so that
+    lies in one of this user's alone.
     """
     if address != "local":
         yield {}
         return
-    machine, folder = this_machine(), _folder_for_ray()
+    machine, parent = this_machine(), os.environ.get("RAY_TMPDIR") or "/tmp"
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="ray", dir=parent))
+    except OSError as error:
+        rule, move = f"Ray needs a folder to write to ({error.strerror})", "Set it to another one."
+        raise ResourceError(Fault("RAY_TMPDIR", "", parent, rule, move)) from None
     with shutdown_signals.deleted_on_exit(folder):
         yield {
             "include_dashboard": False,
@@ -107,64 +109,24 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _folder_for_ray() -> Path:
-    """A new folder below RAY_TMPDIR, else below TMPDIR, else below /tmp."""
-    named = os.environ.get("RAY_TMPDIR")
-    parents = [named] if named else [tempfile.gettempdir(), "/tmp"]
-    for parent in parents:
-        if len(os.fsencode(parent)) <= _LONGEST_PARENT:
-            with suppress(OSError):
-                return Path(tempfile.mkdtemp(prefix="ray", dir=parent))
-    rule = "Ray's sockets need a folder that you may write to, with a path of at most"
-    move = "Set RAY_TMPDIR to such a folder."
-    where, rule = ", ".join(parents), f"{rule} {_LONGEST_PARENT} bytes"
-    raise ResourceError(Fault("RAY_TMPDIR", "", where, rule, move))
-
-
 def _start_or_connect(where: str, local: Mapping[str, Any]) -> None:
     check_address(where)
-    start = partial(
-        ray.init,
-        address=where,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        **local,
-    )
     # Ray makes twenty attempts of half a minute. `auto` finds any Ray on this machine, and one of
     # somebody else's may never answer.
     attempts = nullcontext() if where == "local" else set_variable(_ATTEMPTS, "1")
     try:
         with attempts:
-            start_with_retry(start)
-    except ResourceError:  # a ValueError too
-        raise
+            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **local)
     except ray.exceptions.AuthenticationError as error:
         raise authentication_error(where, "no token was found to send") from error
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        raise no_cluster_error(where, error) from error
-
-
-def start_with_retry(start: Callable[[], object]) -> None:
-    """Call `start`, which starts Ray, and once more if the start exceeds Ray's limit of 30 s.
-
-    A crowded machine may be too slow for that limit. Ray leaves the processes of a failed start
-    running. They are killed here, because they would slow down the next start.
-    """
-    for _ in range(_STARTS):
-        before = set(descendants())
-        try:
-            start()
-        except Exception as error:  # Ray raises nothing narrower
-            if _SLOW not in str(error):
-                raise
-            for pid in set(descendants()) - before:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        else:
-            return
-    rule = f"Ray must start within its limit of 30 s, and {_STARTS} starts on this machine did not"
-    move = "Repeat the command when the machine has less to do."
-    raise ResourceError(Fault("--address", "", "local", rule, move))
+    except Exception as error:  # Ray raises nothing narrower where its start is slow
+        if isinstance(error, OSError | ValueError | RuntimeError | ray.exceptions.RayError):
+            raise no_cluster_error(where, error) from error
+        if _SLOW not in str(error):
+            raise
+        rule = "Ray must start within its limit of 30 s, and did not"
+        move = "Repeat the command when the machine has less to do."
+        raise ResourceError(Fault("--address", "", where, rule, move)) from error
 
 
 @contextmanager
@@ -213,3 +175,69 @@ def _leave_group() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_group)  # Ray forks with Python's hooks
+
+
+def check_address(address: str) -> None:
+    """Check that a server listens at HOST:PORT; Ray itself tries for minutes and then exits."""
+    refuse_credentials("--address", "", address)
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise no_cluster_error(address, error) from None
+
+
+def no_cluster_error(address: str, error: Exception) -> ResourceError:
+    """The error that no Ray cluster answers at an address."""
+    rule = f"must be the address of a Ray cluster that answers ({error})"
+    move = "Correct it, start the cluster, give the cluster's token, or take --address local."
+    if address == "auto":
+        move = "It may be somebody else's: name yours by --address HOST:PORT, or start it."
+    return ResourceError(Fault("--address", "", address, rule, move))
+
+
+def authentication_error(address: str, why: str) -> ResourceError:
+    """The error that a cluster requires another token."""
+    rule = f"this cluster requires its token, and {why}"
+    move = (
+        "Set RAY_AUTH_MODE=token, and give the cluster's token: RAY_AUTH_TOKEN, "
+        "RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token."
+    )
+    return ResourceError(Fault("--address", "", address, rule, move))
+
+
+def draining() -> frozenset[str]:
+    """Ids of draining nodes; empty if this version of Ray lacks the private call."""
+    with suppress(AttributeError, ImportError, ray.exceptions.RayError, RuntimeError):
+        from ray._private.state import state
+
+        return frozenset(state.get_draining_nodes())
+    return frozenset()
+
+
+@contextmanager
+def watch_draining() -> Iterator[Callable[[], bool]]:
+    """Watch in a thread whether this process's node drains; yields a function that returns it.
+
+    A thread, because a call to a head that does not answer would block the training.
+    """
+    node, drains, ended = (
+        ray.get_runtime_context().get_node_id(),
+        threading.Event(),
+        threading.Event(),
+    )
+
+    def look() -> None:
+        while not drains.is_set():
+            if node in draining():
+                drains.set()
+            elif ended.wait(_LOOK_S):
+                return
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield drains.is_set
+    finally:
+        ended.set()

@@ -1,12 +1,17 @@
-"""Environment variables for Ray, set before it is imported. Imports no Ray."""
+"""Environment variables for Ray, set before it is imported, and versions. Imports no Ray."""
 
 import functools
+import importlib.metadata
 import os
+import platform
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
+DISTRIBUTION = "tune-sentcl"
 AUTH_MODE = "RAY_AUTH_MODE"
 _TOKEN, _TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
@@ -75,3 +80,33 @@ def temporary_token(address: str) -> Iterator[None]:
 def _token_of_this_process() -> str:
     """One token for all clusters of this process, because Ray's core reads it once."""
     return secrets.token_hex(32)
+
+
+def dependencies(extras: Sequence[str] = ()) -> list[str]:
+    """Names of this package's direct dependencies, including those of the given extras.
+
+    The list is empty without the package's metadata, as when it runs from bare sources.
+    """
+    try:
+        texts = importlib.metadata.requires(DISTRIBUTION) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    environments = [{"extra": extra} for extra in ("", *extras)]
+    wanted = map(Requirement, texts)
+    return [
+        r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, environments))
+    ]
+
+
+def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
+    """Versions of Python, this package and its dependencies in this process."""
+    return versions_of((DISTRIBUTION, *dependencies(extras)))
+
+
+def versions_of(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of Python and packages in this process; a missing package is left out."""
+    versions = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in packages:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions

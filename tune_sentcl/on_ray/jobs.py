@@ -7,12 +7,10 @@ import json
 import logging
 import posixpath
 import re
-import shlex
 import shutil
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,34 +21,28 @@ from packaging.version import Version
 from ray.job_submission import JobDetails, JobSubmissionClient
 
 from tune_sentcl.errors import Fault, ResourceError, StudyError
-from tune_sentcl.on_ray.environment import set_variable
-from tune_sentcl.on_ray.preflight import (
+from tune_sentcl.on_ray.cluster import authentication_error
+from tune_sentcl.on_ray.environment import (
     DISTRIBUTION,
-    authentication_error,
     dependencies,
     installed_versions,
+    set_variable,
 )
 from tune_sentcl.plugins import Plugin
 from tune_sentcl.space import Space
-from tune_sentcl.store.study_urls import normalized_location
+from tune_sentcl.store.files import normalized_location
 
 SPACE_FILE = "space.toml"
 """The space's file in the job's working directory; the space's name is in its text."""
 
 _PACKAGE = "tune_sentcl"
 _STOP_S = 10  # Ray kills a stopped job after 3 s by default; a search takes up to 7 s to end
-_SETUP_S = 300
-_PIP_S = 14 * 60  # Ray gives up a job that has not started after 15 minutes
-# Ray's defaults, and a timeout, so that pip reports an index that hangs.
-_PIP_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir", "--timeout=15", "--retries=1"]
-_TIMES = (10.0, 60.0)  # seconds to connect and between two bytes
-_POLL_S = 1.0
-_BYTES_A_SECOND = 500_000  # most bytes to request; Ray sends the whole log each time
-_REFUSED = ray.exceptions.AuthenticationError
-_FAILURES = (OSError, RuntimeError, ValueError, KeyError, TypeError, _REFUSED)  # Ray's client's
 
-for _logger in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
-    logging.getLogger(_logger).setLevel(logging.WARNING)  # they log each upload
+for _logger in (
+    *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),  # uploads
+    "ray.dashboard.modules.job.sdk",  # ends of logs
+):
+    logging.getLogger(_logger).setLevel(logging.WARNING)
 
 
 def job_id(study: str, run: int | str) -> str:
@@ -69,19 +61,15 @@ def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
     cluster. With `pip` Ray installs this package's dependencies, and those of `extras`, at the
     versions that are installed here. Ray itself stays the cluster's.
     """
-    environment: dict[str, Any] = {
-        "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)},
-        "config": {"setup_timeout_seconds": _PIP_S if pip else _SETUP_S},
-    }
+    environment: dict[str, Any] = {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)}}
     if pip:
         versions = installed_versions(extras)
-        packages = [
+        environment["pip"] = [
             # Indexes have no local versions, such as 2.13.0+cu130.
             f"{name}=={Version(versions[name]).public}" if name in versions else name
             for name in dependencies(extras)
             if name != "ray"
         ]
-        environment["pip"] = {"packages": packages, "pip_install_options": _PIP_OPTIONS}
     return environment
 
 
@@ -116,27 +104,23 @@ def plugin_path(plugin: Plugin) -> str:
     return f"plugins/{plugin.fingerprint}/{plugin.name}" if plugin.sources else plugin.name
 
 
-class _Client(JobSubmissionClient):
-    """Ray's client with time limits: without them it hangs after a lost connection."""
-
-    def _do_request(self, method: str, endpoint: str, **more: Any) -> Any:
-        return super()._do_request(method, endpoint, **{"timeout": _TIMES, **more})
-
-
 class StudyJobs:
-    """The jobs of one study on one cluster."""
+    """The jobs of one study on one cluster.
+
+    Every method raises ResourceError if no Ray dashboard answers, or it refuses the token or the
+    request.
+    """
 
     def __init__(self, address: str, study: str) -> None:
         """Connect to the dashboard at `address`: http or https, with or without a path.
 
         Raises:
-            ResourceError: No Ray dashboard answers there, it refuses the token, or `ray[default]`
-                is not installed here.
+            ResourceError: `ray[default]` is not installed here; see also the class.
         """
         self._address, self._study = address, study
         # Ray prefers this variable to its argument.
         with self._translated_errors(), set_variable("RAY_API_SERVER_ADDRESS", address):
-            self._client = _Client(address)
+            self._client = JobSubmissionClient(address)
 
     def submit(self, command: str, space: Space, environment: Mapping[str, Any]) -> str:
         """Submit a run of the search and return the job's id; `command` is quoted for a shell.
@@ -145,12 +129,11 @@ class StudyJobs:
 
         Raises:
             StudyError: A run is pending or running, or was submitted at the same moment.
-            ResourceError: The dashboard does not answer, or refuses the job.
         """
         prefix, last = job_id(self._study, ""), 0
         with self._translated_errors():
-            listed = self._client.list_jobs()
-        for job in listed:
+            jobs = self._client.list_jobs()
+        for job in jobs:
             name = job.submission_id or ""
             if name.startswith(prefix):
                 if not job.status.is_terminal():
@@ -171,44 +154,20 @@ class StudyJobs:
                     raise
         return name
 
-    def follow(
-        self, job: str, write: Callable[[str], None], say: Callable[[str], None]
-    ) -> JobDetails:
-        """Print a job's log until the job ends; survives broken connections.
+    async def log(self, job: str) -> AsyncIterator[str]:
+        """A job's log to its end, piece by piece."""
+        with self._translated_errors():
+            async for text in self._client.tail_job_logs(job):
+                yield text
 
-        Ray's stream of a log may end while the job runs. So the whole log is read each time, its
-        new part goes to `write`, and only the job's status ends the loop. `say` receives messages
-        about the connection.
-
-        Raises:
-            ResourceError: The cluster has forgotten the job, or refuses the token.
-        """
-        printed, is_lost = 0, False
-        while True:
-            try:
-                found = self._client.get_job_info(job)  # before the log, which is complete then
-                text = self._client.get_job_logs(job)
-            except _FAILURES as error:
-                if "status code 404" in str(error) or isinstance(error, _REFUSED):
-                    raise _translated(self._address, error) from None
-                if not is_lost:
-                    say(f"{self._address} does not answer. The job continues; trying again.")
-                is_lost = True
-            else:
-                write(text[printed:])
-                printed, is_lost = len(text), False
-                if found.status.is_terminal():
-                    return found
-            time.sleep(max(_POLL_S, printed / _BYTES_A_SECOND))
-
-    def commands(self, job: str) -> dict[str, str]:
-        """Ray's commands that follow and stop a job."""
-        where = shlex.join([job, "--address", self._address])
-        return {"follow": f"ray job logs --follow {where}", "stop": f"ray job stop {where}"}
+    def details(self, job: str) -> JobDetails:
+        """The status of a job."""
+        with self._translated_errors():
+            return self._client.get_job_info(job)
 
     def _second_driver(self, job: str, state: str) -> StudyError:
-        rule, shown = f"{job} {state} on this cluster", self.commands(job)
-        move = f"Follow it: {shown['follow']}. Or stop it: {shown['stop']}."
+        rule = f"{job} {state} on this cluster"
+        move = f"Follow or stop it: ray job logs --follow {job}, ray job stop {job}."
         return StudyError(Fault("--study", "", self._study, rule, move))
 
     @contextmanager
@@ -218,20 +177,18 @@ class StudyJobs:
             yield
         except StudyError:  # a ValueError too
             raise
-        except _FAILURES as error:
-            raise _translated(self._address, error) from None
-
-
-def _translated(address: str, error: Exception) -> ResourceError:
-    text = str(error).strip()
-    if isinstance(error, _REFUSED):
-        refused = "Authentication failed" in text
-        why = "it refuses the token that was sent" if refused else "no token was sent"
-        return authentication_error(address, why)
-    if "ray[default]" in text:
-        move = 'Run pip install "tune-sentcl[cluster]".'
-        return ResourceError(Fault("ray", "", "", "Ray's job client needs ray[default]", move))
-    last = (text.splitlines() or [""])[-1][-300:].rstrip(".")  # the last line of a traceback
-    rule = f"a Ray dashboard must answer there ({type(error).__name__}: {last})"
-    move = "Correct it (http://HEAD:8265), start the cluster, or submit the search again."
-    return ResourceError(Fault("--address", "", address, rule, move))
+        except ray.exceptions.AuthenticationError as error:
+            refused = "Authentication failed" in str(error)
+            why = "it refuses the token that was sent" if refused else "no token was sent"
+            raise authentication_error(self._address, why) from None
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+            text = str(error).strip(" .\n")
+            if "ray[default]" in text:
+                move = 'Run pip install "tune-sentcl[cluster]".'
+                fault = Fault("ray", "", "", "Ray's job client needs ray[default]", move)
+            else:
+                last = (text.splitlines() or [""])[-1][-300:]  # of a traceback
+                rule = f"a Ray dashboard must answer there ({type(error).__name__}: {last})"
+                move = "Correct it (http://HEAD:8265), start the cluster, or repeat the command."
+                fault = Fault("--address", "", self._address, rule, move)
+            raise ResourceError(fault) from None

@@ -19,10 +19,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from tune_sentcl.errors import NodeDrainingError, TuneSentclError, with_frames
-from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
-from tune_sentcl.on_ray.draining import draining
-from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey
-from tune_sentcl.on_ray.survey import cluster_nodes, survey
+from tune_sentcl.on_ray.cluster import cluster, draining, quiet_ray_logging
+from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey, cluster_nodes, survey
 from tune_sentcl.on_ray.trainable import params_of, train
 from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.disk import is_alive
@@ -66,11 +64,7 @@ def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session],
 
 def _run(session: Session, prepared: PreparedSearch, study: str, surveyed: Survey) -> None:
     """Run a session to its end; an interrupted trial gets no row."""
-    options = prepared.options
-    if len(cluster_nodes()) > 1:
-        session.share()
-
-    gpus = surveyed.trial.gpus
+    options, gpus = prepared.options, surveyed.trial.gpus
 
     def trial_limit() -> int:
         fit = sum(node.slots(surveyed.trial) for node in cluster_nodes())

@@ -1,21 +1,19 @@
-"""Checks of a cluster before the first trial: a node's answers, and the rules that judge them.
+"""Checks of a cluster before a search writes anything: every node answers five questions."""
 
-`survey` asks the nodes. Imports no Ray.
-"""
-
-import importlib.metadata
 import os
-import platform
 import shutil
-import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
-from packaging.requirements import Requirement
+import ray
+import torch
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from tune_sentcl.config import CHECKPOINTS
 from tune_sentcl.errors import (
     CheckpointError,
     ConfigError,
@@ -24,16 +22,24 @@ from tune_sentcl.errors import (
     StudyError,
     first_line,
     first_names,
-    refuse_credentials,
 )
-from tune_sentcl.tuning.resources import Bundle, Node
+from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.on_ray.cluster import draining
+from tune_sentcl.on_ray.environment import DISTRIBUTION, installed_versions, versions_of
+from tune_sentcl.space import Space
+from tune_sentcl.store.driver_files import SCRATCH
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.tuning.prepare import PreparedSearch
+from tune_sentcl.tuning.resources import Bundle, Node, bundle_of
 
-DISTRIBUTION = "tune-sentcl"
 ACCELERATOR = "ray.io/accelerator-type"
 """The label with which Ray names a node's GPU type."""
 
 _EXACT = ("python", DISTRIBUTION, "torch", "transformers", "ray")
 _LEAST_DISK = 1e9  # bytes
+_ANSWER_S = 60.0  # an idle node takes 3 s, and 10 s where it has to read torch from a disk
+_ANSWER_VARIABLE = "TUNE_SENTCL_ANSWER_SECONDS"
+_PACKAGED = "toy"  # an encoder without files, which the package generates
 
 
 @dataclass(frozen=True)
@@ -100,72 +106,10 @@ class Survey:
             }
 
 
-def dependencies(extras: Sequence[str] = ()) -> list[str]:
-    """Names of this package's direct dependencies, including those of the given extras.
-
-    The list is empty without the package's metadata, as when it runs from bare sources.
-    """
-    try:
-        texts = importlib.metadata.requires(DISTRIBUTION) or ()
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    environments = [{"extra": extra} for extra in ("", *extras)]
-    wanted = map(Requirement, texts)
-    return [
-        r.name for r in wanted if r.marker is None or any(map(r.marker.evaluate, environments))
-    ]
-
-
-def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
-    """Versions of Python, this package and its dependencies in this process."""
-    return _versions((DISTRIBUTION, *dependencies(extras)))
-
-
-def _versions(packages: Iterable[str]) -> dict[str, str]:
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    for name in packages:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
-
-
-def check_address(address: str) -> None:
-    """Check that a server listens at HOST:PORT; Ray itself tries for minutes and then exits."""
-    refuse_credentials("--address", "", address)
-    host, _, port = address.rpartition(":")
-    if "://" in address or not host or not port.isdecimal():
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except (OSError, OverflowError) as error:
-        raise no_cluster_error(address, error) from None
-
-
-def no_cluster_error(address: str, error: Exception) -> ResourceError:
-    """The error that no Ray cluster answers at an address."""
-    rule = f"must be the address of a Ray cluster that answers ({error})"
-    move = "Correct it, start the cluster, give the cluster's token, or take --address local."
-    if address == "auto":
-        move = "It may be somebody else's: name yours by --address HOST:PORT, or start it."
-    return ResourceError(Fault("--address", "", address, rule, move))
-
-
-def authentication_error(address: str, why: str) -> ResourceError:
-    """The error that a cluster requires another token."""
-    rule = f"this cluster requires its token, and {why}"
-    move = (
-        "Set RAY_AUTH_MODE=token, and give the cluster's token: RAY_AUTH_TOKEN, "
-        "RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token."
-    )
-    return ResourceError(Fault("--address", "", address, rule, move))
-
-
 def describe_node(
     folder: str, packages: Sequence[str], checkpoints: Sequence[str], gpus: bool, *file: str
 ) -> dict[str, Any]:
     """A node's answers, fields of `NodeStatus`; runs on the node.
-
-    Heavy libraries are imported late, because the versions say best what a node lacks.
 
     Args:
         folder: The driver's working directory, from which relative paths start.
@@ -179,7 +123,7 @@ def describe_node(
         os.chdir(folder)
     disk = os.environ.get("TUNE_SENTCL_CACHE") or Path.home()
     return {
-        "versions": _versions(packages),
+        "versions": versions_of(packages),
         "storage_fault": storage_fault,
         "checkpoints": {name: _fingerprint(name) for name in checkpoints},
         "free_disk": shutil.disk_usage(disk).free if Path(disk).is_dir() else None,
@@ -188,8 +132,6 @@ def describe_node(
 
 
 def _storage_fault(location: str, name: str) -> str:
-    from tune_sentcl.store.files import StudyFiles
-
     try:
         files = StudyFiles.at(location)
         if not files.exists(name):
@@ -202,19 +144,13 @@ def _storage_fault(location: str, name: str) -> str:
 
 def _fingerprint(checkpoint: str) -> str:
     try:
-        from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
-
         return resolve_checkpoint(checkpoint).fingerprint
-    except (ImportError, CheckpointError, ConfigError) as error:
+    except (CheckpointError, ConfigError) as error:
         return f"nothing ({first_line(error)})"
 
 
 def _devices() -> dict[str, Any]:
-    """The CUDA version of torch and the number of GPUs that it sees; empty without torch."""
-    try:
-        import torch
-    except ImportError:
-        return {}
+    """The CUDA version of torch and the number of GPUs that it sees."""
     # torch sees only one of several MIG slices; Ray gives each slice to another worker.
     slices = os.environ.get("CUDA_VISIBLE_DEVICES", "").count("MIG-")
     devices = torch.cuda.device_count()
@@ -230,13 +166,13 @@ def faults(
     A fault that several nodes share is reported once and names the nodes. Nodes must have the
     driver's versions and encoders.
     """
-    found: dict[Fault, list[str]] = {}
+    names_of: dict[Fault, list[str]] = {}
     for node in nodes:
         for fault in _node_faults(node, trial, driver, study):
-            found.setdefault(fault, []).append(node.name)
+            names_of.setdefault(fault, []).append(node.name)
     return [
         replace(fault, value=f"{fault.value} on {first_names(names)}".strip())
-        for fault, names in found.items()
+        for fault, names in names_of.items()
     ]
 
 
@@ -253,16 +189,16 @@ def _node_faults(
         move = "Take a shared disk, or an object store's URL."
         yield Fault("--study", "", study, f"{rule} {node.storage_fault}", move)
     for name, required in driver.versions.items():
-        found = node.versions.get(name, "none")
-        if found == "none" or (found != required and name in _EXACT):
+        version = node.versions.get(name, "none")
+        if version == "none" or (version != required and name in _EXACT):
             rule, move = f"every node must have the driver's, {required}", "Install it there."
-            yield Fault("--address", name, found, rule, move)
+            yield Fault("--address", name, version, rule, move)
     for name, required in driver.checkpoints.items():
-        found = node.checkpoints.get(name, "nothing")
-        if found != required:
+        fingerprint = node.checkpoints.get(name, "nothing")
+        if fingerprint != required:
             rule = f"every node must read the driver's files ({required}), and this one reads"
             move = "Give every node the same files and hub revisions."
-            yield Fault("encoder.checkpoint", "", name, f"{rule} {found}", move)
+            yield Fault("encoder.checkpoint", "", name, f"{rule} {fingerprint}", move)
     if trial.gpus and node.devices is not None and node.devices < node.node.gpus:
         built = f"for CUDA {node.cuda}" if node.cuda else "without CUDA"
         rule = f"torch must see the {node.node.gpus:g} GPUs that the node offers to Ray, and torch"
@@ -282,7 +218,114 @@ def warnings(nodes: Sequence[NodeStatus], trial: Bundle) -> Iterator[str]:
             yield f"{status.name} has {status.free_disk / 1e9:.1f} GB of free disk for caches"
 
 
-def node_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> Node:
-    """A node from Ray's resources and labels."""
-    cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
-    return Node(cpus, gpus, resources.get("memory", 0.0), labels.get(ACCELERATOR))
+def survey(prepared: PreparedSearch, study: str) -> Survey:
+    """Check the cluster to which this process is connected; leaves no files.
+
+    Every node answers one task, which takes seconds. The single node of a local cluster is not
+    asked. `study` need not exist; if it is empty, shared storage is not checked.
+    """
+    nodes = _nodes_by_id()
+    trial = bundle_of(prepared.options, [status.node for status in nodes.values()])
+    if prepared.options.ray_address == "local" and len(nodes) == 1:
+        (status,) = nodes.values()
+        if status.node.slots(trial):
+            return Survey([status], trial)
+        rule = f"must fit this machine ({status.node}, {status.node.memory / 1e9:.3g} GB)"
+        options = "--cpus-per-trial, --gpus-per-trial, --memory-per-trial"
+        return Survey([status], trial, [Fault(options, "", str(trial), rule, "Ask for less.")])
+    versions = installed_versions(prepared.space.extras)
+    checkpoints = _fingerprints(prepared.space)
+    driver = NodeStatus("driver", Node(0, 0), versions=versions, checkpoints=checkpoints)
+    question = (str(Path.cwd()), list(versions), list(checkpoints), trial.gpus > 0)
+    try:
+        statuses = _ask_nodes(nodes, question, study)
+    except StudyError as error:  # the driver cannot write to the study
+        return Survey(list(nodes.values()), trial, error.faults)
+    wrong = faults(statuses, trial, driver, study)
+    return Survey(statuses, trial, wrong, list(warnings(statuses, trial)))
+
+
+def cluster_nodes() -> list[Node]:
+    """The nodes that are up and do not drain."""
+    return [status.node for status in _nodes_by_id().values()]
+
+
+def _nodes_by_id() -> dict[str, NodeStatus]:
+    """The nodes that are up, the head first. Nodes that drain take no tasks and no trials."""
+    leaving = draining()
+    up = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
+    # Ray's order changes from run to run.
+    head = "node:__internal_head__"
+    up.sort(key=lambda node: (head not in node["Resources"], node["NodeManagerAddress"]))
+    hosts = [node["NodeManagerHostname"] for node in up]
+    statuses = {}
+    for node, host in zip(up, hosts, strict=True):
+        name = host if hosts.count(host) == 1 else f"{host} ({node['NodeID'][:8]})"
+        amounts, accelerator = node["Resources"], node.get("Labels", {}).get(ACCELERATOR)
+        cpus, gpus, memory = (amounts.get(key, 0.0) for key in ("CPU", "GPU", "memory"))
+        statuses[node["NodeID"]] = NodeStatus(name, Node(cpus, gpus, memory, accelerator))
+    return statuses
+
+
+def _fingerprints(space: Space) -> dict[str, str]:
+    """Fingerprints of the encoders that trials may need; unreadable ones are left out."""
+    values = [config.dotted() for config in space.configurations]
+    names = {value[key] for value in values for key in CHECKPOINTS if key in value}
+    for item in space.ranges:
+        if item.key in CHECKPOINTS:
+            names.update(item.choices)
+    fingerprints = {}
+    for name in sorted(names - {_PACKAGED}):
+        with suppress(CheckpointError, ConfigError):  # the search itself reports it
+            fingerprints[name] = resolve_checkpoint(name).fingerprint
+    return fingerprints
+
+
+def _ask_nodes(
+    nodes: Mapping[str, NodeStatus], question: tuple[Any, ...], study: str
+) -> list[NodeStatus]:
+    """Ask all nodes at once; raises StudyError if the driver cannot write to the study.
+
+    The driver writes a file with a random name, which a node finds only in the same storage. If
+    the study's folder does not exist yet, the nearest existing parent is tested.
+    """
+    if not study:
+        return _answers(nodes, question)
+    if "://" not in study:
+        study = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
+    # Opening the study deletes files with such names, which a killed driver leaves.
+    files, name = StudyFiles.at(study), f"{SCRATCH}000000-{token_hex(4)}"
+    try:
+        files.write_bytes(name, b"")
+        return _answers(nodes, (*question, study, name))
+    finally:
+        with suppress(StudyError):
+            files.delete(name)
+
+
+def _answers(nodes: Mapping[str, NodeStatus], question: tuple[Any, ...]) -> list[NodeStatus]:
+    """The nodes with their answers, or with the reason why a node gave no answer."""
+    # The worker ends with the answer: torch may start CUDA there, and then no trial may follow.
+    describe = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(describe_node)
+    on = NodeAffinitySchedulingStrategy
+    answers = {
+        node: describe.options(scheduling_strategy=on(node, soft=False)).remote(*question)
+        for node in nodes
+    }
+    limit = float(os.environ.get(_ANSWER_VARIABLE) or _ANSWER_S)
+    ready, late = ray.wait(list(answers.values()), num_returns=len(answers), timeout=limit)
+    for reference in late:
+        with suppress(ray.exceptions.RayError, ValueError):
+            ray.cancel(reference, force=True)
+    late_status = {"no_answer": f"did not answer within {limit:g} s"}
+    return [
+        replace(nodes[node], **(_get(answer) if answer in ready else late_status))
+        for node, answer in answers.items()
+    ]
+
+
+def _get(reference: "ray.ObjectRef[dict[str, Any]]") -> dict[str, Any]:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError as error:  # also if the node lacks this package
+        return {"no_answer": f"could not answer ({str(error).strip().splitlines()[-1]})"}

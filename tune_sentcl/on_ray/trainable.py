@@ -15,7 +15,7 @@ from ray import tune
 from tune_sentcl.config import Fingerprints, parse_config
 from tune_sentcl.errors import PluginError, StudyError
 from tune_sentcl.history import Assignment
-from tune_sentcl.on_ray.draining import watch_draining
+from tune_sentcl.on_ray.cluster import watch_draining
 from tune_sentcl.plugins import activate
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
@@ -65,8 +65,8 @@ def train(
 @lru_cache(maxsize=1)
 def _get_loader(loader: "ray.ObjectRef[InputLoader]") -> InputLoader:
     """Fetch the loader once for all trials of this process."""
-    found: InputLoader = ray.get(loader)
-    return found
+    inputs: InputLoader = ray.get(loader)
+    return inputs
 
 
 def params_of(assignment: Assignment) -> dict[str, Any]:

@@ -2,36 +2,11 @@
 
 import errno
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
-
-# File systems of one machine. All others count as shared, because `flock` may not work across it.
-_LOCAL_FILE_SYSTEMS = (
-    *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "overlay"),
-    *("aufs", "tmpfs", "ramfs", "rootfs", "vfat", "exfat", "ntfs3"),
-)
-_ESCAPED = re.compile(r"\\([0-7]{3})")  # blanks in the table of mounts
-_MOUNTS = Path("/proc/self/mountinfo")
-
-
-def is_shared(path: Path) -> bool:
-    """Whether other machines may mount the disk of a path, by the type of its file system."""
-    try:
-        mounts = _MOUNTS.read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux: assume a local disk
-        return False
-    path = path.resolve()
-    where, file_system = "", ""
-    for line in mounts:
-        before, _, after = line.partition(" - ")
-        point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), before.split()[4])
-        if len(point) >= len(where) and path.is_relative_to(point):
-            where, file_system = point, after.split()[0]
-    return file_system not in _LOCAL_FILE_SYSTEMS
 
 
 @contextmanager

@@ -13,11 +13,12 @@ import pyarrow as pa
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.score import Score, merged
 from tune_sentcl.space import Space
-from tune_sentcl.store.driver_files import SCRATCH, DriverFiles
+from tune_sentcl.store.driver_files import SCRATCH, DriverFiles, TableWriter
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
 from tune_sentcl.store.rows import (
+    TABLES,
     CurvePoint,
     TrialRow,
     curves_table,
@@ -25,17 +26,14 @@ from tune_sentcl.store.rows import (
     stored_scores,
     trials_table,
 )
-from tune_sentcl.store.schema import TABLES
 from tune_sentcl.store.study import EndedTrial, Study, is_own
-from tune_sentcl.store.table_writer import TableWriter
 from tune_sentcl.store.trial_folders import (
     STATES,
     WEIGHTS,
     TrialFolder,
     TrialFolders,
-    label_key,
 )
-from tune_sentcl.store.writer_lock import LEASES, LOCK, WriterLock
+from tune_sentcl.store.writer_lock import LEASES, WriterLock
 
 
 class StudyDriver:
@@ -57,16 +55,16 @@ class StudyDriver:
         self._closed = False
         self._ended = ended
         self._attempts: Counter[str] = Counter()
-        finished = [t for t, one in ended.items() if one.status == "finished"]
+        finished = [t for t, end in ended.items() if end.status == "finished"]
         self._trials = TableWriter(files, "trials", ended)
         self._scores = TableWriter(files, "scores", finished)
         self._curves = TableWriter(files, "curves", ended)
         self._weights = TrialFolders(study.files, WEIGHTS)
         self._states = TrialFolders(study.files, STATES)
-        for one in self._weights.found():
+        for folder in self._weights.existing():
             # Those of lost attempts, and those whose deletion a kill has cut off.
-            if not (is_own(one, ended) and self._weights.is_complete(one)):
-                self._delete(self._weights, one)
+            if not (is_own(folder, ended) and self._weights.is_complete(folder)):
+                self._delete(self._weights, folder)
 
     @classmethod
     def open(
@@ -93,7 +91,7 @@ class StudyDriver:
         """
         files = StudyFiles.at(path)
         refuse_foreign(files)
-        files.refuse_links(LOCK, LEASES, MANIFEST, WEIGHTS, STATES, *TABLES)
+        files.refuse_links(LEASES, MANIFEST, WEIGHTS, STATES, *TABLES)
         if not files.exists(MANIFEST):
             files.make_folders()
         lock = WriterLock(files, say)
@@ -109,20 +107,13 @@ class StudyDriver:
             data = own.read(MANIFEST)
             manifest = Manifest.parse(data, files) if data is not None else Manifest.new(space)
             ended = {} if data is None else Study(files, manifest).ended()
-            after = manifest.continued(space, command, max(lock.lease, 1 + _highest_epoch(ended)))
+            after = manifest.continued(space, command, lock.lease)
             lock.check()  # later than the manifest was read, which a successor would write
             own.write(MANIFEST, after.encoded())
             files.make_folders(*TABLES)
             driver = cls(Study(files, after), lock, own, ended)
             undone.pop_all()
             return driver
-
-    def share(self) -> None:
-        """Take a lease besides the system's lock, because other machines mount this disk."""
-        self._lock.share()
-        if Manifest.read(self.study.files).epoch != self.study.manifest.epoch:
-            rule = "another driver has written this study in the meantime"
-            raise StudyError(Fault(self.study.files.where, "", "", rule, "Repeat the command."))
 
     def next_attempt_label(self, trial_id: str) -> str:
         """The label of a trial's next attempt, for its row, its weights and its states.
@@ -170,10 +161,9 @@ class StudyDriver:
         if curves is not None:
             self._curves.replace(name, curves_table(name, curves))
         if row.status == "finished":
-            found = list(scores)
             if had_finished:
-                found = _with_kept(stored_scores(self._scores.rows(name)), found)
-            self._scores.replace(name, scores_table(name, found))
+                scores = _with_kept(stored_scores(self._scores.rows(name)), scores)
+            self._scores.replace(name, scores_table(name, scores))
         self._trials.replace(name, trials_table([row]))
         self._ended[name] = EndedTrial(row.status, row.attempt_files or "")
         if weights or had_finished:
@@ -183,9 +173,9 @@ class StudyDriver:
         """Delete the weights of attempts that the trial's row does not name."""
         failed = self._ended[trial_id].status == "failed"
         if before is not None or self._attempts[trial_id] > 1 or failed:
-            for one in self._weights.found(trial_id):
-                if not is_own(one, self._ended):
-                    self._delete(self._weights, one)
+            for folder in self._weights.existing(trial_id):
+                if not is_own(folder, self._ended):
+                    self._delete(self._weights, folder)
 
     def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
         """Write a search into `study.json`, after its checks have passed and after its end.
@@ -207,8 +197,8 @@ class StudyDriver:
 
     def checkpoints(self) -> set[str]:
         """The finished trials with weights."""
-        found = self._weights.found()
-        return {one.trial_id for one in found if is_own(one, self._ended)}
+        folders = self._weights.existing()
+        return {folder.trial_id for folder in folders if is_own(folder, self._ended)}
 
     def keep_checkpoints(self, trial_ids: Collection[str]) -> None:
         """Delete the weights of all other finished trials.
@@ -217,15 +207,15 @@ class StudyDriver:
             trial_ids: The trials whose weights are kept.
         """
         self._require_lock()
-        for one in self._weights.found():
-            if one.trial_id not in trial_ids and is_own(one, self._ended):
-                self._delete(self._weights, one)
+        for folder in self._weights.existing():
+            if folder.trial_id not in trial_ids and is_own(folder, self._ended):
+                self._delete(self._weights, folder)
 
     def drop_state(self, trial_id: str) -> None:
         """Delete a trial's states."""
         self._require_lock()
-        for one in self._states.found(trial_id):
-            self._delete(self._states, one)
+        for folder in self._states.existing(trial_id):
+            self._delete(self._states, folder)
 
     def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
         """Change columns of rows of `trials`.
@@ -261,11 +251,11 @@ class StudyDriver:
     ) -> None:
         self.close()
 
-    def _delete(self, folders: TrialFolders, one: TrialFolder) -> None:
+    def _delete(self, folders: TrialFolders, folder: TrialFolder) -> None:
         """Delete a folder, unless a successor's attempt may have written it."""
         self._require_lock()
-        if one.epoch <= self.study.manifest.epoch:
-            folders.delete(one)
+        if folder.epoch <= self.study.manifest.epoch:
+            folders.delete(folder)
 
     def _require_lock(self) -> None:
         if self._closed:
@@ -279,19 +269,13 @@ def _with_kept(before: Sequence[Score], scores: Iterable[Score]) -> list[Score]:
     return merged(merged(before, scores), [score for score in before if score.value is not None])
 
 
-def _highest_epoch(ended: dict[str, EndedTrial]) -> int:
-    """The highest epoch in the trials' labels; `study.json` may be an older copy."""
-    labels = (one.attempt_files for one in ended.values())
-    return max((label_key(label)[0] for label in labels if label), default=0)
-
-
 def refuse_foreign(files: StudyFiles) -> None:
     """Raise StudyError unless the folder is a study, empty or missing."""
     if not files.is_folder() or files.exists(MANIFEST):
         return
-    # A driver that was killed before it wrote study.json left its lock and its own folder.
+    # A driver that was killed before it wrote study.json left its lease and its own folder.
     names = (name for name in files.names() if not name.startswith(SCRATCH))
-    others = [name for name in names if name not in (LOCK, LEASES)]
+    others = [name for name in names if name != LEASES]
     if others:
         rule = f"must be a study or empty: it holds {others[0]} but no {MANIFEST}"
         raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))

@@ -1,8 +1,9 @@
 """A study's files in a local folder, on a shared disk or on an object store, by one client."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import posixpath
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -10,17 +11,16 @@ from urllib.parse import unquote, urlsplit
 
 import obstore
 
-from tune_sentcl.errors import Fault, StudyError, refuse_credentials
+from tune_sentcl.errors import ConfigError, Fault, StudyError, refuse_credentials
 from tune_sentcl.store.disk import make_folder
 from tune_sentcl.store.objects import (
     TakenError,
     check_url,
     client_of,
-    os_errors,
     storage_errors,
 )
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 Version = Mapping[str, str | None]
 """Tells the versions of an object apart."""
 
@@ -116,9 +116,9 @@ class StudyFiles:
     def versions(self, folder: str) -> dict[str, Any]:
         """List a folder: each name with its ETag; None for folders."""
         with suppress(FileNotFoundError), self._reading(folder):
-            found = obstore.list_with_delimiter(self.client, folder or None)
-            folders: dict[str, Any] = {_base(name): None for name in found["common_prefixes"]}
-            files = {_base(item["path"]): item["e_tag"] for item in found["objects"]}
+            listed = obstore.list_with_delimiter(self.client, folder or None)
+            folders: dict[str, Any] = {_base(name): None for name in listed["common_prefixes"]}
+            files = {_base(item["path"]): item["e_tag"] for item in listed["objects"]}
             for mark in ("", _base(folder)):  # consoles and file browsers make such objects
                 files.pop(mark, None)
             return folders | files
@@ -138,8 +138,8 @@ class StudyFiles:
     def read(self, name: str) -> tuple[bytes, Version]:
         """A file and its version; FileNotFoundError if it is missing."""
         with self._reading(name):
-            found = obstore.get(self.client, name)
-            return bytes(found.bytes()), {key: found.meta[key] for key in _VERSION}
+            file = obstore.get(self.client, name)
+            return bytes(file.bytes()), {key: file.meta[key] for key in _VERSION}
 
     def read_bytes(self, name: str) -> bytes | None:
         """Read a file; None if it is missing."""
@@ -149,7 +149,7 @@ class StudyFiles:
 
     def write_bytes(self, name: str, data: bytes) -> None:
         """Replace a file atomically."""
-        with storage_errors(self.display_path(name)), os_errors():
+        with storage_errors(self.display_path(name)):
             obstore.put(self.client, name, data)
 
     def replace(self, name: str, data: bytes, version: Version | None) -> Version:
@@ -174,13 +174,13 @@ class StudyFiles:
                 done = obstore.put(self.client, name, data, mode=mode)
         except TakenError:
             # The client repeats a request whose answer was lost, and then finds its own file.
-            found, there = self.read(name)
-            if found != data:
+            stored, current = self.read(name)
+            if stored != data:
                 raise
-            return there
+            return current
         return {key: done[key] for key in _VERSION}
 
-    def each(self, act: Callable[[str], Found], names: Iterable[str]) -> list[Found]:
+    def each(self, act: Callable[[str], T], names: Iterable[str]) -> list[T]:
         """Call a function for each name, at once on an object store, where latency dominates."""
         if self.folder is not None:  # threads would only wait for each other
             return list(map(act, names))
@@ -192,20 +192,11 @@ class StudyFiles:
         listed = [names] if isinstance(names, str) else list(names)
         if listed:
             where = self.display_path(listed[0])
-            with storage_errors(where), suppress(FileNotFoundError), os_errors():
+            with suppress(FileNotFoundError), storage_errors(where, FileNotFoundError):
                 obstore.delete(self.client, listed)
 
-    @contextmanager
-    def _reading(self, name: str) -> Iterator[None]:
-        """As `storage_errors`, but that missing files and other versions keep their errors."""
-        try:
-            with os_errors():
-                yield
-        except (FileNotFoundError, TakenError):
-            raise
-        except OSError:
-            with storage_errors(self.display_path(name)):
-                raise
+    def _reading(self, name: str) -> AbstractContextManager[None]:
+        return storage_errors(self.display_path(name), FileNotFoundError, TakenError)
 
 
 def _base(path: str) -> str:
@@ -219,3 +210,48 @@ def _path_of(url: str) -> str:
         rule = "must name a folder of this machine as file:///PATH"
         raise StudyError(Fault(url, "", "", rule, "Correct it, or give a plain path."))
     return unquote(parts.path)
+
+
+def normalized_location(study: str) -> str:
+    """Normalize a URL or an absolute path by its text, because it may be on other machines."""
+    if "://" not in study:
+        return posixpath.normpath(study).replace("//", "/")
+    parts = urlsplit(study)
+    if parts.scheme.lower() == "file":  # as in `StudyFiles.at`
+        return posixpath.normpath(f"/{unquote(parts.path)}").replace("//", "/")
+    path = posixpath.normpath(f"/{parts.path}").replace("//", "/")
+    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{path}"
+
+
+def study_identity(study: str | Path) -> str:
+    """Return the same string for all paths and URLs that name one study on this machine.
+
+    Raises:
+        StudyError: A `file://` URL does not name a folder of this machine.
+    """
+    text = str(study)
+    if "://" in text and not text.startswith("file:"):
+        return normalized_location(text)
+    return str(Path(StudyFiles.at(text).where).resolve())
+
+
+def refuse_itself(study: str | Path, learn_from: Iterable[str]) -> None:
+    """Raise ConfigError if a search is told to learn from its own study."""
+    if study_identity(study) in map(study_identity, learn_from):
+        rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
+        raise ConfigError(Fault("--learn-from", "", str(study), rule, move))
+
+
+def refuse_memory(where: str, location: str) -> None:
+    """Raise ConfigError if a location that Ray's workers must read lies in this process."""
+    if location.startswith("memory:"):
+        rule = "lies in one process, and Ray's workers cannot read it"
+        raise ConfigError(Fault(where, "", location, rule, "Name a folder."))
+
+
+def distinct_studies(studies: Iterable[str]) -> tuple[str, ...]:
+    """Keep the first path or URL of each study."""
+    first: dict[str, str] = {}
+    for study in studies:
+        first.setdefault(study_identity(study), study)
+    return tuple(first.values())

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import shlex
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Self
@@ -14,8 +16,7 @@ from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.plugins.stored import StoredLoss, stored_losses
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.provenance import git_commit, library_versions
-from tune_sentcl.store.schema import SCHEMA_VERSION
+from tune_sentcl.store.rows import SCHEMA_VERSION, library_versions
 
 MANIFEST = "study.json"
 """The file's name; a folder without it is not a study."""
@@ -166,19 +167,15 @@ class Manifest:
             least: The smallest allowed epoch.
         """
         loaded = stored_losses([plugin.name for plugin in space.plugins])
-        return Manifest(
-            schema=SCHEMA_VERSION,
-            space=self.space,
+        return dataclasses.replace(
+            self,
             space_texts=_with_last(self.space_texts, space.text),
-            created=self.created,
             updated=now(),
             versions=dict(library_versions()),
             git_commit=git_commit(),
             commands=_with_last(self.commands, shlex.join(command)),
-            search=self.search,
-            plan=self.plan,
             epoch=max(self.epoch + 1, least),
-            losses=tuple({one.name: one for one in (*self.losses, *loaded)}.values()),
+            losses=tuple({loss.name: loss for loss in (*self.losses, *loaded)}.values()),
         )
 
     def check_space(self, space: Space, where: str) -> None:
@@ -219,3 +216,28 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
 def now() -> str:
     """The current time in ISO format, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def git_commit() -> str | None:
+    """The commit checked out in the working directory, with `-dirty` if a tracked file changed.
+
+    Returns:
+        40 hexadecimal digits and the suffix; None outside a checkout or without git.
+    """
+    commit = _git("rev-parse", "--verify", "HEAD")
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    if not commit or changes is None:
+        return None
+    return f"{commit}-dirty" if changes else commit
+
+
+def _git(*arguments: str) -> str | None:
+    # Without optional locks, `git status` does not write into the user's checkout.
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=20, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -57,21 +57,30 @@ class TakenError(OSError):
 
 
 @contextmanager
-def storage_errors(where: str) -> Iterator[None]:
-    """Turn errors of the storage into a `StudyError` that names the path or URL `where`."""
+def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
+    """Turn errors of the storage into a `StudyError` that names the path or URL `where`.
+
+    Args:
+        where: The path or URL.
+        passed: Errors to raise as they are: FileNotFoundError or `TakenError`.
+    """
     try:
-        yield
+        with _os_errors():
+            yield
+    except passed:
+        raise
     except (OSError, pa.ArrowException) as error:
-        number = error.errno if isinstance(error, OSError) else None
+        stated = _NUMBER.search(str(error))  # safetensors raises errors without a number
+        number = getattr(error, "errno", None) or (int(stated[1]) if stated else 0)
         rule, move = _RULES.get(
-            number or 0,
+            number,
             (f"cannot be read or written ({error})", "Correct that, then repeat the command."),
         )
         raise StudyError(Fault(where, "", "", rule, move)) from error
 
 
 @contextmanager
-def os_errors() -> Iterator[None]:
+def _os_errors() -> Iterator[None]:
     """Turn errors of a client into OSError, with the system's number where there is one."""
     try:
         yield

@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.schema import schema_of
+from tune_sentcl.store.rows import schema_of
 
 _PART = re.compile(r"[0-9]{6,}\.parquet")
 _WRITER = b"tune_sentcl.writer"
@@ -81,20 +82,18 @@ def read_part(
     """
     folder, where = part.partition("/")[0], files.display_path(part)
     try:
-        file = pq.ParquetFile(pa.BufferReader(data or b""))
-        schema = widened(schema_of(folder), file.schema_arrow)
-        lacking = [f.name for f in schema if not f.nullable and f.name not in file.schema.names]
+        fragment = ds.ParquetFileFormat().make_fragment(pa.BufferReader(data or b""))
+        schema, stored = schema_of(folder), fragment.physical_schema
+        lacking = [f.name for f in schema if not f.nullable and f.name not in stored.names]
         if lacking:
-            raise DamagedError(_schema_fault(folder, where, ", ".join(lacking)))
-        wanted = select_fields(schema, columns)
-        # The filter may use any column.
-        needed = set(schema.names if rows is not None else wanted.names)
-        names = [name for name in file.schema_arrow.names if name in needed]
-        table = file.read(names, use_threads=False)
+            rule = f"must have the columns of a study's {folder} ({', '.join(lacking)})"
+            move = "Restore it from a copy, or read the study with the release that wrote it."
+            raise DamagedError(Fault(where, "", "", rule, move))
+        full = widened(schema, stored)  # missing columns are null
+        names = select_fields(full, columns).names
+        table = fragment.to_table(schema=full, columns=names, filter=rows, use_threads=False)
         table.validate(full=True)  # else a flipped bit in a text raises only on its first use
-        if rows is not None:
-            table = _with_missing_columns(table, schema).filter(rows)
-        return _conform(table, wanted)
+        return table.replace_schema_metadata(full.metadata)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         rule = f"must be a complete Parquet file of {folder} ({error})"
         move = "Restore it from a copy; the other parts are intact."
@@ -111,8 +110,8 @@ def select_fields(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema
 
 def joined(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
     """Concatenate tables; columns that only some of them have are null elsewhere."""
-    found = pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
-    return found.replace_schema_metadata(schema.metadata).combine_chunks()
+    table = pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
+    return table.replace_schema_metadata(schema.metadata).combine_chunks()
 
 
 def rows_of_trials(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
@@ -132,31 +131,5 @@ def widened(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
     return pa.schema([*schema, *further], metadata=schema.metadata)
 
 
-def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Select, order and cast the columns of a schema; missing columns are null."""
-    if table.schema.equals(schema):
-        return table
-    full = _with_missing_columns(table, schema)
-    columns = (full[f.name] for f in schema)
-    cast = [
-        c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)
-    ]
-    return pa.table(cast, schema=schema)
-
-
 def _trial_mask(table: pa.Table, trial_ids: Iterable[str]) -> pa.Array:
     return pc.is_in(table["trial_id"], value_set=pa.array(list(trial_ids), pa.string()))
-
-
-def _with_missing_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    there = set(table.column_names)
-    for field in schema:
-        if field.name not in there:
-            table = table.append_column(field, pa.nulls(len(table), field.type))
-    return table
-
-
-def _schema_fault(folder: str, where: str, what: str) -> Fault:
-    rule = f"must have the columns of a study's {folder} ({what})"
-    move = "Restore it from a copy, or read the study with the release that wrote it."
-    return Fault(where, "", "", rule, move)

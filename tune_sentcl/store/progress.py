@@ -69,7 +69,7 @@ class SearchProgress:
         data = files.read_bytes(PROGRESS)
         try:
             document = json.loads(data or b"")
-            running = tuple(RunningTrial(**one) for one in document.pop("running"))
+            running = tuple(RunningTrial(**trial) for trial in document.pop("running"))
             return cls(**document, running=running)
         except (ValueError, TypeError, KeyError, AttributeError):
             return None

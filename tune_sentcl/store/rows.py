@@ -1,49 +1,50 @@
-"""Dataclasses of the rows that callers write, and their conversion to Arrow tables."""
+"""The rows and columns of a study's tables.
 
+Each column of `trials` is a knob or a field of `TrialRow`; a new knob or field becomes a nullable
+column. Adding a column keeps `SCHEMA_VERSION`. Removing one or changing its meaning needs a new
+version. Studies of other versions are refused.
+"""
+
+import importlib.metadata
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime
+from functools import cache
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from tune_sentcl.config import TrialConfig, completed, flatten, knobs, nest
+from tune_sentcl.config import TrialConfig, cached, completed, flatten, knobs, nest
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.score import Score
-from tune_sentcl.store.provenance import library_versions
-from tune_sentcl.store.schema import CURVES, LIBRARIES, SCORES, trials_schema
 
-RUN_COLUMNS = (
-    "steps",
-    "started_at",
-    "wall_seconds",
-    "startup_seconds",
-    "train_seconds",
-    "evaluation_seconds",
-    "gpu_seconds",
-    "saving_seconds",
-    "encoded_sentences",
-    "encoding_seconds",
-    "peak_memory_bytes",
-    "device",
-    "precision_used",
-    "host",
-    "cpus",
-    "gpus",
-    "data_source",
-    "data_fingerprint",
-    "checkpoint_fingerprint",
-    "selection_fingerprint",
-    "code_fingerprint",
-    "git_commit",
-    "notes",
-    *(f"version_{name}" for name in LIBRARIES),
-)
-"""The columns that describe the run of a trial: time, resources, data, versions."""
+SCHEMA_VERSION = 1
+"""The schema number in `study.json` and in every Parquet file."""
+
+LIBRARIES = ("tune_sentcl", "python", "torch", "transformers", "ray", "optuna")
+"""The packages with a column `version_...`."""
+
+TABLES = ("trials", "scores", "curves")
+"""The folders of the tables."""
 
 CONFIRM_ORIGIN: Final = "confirm"
 """The origin of trials on fresh seeds, which confirm a choice and take no part in it."""
+
+
+@cache
+def library_versions() -> Mapping[str, str]:
+    """Versions by the names in `LIBRARIES`; libraries that are not installed are left out."""
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        if name != "python":
+            try:
+                versions[name] = importlib.metadata.version(name.replace("_", "-"))
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return MappingProxyType(versions)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class TrialRow:
         started_at: Its start, with a time zone.
         wall_seconds: From start to end.
         startup_seconds: Of `wall_seconds`, the part before training: reading, loading, encoding by
-            a frozen encoder, and the extra time of the first step over a later one.
+            a frozen encoder, and the extra time of the first step over a later one. None: included
+            in `train_seconds`.
         train_seconds: Of `wall_seconds`, training.
         evaluation_seconds: Of `wall_seconds`, evaluation.
         gpu_seconds: `wall_seconds` times `gpus`.
@@ -92,7 +94,8 @@ class TrialRow:
         encoding_seconds: Of `wall_seconds`, that encoding, or the wait for another trial's.
         peak_memory_bytes: Peak memory of the accelerator, or of the process without one.
         device: Name of the accelerator, or `cpu`.
-        precision_used: What matrix products of training were computed in: fp32, tf32 or bf16.
+        precision_used: What matrix products of training were computed in: fp32, tf32 or bf16; None
+            if no step was taken.
         host: Name of the machine.
         cpus: Assigned cores.
         gpus: Assigned accelerators; a fraction if one is shared.
@@ -101,7 +104,7 @@ class TrialRow:
         checkpoint_fingerprint: See `tune_sentcl.config.Fingerprints`.
         selection_fingerprint: See `tune_sentcl.config.Fingerprints`; None if empty.
         code_fingerprint: See `tune_sentcl.config.Fingerprints`; None if empty.
-        git_commit: See `tune_sentcl.store.provenance.git_commit`.
+        git_commit: See `tune_sentcl.store.manifest.git_commit`.
         versions: Versions by library; by default those of this process.
         objectives: Each objective's name, as TASK:METRIC:SPLIT, and its value times 100.
         error_type: The class of the error that made it fail.
@@ -172,6 +175,98 @@ class TrialRow:
         return {name: _encodable(value) for name, value in values.items()}
 
 
+_TYPES: Mapping[Any, pa.DataType] = {
+    str | None: pa.string(),
+    int | None: pa.int64(),
+    int: pa.int64(),
+    float | None: pa.float64(),
+    datetime | None: pa.timestamp("ms", tz="UTC"),
+    tuple[Mapping[str, Any], ...] | None: pa.list_(
+        pa.struct({"objective": pa.string(), "share": pa.float64(), "value": pa.float64()})
+    ),
+}
+_KNOB_TYPES = {
+    "float": pa.float64(),
+    "int": pa.int64(),
+    "bool": pa.bool_(),
+    "str": pa.string(),
+    "list": pa.list_(pa.string()),
+    "ints": pa.list_(pa.int64()),
+}
+_METADATA = {"tune_sentcl.schema": str(SCHEMA_VERSION)}
+_IDENTITY = ("trial_id", "configuration", "space", "origin", "status")
+_ENDS = ("stages", "error_type", "error_text", "attempt", "attempt_files")
+_VERSIONS = tuple(f"version_{name}" for name in LIBRARIES)
+
+RUN_COLUMNS = (
+    *(f.name for f in fields(TrialRow) if f.type in _TYPES and f.name not in _ENDS),
+    *_VERSIONS,
+)
+"""The columns that describe the run of a trial: time, resources, data, versions."""
+
+
+@cached
+def trials_schema() -> pa.Schema:
+    """One row per trial."""
+    identity = [pa.field(name, pa.string(), nullable=False) for name in _IDENTITY]
+    settings = [pa.field(key, _KNOB_TYPES[knob.kind]) for key, knob in knobs().items()]
+    columns = [*identity, *settings, pa.field("config", pa.string()), *_run_fields()]
+    return pa.schema(columns, metadata=_METADATA)
+
+
+def _run_fields() -> Iterator[pa.Field]:
+    for column in fields(TrialRow):
+        if column.name == "versions":
+            yield from (pa.field(name, pa.string()) for name in _VERSIONS)
+        elif column.name == "objectives":
+            for number in range(1, MAX_OBJECTIVES + 1):
+                name, value = objective_columns(number)
+                yield pa.field(value, pa.float64())
+                yield pa.field(name, pa.string())
+        elif column.type in _TYPES:
+            yield pa.field(column.name, _TYPES[column.type])
+
+
+SCORES = pa.schema(
+    [
+        pa.field("trial_id", pa.string(), nullable=False),
+        pa.field("suite", pa.string(), nullable=False),
+        pa.field("task", pa.string(), nullable=False),
+        pa.field("subset", pa.string()),  # null: the whole task
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("metric", pa.string(), nullable=False),
+        pa.field("aggregation", pa.string()),  # all | mean | wmean; null without subsets
+        pa.field("protocol", pa.string(), nullable=False),
+        pa.field("classifier_seed", pa.int64()),
+        pa.field("data", pa.string(), nullable=False),  # toy | root
+        pa.field("value", pa.float64()),  # x 100, as papers print; null if scoring failed
+        pa.field("n", pa.int64()),
+        pa.field("reason", pa.string()),  # why `value` is null
+        pa.field("version", pa.string()),  # of the task, where its name does not determine it
+    ],
+    metadata=_METADATA,
+)
+"""One row per score."""
+
+CURVES = pa.schema(
+    [
+        pa.field("trial_id", pa.string(), nullable=False),
+        pa.field("step", pa.int64(), nullable=False),
+        pa.field("epoch", pa.float64()),
+        pa.field("samples", pa.int64()),
+        pa.field("metric", pa.string(), nullable=False),
+        pa.field("value", pa.float64()),
+    ],
+    metadata=_METADATA,
+)
+"""One row per point of a curve."""
+
+
+def schema_of(folder: str) -> pa.Schema:
+    """The schema of a table by the name of its folder."""
+    return trials_schema() if folder == "trials" else {"scores": SCORES, "curves": CURVES}[folder]
+
+
 def _encodable(value: Any) -> Any:
     """A value whose text is UTF-8, which paths and errors of the system may not be."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
@@ -208,7 +303,7 @@ def curves_table(trial_id: str, points: Sequence[CurvePoint]) -> pa.Table:
 def _table_of(trial_id: str, records: Sequence[object], schema: pa.Schema) -> pa.Table:
     """Records whose attributes are the columns behind `trial_id`."""
     columns = [[trial_id] * len(records)]
-    columns += [[getattr(one, f.name) for one in records] for f in list(schema)[1:]]
+    columns += [[getattr(record, f.name) for record in records] for f in list(schema)[1:]]
     return pa.table(columns, schema=schema)
 
 
@@ -234,9 +329,9 @@ def with_search_origins(trials: pa.Table, origins: Mapping[str, str]) -> pa.Tabl
         origins: By trial, another origin than `confirm` that it also has.
     """
     columns = (trials[name].to_pylist() for name in ("trial_id", "origin"))
-    found = [
+    values = [
         origins.get(name, origin) if origin == CONFIRM_ORIGIN else origin
         for name, origin in zip(*columns, strict=True)
     ]
     column = trials.column_names.index("origin")
-    return trials.set_column(column, trials.schema.field("origin"), pa.array(found, pa.string()))
+    return trials.set_column(column, trials.schema.field("origin"), pa.array(values, pa.string()))

@@ -1,4 +1,4 @@
-"""Reading a study, which holds the trials of one space."""
+"""Reading a study, which holds the trials of one space: at each call, or once into memory."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tune_sentcl.plugins.stored import register_stored
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.parts import joined, part_names, read_part, rows_of_trials, select_fields
-from tune_sentcl.store.schema import schema_of
+from tune_sentcl.store.rows import schema_of
 from tune_sentcl.store.trial_folders import STATES, WEIGHTS, TrialFolder, TrialFolders
+
+STUDY = "study"
+"""The column with the study of each row, if several studies were read."""
 
 
 class EndedTrial(NamedTuple):
@@ -29,7 +33,7 @@ class StudyTables(ABC):
     """The tables of a study, read at each call (`Study`) or in memory (`Snapshot`)."""
 
     def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """One row per ended trial, with the columns of `schema.trials_schema()`.
+        """One row per ended trial, with the columns of `rows.trials_schema()`.
 
         Args:
             columns: Columns to read; None for all.
@@ -42,7 +46,7 @@ class StudyTables(ABC):
         where: Any = None,
         among: Collection[str] | None = None,
     ) -> pa.Table:
-        """The scores of finished trials, with the columns of `schema.SCORES`.
+        """The scores of finished trials, with the columns of `rows.SCORES`.
 
         Args:
             columns: Columns to read; None for all.
@@ -57,12 +61,9 @@ class StudyTables(ABC):
         where: Any = None,
         among: Collection[str] | None = None,
     ) -> pa.Table:
-        """The curves of ended trials, with the columns of `schema.CURVES`.
+        """The curves of ended trials, with the columns of `rows.CURVES`; arguments as of `scores`.
 
-        Args:
-            columns: Columns to read; None for all.
-            where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
-            among: Ended trials, if the caller has read them; None reads them and takes all.
+        `among` are ended trials.
         """
         return self._table("curves", columns, where, among)
 
@@ -116,8 +117,8 @@ class Study(StudyTables):
         """The finished trials with weights."""
         ended = self.ended()
         weights = TrialFolders(self.files, WEIGHTS)
-        own = (one for one in weights.found() if is_own(one, ended))
-        return {one.trial_id for one in own if weights.is_complete(one)}
+        own = (folder for folder in weights.existing() if is_own(folder, ended))
+        return {folder.trial_id for folder in own if weights.is_complete(folder)}
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
         """The local folder of a trial's weights, downloaded for the block if necessary."""
@@ -126,7 +127,7 @@ class Study(StudyTables):
 
     def states(self) -> set[str]:
         """The trials with a state, which may be incomplete."""
-        return {one.trial_id for one in TrialFolders(self.files, STATES).found()}
+        return {folder.trial_id for folder in TrialFolders(self.files, STATES).existing()}
 
     def state_file(self, trial_id: str, name: str) -> bytes | None:
         """One file of a trial's newest state; None if it is missing."""
@@ -153,7 +154,7 @@ class Study(StudyTables):
     ) -> pa.Table:
         if among is None and folder != "trials":
             ended = self.ended().items()
-            among = [t for t, one in ended if folder == "curves" or one.status == "finished"]
+            among = [t for t, end in ended if folder == "curves" or end.status == "finished"]
 
         def read(part: str) -> pa.Table:
             table = read_part(self.files, part, self.files.read_bytes(part), columns, where)
@@ -161,6 +162,50 @@ class Study(StudyTables):
 
         tables = self.files.each(read, part_names(self.files, folder))
         table = joined(tables, select_fields(schema_of(folder), columns))
+        return table if columns is None else table.select(list(columns))
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot(StudyTables):
+    """The tables `trials`, `scores` and `curves` of the same trials; later writes do not show."""
+
+    tables: Mapping[str, pa.Table]
+
+    @classmethod
+    def of(cls, study: Study) -> Self:
+        """Read the trials, then the scores and curves of these trials."""
+        trials = study.trials()
+        finished = trials.filter(pc.field("status") == "finished")["trial_id"].to_pylist()
+        scores = study.scores(among=finished)
+        curves = study.curves(among=trials["trial_id"].to_pylist())
+        return cls({"trials": trials, "scores": scores, "curves": curves})
+
+    def checkpoints(self) -> set[str]:
+        """Empty, because a snapshot has tables only."""
+        return set()
+
+    def labelled(self, name: str) -> "Snapshot":
+        """The same with a first column `STUDY` that has the value `name`."""
+        field = pa.field(STUDY, pa.string(), nullable=False)
+        return Snapshot(
+            {
+                folder: table.add_column(0, field, pa.repeat(pa.scalar(name), len(table)))
+                for folder, table in self.tables.items()
+            }
+        )
+
+    def _table(
+        self,
+        folder: str,
+        columns: Sequence[str] | None,
+        where: Any = None,
+        among: Collection[str] | None = None,
+    ) -> pa.Table:
+        table = self.tables[folder]
+        if where is not None:
+            table = table.filter(where)
+        if among is not None:
+            table = rows_of_trials(table, among)
         return table if columns is None else table.select(list(columns))
 
 

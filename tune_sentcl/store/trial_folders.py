@@ -11,16 +11,18 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 import obstore
 
+from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.disk import make_folder, sync_folder, sync_tree
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.objects import os_errors, storage_errors
+from tune_sentcl.store.manifest import MANIFEST
+from tune_sentcl.store.objects import storage_errors
 
 WEIGHTS = "checkpoints"
 """The study's folder of weights."""
@@ -29,21 +31,7 @@ STATES = "states"
 """The study's folder of states."""
 
 _COMPLETE = "complete"
-_TRIAL_ID = re.compile(r"[A-Za-z0-9_-]+")
 _NAME = re.compile(r"([A-Za-z0-9_-]+)\.([0-9]+)-([0-9]+)(?:\.([0-9]+))?")
-_LABEL = re.compile(r"([0-9]+)-([0-9]+)")
-
-
-def label_key(label: str) -> tuple[int, int]:
-    """The epoch and the try of an attempt's label.
-
-    Raises:
-        ValueError: The label could lead to another folder.
-    """
-    match = _LABEL.fullmatch(label)
-    if match is None:
-        raise ValueError(f"label {label!r} must be EPOCH-TRY")
-    return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True, order=True)
@@ -69,9 +57,11 @@ class TrialFolder:
         Raises:
             ValueError: The id or the label could lead to another folder.
         """
-        if not _TRIAL_ID.fullmatch(trial_id):
-            raise ValueError(f"trial_id {trial_id!r} must have letters, digits, - and _ only")
-        return cls(trial_id, *label_key(label), number)
+        folder = cls.parse(f"{trial_id}.{label}")
+        if folder is None or folder.number:
+            rule = "must have letters, digits, - and _ only, and its label must be EPOCH-TRY"
+            raise ValueError(f"trial_id {trial_id!r} {rule}, not {label!r}")
+        return replace(folder, number=number)
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
@@ -103,17 +93,21 @@ class TrialFolders:
     files: StudyFiles
     kind: str
 
-    def found(self, trial_id: str | None = None) -> list[TrialFolder]:
+    def existing(self, trial_id: str | None = None) -> list[TrialFolder]:
         """All folders, or those of a trial, sorted."""
-        parsed = map(TrialFolder.parse, self.files.names(self.kind))
-        return sorted(one for one in parsed if one and trial_id in (None, one.trial_id))
+        folders = filter(None, map(TrialFolder.parse, self.files.names(self.kind)))
+        return sorted(folder for folder in folders if trial_id in (None, folder.trial_id))
 
     def newest_complete(self, trial_id: str) -> TrialFolder | None:
         """The newest complete folder of a trial."""
-        return next(filter(self.is_complete, reversed(self.found(trial_id))), None)
+        return next(filter(self.is_complete, reversed(self.existing(trial_id))), None)
 
     def write(self, folder: TrialFolder, fill: Callable[[Path], None]) -> None:
-        """Store the local folder that `fill` fills; OSError if the storage refuses."""
+        """Store the local folder that `fill` fills; StudyError if the storage refuses."""
+        with storage_errors(self.files.display_path(self._name(folder))):
+            self._write(folder, fill)
+
+    def _write(self, folder: TrialFolder, fill: Callable[[Path], None]) -> None:
         path = self._path(folder)
         if path is None:
             with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
@@ -165,27 +159,100 @@ class TrialFolders:
 
     def _upload(self, source: Path, folder: TrialFolder) -> None:
         name = self._name(folder)
-        with os_errors():
-            for path in sorted(source.rglob("*")):
-                if path.is_file():
-                    place = f"{name}/{path.relative_to(source).as_posix()}"
-                    obstore.put(self.files.client, place, path)
-            obstore.put(self.files.client, f"{name}/{_COMPLETE}", b"")
+        for path in sorted(source.rglob("*")):
+            if path.is_file():
+                place = f"{name}/{path.relative_to(source).as_posix()}"
+                obstore.put(self.files.client, place, path)
+        obstore.put(self.files.client, f"{name}/{_COMPLETE}", b"")
 
     def _download(self, folder: TrialFolder, target: Path) -> None:
         names = self.files.below(self._name(folder))
         if not names:
             raise FileNotFoundError(os.strerror(2))
-        with os_errors():
-            for found in names:
-                path = target / found.removeprefix(f"{self._name(folder)}/")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("wb") as file:
-                    for chunk in obstore.get(self.files.client, found).stream():
-                        file.write(chunk)
+        for name in names:
+            path = target / name.removeprefix(f"{self._name(folder)}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                for chunk in obstore.get(self.files.client, name).stream():
+                    file.write(chunk)
 
     def _name(self, folder: TrialFolder) -> str:
         return f"{self.kind}/{folder}"
 
     def _path(self, folder: TrialFolder) -> Path | None:
         return None if self.files.folder is None else self.files.folder / self._name(folder)
+
+
+class TrialFiles:
+    """A worker's access to a study, without a lock; can be pickled.
+
+    Every method raises StudyError if this machine cannot see the study, or a file cannot be read
+    or written.
+    """
+
+    def __init__(self, path: str | Path, attempt: str = "1-1", before: str = "") -> None:
+        """Keep the location of a study, without reading or writing.
+
+        Args:
+            path: The study's folder or URL.
+            attempt: The label of this attempt.
+            before: The label that the trial's row names now; empty without one.
+
+        Raises:
+            StudyError: The URL has an unknown scheme or credentials.
+        """
+        self._files = StudyFiles.at(path)
+        self._attempt, self._before = attempt, before
+        self._num_states = 0
+
+    def write_checkpoint(self, trial_id: str, write: Callable[[Path], None]) -> None:
+        """Write the trial's weights; the commit of its row makes them replace older ones.
+
+        Args:
+            trial_id: The trial.
+            write: Writes the weights into an empty local folder.
+        """
+        self._write(WEIGHTS, TrialFolder.of(trial_id, self._attempt), write)
+
+    def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
+        """The local folder of the trial's weights, downloaded for the block if necessary."""
+        label = self._before or self._attempt
+        return TrialFolders(self._files, WEIGHTS).local(TrialFolder.of(trial_id, label))
+
+    def write_state(self, trial_id: str, write: Callable[[Path], None]) -> None:
+        """Write a state from which a running trial can resume, and delete its older ones.
+
+        Args:
+            trial_id: The trial.
+            write: Writes the state into an empty local folder.
+        """
+        self._num_states += 1
+        state = TrialFolder.of(trial_id, self._attempt, self._num_states)
+        self._write(STATES, state, write)
+        states = TrialFolders(self._files, STATES)
+        for older in states.existing(trial_id):
+            if older < state:
+                states.delete(older)
+
+    @contextmanager
+    def state(self, trial_id: str) -> Iterator[Path | None]:
+        """The local folder of the trial's newest state, downloaded for the block if necessary.
+
+        Yields:
+            The folder; None without a state.
+        """
+        states = TrialFolders(self._files, STATES)
+        newest = states.newest_complete(trial_id)
+        if newest is None:
+            yield None
+            return
+        with states.local(newest) as folder:
+            yield folder
+
+    def _write(self, kind: str, folder: TrialFolder, write: Callable[[Path], None]) -> None:
+        # A node that does not mount the shared disk would write into a local folder.
+        if not self._files.exists(MANIFEST):
+            rule = "the node that runs the trial must see the study"
+            move = "Put the study on a disk that all nodes mount, or on an object store."
+            raise StudyError(Fault(self._files.where, "", "", rule, move))
+        TrialFolders(self._files, kind).write(folder, write)

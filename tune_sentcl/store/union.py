@@ -14,7 +14,7 @@ from tune_sentcl.config import evaluation_data_of
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
 from tune_sentcl.store.parts import rows_of_trials
-from tune_sentcl.store.snapshot import Snapshot
+from tune_sentcl.store.study import Snapshot
 
 TOLERANCE = 0.005
 """The largest difference (times 100) of scores that count as equal: half of the last printed

@@ -1,14 +1,12 @@
 """One writer per study, on every kind of storage.
 
-On a disk of this machine alone, the writer holds the system's lock on the file `.lock`. The system
-frees it when the process ends. On a shared disk or an object store, the writer holds a lease: a
-numbered file that it creates only if it is missing, and rewrites every ten seconds. Another driver
-creates the next number when the lease was released, when its holder is dead on the same machine,
-or when the file has not changed for `_TERM_S` by the waiting driver's own clock. A writer may not
-know that it lost its lease, so it looks before each write, unless it has just renewed the lease.
+The writer holds a lease: a numbered file that it creates only if it is missing, and rewrites every
+ten seconds. Another driver creates the next number when the lease was released, when its holder is
+dead on the same machine, or when the file has not changed for `_TERM_S` by the waiting driver's
+own clock. A writer may not know that it lost its lease, so it looks before each write, unless it
+has just renewed the lease.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -20,15 +18,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.store.disk import is_alive, is_shared
+from tune_sentcl.store.disk import is_alive
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.objects import TakenError, storage_errors
+from tune_sentcl.store.objects import TakenError
 
-LOCK = ".lock"
-"""The file under the system's lock. It stays; only the lock on it comes and goes."""
 LEASES = ".lease"
 """The folder of a study's leases."""
 
@@ -72,10 +68,11 @@ class Holder:
     def parse(cls, data: bytes) -> Self | None:
         """Read a lease; None if it is damaged or not fully written yet."""
         try:
-            found = cls(**json.loads(data))
+            holder = cls(**json.loads(data))
         except (ValueError, TypeError):
             return None
-        return found if all(type(getattr(found, f.name)) is f.type for f in fields(cls)) else None
+        types_match = all(type(getattr(holder, f.name)) is f.type for f in fields(cls))
+        return holder if types_match else None
 
     def is_alive(self, path: str) -> bool | None:
         """Whether its process runs and has this study; None where this process cannot see it."""
@@ -95,17 +92,14 @@ class Holder:
 class WriterLock:
     """Excludes other drivers from a study until `release` or the end of the process.
 
-    On a local disk, it takes the system's lock. On a shared disk or an object store, it takes a
-    lease. A study that ever had a lease needs one again, because other machines have seen it.
-
     Attributes:
-        lease: The number of the lease, higher than all earlier ones; 0 without a lease.
+        lease: The number of the lease, higher than all earlier ones.
         was_expired: Whether an earlier driver did not release its lease and has not been barred
             since, so that requests of it may still arrive.
     """
 
     def __init__(self, files: StudyFiles, say: Callable[[str], None] | None = None) -> None:
-        """Take the lock.
+        """Take the lease.
 
         Args:
             files: The study.
@@ -115,32 +109,19 @@ class WriterLock:
             StudyError: Another driver has the study, or the storage cannot be written.
         """
         self._files, self._say, self._term = files, say, _TERM_S
-        self.lease = 0
         self.was_expired = False
         self._successor: str | None = None
         self._mutex, self._stopped = threading.Lock(), threading.Event()
-        shared = files.folder is None or is_shared(files.folder)
-        self._lock = None if shared or not files.folder else _system_lock(files.folder)
-        try:
-            if shared or _numbers(files):
-                self.share()
-        except BaseException:
-            self.release()
-            raise
-
-    def share(self) -> None:
-        """Take a lease, unless this lock has one; StudyError if another driver has it."""
-        if not self.lease:
-            self._holder = Holder.of_this_process(self._files.where)
-            self.lease = self._acquire_lease()
-            self._thread = threading.Thread(
-                target=self._renew_in_background, name="lease", daemon=True
-            )
-            self._thread.start()
+        self._holder = Holder.of_this_process(files.where)
+        self.lease = self._acquire()
+        self._thread = threading.Thread(
+            target=self._renew_in_background, name="lease", daemon=True
+        )
+        self._thread.start()
 
     def check(self) -> None:
         """Raise StudyError if another driver has taken over, or the lease cannot be read."""
-        if self.lease and self._successor is None and _now() >= self._valid_until:
+        if self._successor is None and _now() >= self._valid_until:
             self._renew()
         if self._successor is not None:
             rule = f"another driver has taken over: {self._successor}"
@@ -149,17 +130,15 @@ class WriterLock:
 
     def release(self) -> None:
         """Release the study to other drivers; a second call does nothing."""
-        if self.lease and not self._stopped.is_set():
-            self._stopped.set()
-            self._thread.join()
-            with self._mutex, suppress(StudyError):  # after a failed write the lease expires
-                if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
-                    end = replace(self._holder, released=True, expired=self.was_expired)
-                    self._write(end)
-        if self._lock is not None:
-            self._lock.close()
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        self._thread.join()
+        with self._mutex, suppress(StudyError):  # after a failed write the lease expires
+            if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
+                self._write(replace(self._holder, released=True, expired=self.was_expired))
 
-    def _acquire_lease(self) -> int:
+    def _acquire(self) -> int:
         while True:
             last = max(_numbers(self._files), default=0)
             if last:
@@ -222,25 +201,6 @@ class WriterLock:
 
     def _write(self, holder: Holder) -> None:
         self._files.write_bytes(_name(self.lease), _encoded(holder))
-
-
-def _system_lock(folder: Path) -> IO[str]:
-    path = folder / LOCK
-    with storage_errors(str(path)):
-        file = path.open("a+", encoding="utf-8", errors="replace")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
-            file.flush()
-        except BlockingIOError:
-            file.seek(0)
-            with file:
-                raise _held_error(str(folder), file.read(200) or _UNKNOWN) from None
-        except OSError:
-            file.close()
-            raise
-    return file
 
 
 def _held_error(study: str, holder: str) -> StudyError:

@@ -1,11 +1,14 @@
 """The training loop: batch, loss, gradient and update."""
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,10 +24,10 @@ from tune_sentcl.seeding import stream
 from tune_sentcl.train.graphs import graphed
 from tune_sentcl.train.optimizer import build_optimizer
 from tune_sentcl.train.precision import arithmetic, began_in, computing_in
-from tune_sentcl.train.prefetch import Drawn, Prefetcher
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
 _CURVE_POINTS = 200
+_AHEAD = 4  # batches: enough that no step waits when the host is late for one
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def train(
     corpus: Corpus,
     config: TrialConfig,
     resumed: TrainingState | None = None,
-    prefetch: int | None = None,
+    prefetch: int = _AHEAD,
 ) -> Generator[Step, None, None]:
     """Train in place; yields after each update, so that the caller may evaluate or stop there.
 
@@ -69,7 +72,7 @@ def train(
         config: The trial.
         resumed: The state of an equal training at a step; training resumes from it.
         prefetch: How many batches a thread may draw ahead, which changes no number; 0 draws each
-            in its step, None takes `prefetch_count`.
+            in its step.
 
     Raises:
         OutOfMemoryError: A batch, or the optimizer's moments, do not fit the device.
@@ -91,7 +94,7 @@ def train(
     rows_of_epoch = sum(corpus.epoch_sizes())
     kind = None if resumed is None else began_in(method)
     with (
-        closing(Prefetcher(method, upcoming, run.draws, prefetch)) as drawing,
+        closing(draw_ahead(method, upcoming, run.draws, prefetch)) as drawing,
         graphed(method),
     ):
         # `zero_grad` would search the modules for them: half a millisecond a step with BERT.
@@ -109,6 +112,54 @@ def train(
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
             state = partial(run.state, number, samples, drawn.after)
             yield Step(number, total, samples / rows_of_epoch, samples, losses, kind, state)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A batch that the method has drawn on the host.
+
+    Attributes:
+        batch: Its rows.
+        drawn: The result of `Method.draw`.
+        after: The state of the drawing generator afterwards, with which a training resumed after
+            this batch begins.
+    """
+
+    batch: Batch
+    drawn: Any
+    after: Mapping[str, Any]
+
+
+def draw_ahead(
+    method: AnyMethod, batches: Iterator[Batch], draws: np.random.Generator, most: int
+) -> Generator[Drawn, None, None]:
+    """Draw batches in their order, up to `most` of them in a thread ahead of their steps.
+
+    One thread draws in order, so the generator gives the same numbers as without a thread. An
+    error is raised where its batch is requested. A batch that was drawn and never used has no
+    effect, because training resumes from the generator state of a used batch (`Drawn`).
+    """
+
+    def draw(batch: Batch) -> Drawn:
+        drawn = method.draw(batch, draws)
+        return Drawn(batch, drawn, draws.bit_generator.state)
+
+    if not most:
+        yield from map(draw, batches)
+        return
+    pool = ThreadPoolExecutor(1, "ahead")
+    try:
+        # The calling thread draws the first batch, because that may tokenize the corpus or wait
+        # for another process to do so, and an interrupt must be able to end it.
+        first = [draw(batch) for batch in islice(batches, 1)]
+        waiting = deque(pool.submit(draw, batch) for batch in islice(batches, most))
+        yield from first
+        while waiting:
+            drawn = waiting.popleft()
+            waiting.extend(pool.submit(draw, batch) for batch in islice(batches, 1))
+            yield drawn.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def gradient(method: AnyMethod, drawn: Drawn) -> StepLoss:
@@ -244,8 +295,8 @@ def _epoch(corpus: Corpus, config: TrialConfig, epoch: int) -> list[np.ndarray]:
     generator = stream(config.seed, "order", epoch)
     size, data = config.optimizer.batch_size, config.data
     drop_last, mix = data.drop_last, data.mix
-    found = batches(drawn, size, data.order, generator, drop_last=drop_last, mix=mix)
-    return found if drawn is corpus else [rows[batch] for batch in found]
+    of_epoch = batches(drawn, size, data.order, generator, drop_last=drop_last, mix=mix)
+    return of_epoch if drawn is corpus else [rows[batch] for batch in of_epoch]
 
 
 def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:

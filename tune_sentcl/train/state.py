@@ -67,9 +67,9 @@ class TrainingRun:
         heads = self.heads.state_dict()
         for part, tensors_of_part in (("encoder", trained_state(self.encoder)), ("heads", heads)):
             tensors |= {f"{part}.{name}": value for name, value in tensors_of_part.items()}
-        found = self.optimizer.state_dict()
+        optimizer = self.optimizer.state_dict()
         plain: dict[str, dict[str, Any]] = {}
-        for index, values in found["state"].items():
+        for index, values in optimizer["state"].items():
             for name, value in values.items():
                 if isinstance(value, Tensor):
                     tensors[f"optimizer.{index}.{name}"] = value
@@ -81,7 +81,7 @@ class TrainingRun:
             {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()},
             {
                 "optimizer": plain,
-                "groups": found["param_groups"],
+                "groups": optimizer["param_groups"],
                 "schedule": self.schedule.state_dict(),
                 "draws": self.draws.bit_generator.state if after is None else after,
                 "arithmetic": getattr(self.encoder, "arithmetic", "fp32"),
@@ -97,7 +97,7 @@ class TrainingRun:
         restore_trained(self.encoder, tensors_of("encoder", state.tensors))
         self.heads.load_state_dict(tensors_of("heads", state.tensors))
         values: dict[int, dict[str, Any]] = {
-            int(index): dict(found) for index, found in state.plain["optimizer"].items()
+            int(index): dict(numbers) for index, numbers in state.plain["optimizer"].items()
         }
         for name, value in tensors_of("optimizer", state.tensors).items():
             index, _, key = name.partition(".")

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tune_sentcl.errors import TrialTimeoutError
-from tune_sentcl.store.provenance import library_versions
+from tune_sentcl.store.rows import library_versions
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")

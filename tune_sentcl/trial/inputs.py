@@ -140,8 +140,8 @@ class InputLoader:
             cutoffs=asked.cutoffs,
         )
         if (data, wanted) not in self._sets:
-            found = load_sets(data, self.root, asked.suites, asked.protocols, asked.own)
-            self._sets[data, wanted] = found.with_cutoffs(asked.cutoffs, self.objectives)
+            loaded = load_sets(data, self.root, asked.suites, asked.protocols, asked.own)
+            self._sets[data, wanted] = loaded.with_cutoffs(asked.cutoffs, self.objectives)
         return self._sets[data, wanted]
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
@@ -167,9 +167,9 @@ class InputLoader:
         """A hash of the development set that selects weights, and of an own task's metric."""
         chosen = self.early_stopping_objective
         if not chosen.is_own:
-            found = self._sts_fingerprint(sets.data, sets.sts)
+            sts = self._sts_fingerprint(sets.data, sets.sts)
             # Ids hash STS-B's fingerprint alone where STS-B selects.
-            return found if chosen == DEFAULT else fingerprint_of([(found, str(chosen))])
+            return sts if chosen == DEFAULT else fingerprint_of([(sts, str(chosen))])
         versions = (task.version or "" for task in sets.own if chosen in objectives_of(task))
         return fingerprint_of([(next(versions, ""), chosen.metric)])
 

@@ -16,10 +16,9 @@ from tune_sentcl.errors import ConfigError, Fault, StudyError
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import keep
 from tune_sentcl.objective import Objective
-from tune_sentcl.store.provenance import library_versions
-from tune_sentcl.store.rows import CurvePoint
+from tune_sentcl.store.rows import CurvePoint, library_versions
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.store.trial_folders import TrialFiles
 from tune_sentcl.train.state import TrainingState, tensors_of
 
 _TENSORS, _REST = "state.safetensors", "state.json"
@@ -71,7 +70,7 @@ class TrialState:
     def bytes(self) -> int:
         """The size of its tensors."""
         best = {} if self.best is None else self.best[1]
-        return sum(one.nbytes for one in (*self.training.tensors.values(), *best.values()))
+        return sum(tensor.nbytes for tensor in (*self.training.tensors.values(), *best.values()))
 
     def write(self, folder: Path) -> None:
         """Fill an empty folder: tensors as safetensors, the rest as JSON."""

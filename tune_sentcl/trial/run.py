@@ -1,24 +1,31 @@
 """One trial from config to scores, as a generator that a launcher iterates over."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import NodeDrainingError
+from tune_sentcl.config import DataName, Pooling, TrialConfig
+from tune_sentcl.data.root import data_root
+from tune_sentcl.data.task import Prompt
+from tune_sentcl.data.tasks.evaluation_sets import load_sets
+from tune_sentcl.errors import ConfigError, Fault, NodeDrainingError
+from tune_sentcl.evaluate.suites import Evaluation, Measures, score_sets
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.adapters import Adapted, add_adapters
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.trained import freeze_lowest, restore_trained
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Score
 from tune_sentcl.seeding import stream_seed
+from tune_sentcl.shapes import EmbeddingMatrix
 from tune_sentcl.train import Step, train
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import TrialInputs
@@ -69,10 +76,10 @@ def assemble(
 def frozen_encoder_texts(config: TrialConfig, inputs: TrialInputs) -> list[str]:
     """All texts that a frozen encoder will embed, with their prefixes."""
     prefixes = Prefixes.of(config.encoder)
-    found = prefixes.put(list(dict.fromkeys([*inputs.corpus.sentences(), *inputs.sets.texts()])))
+    texts = prefixes.put(list(dict.fromkeys([*inputs.corpus.sentences(), *inputs.sets.texts()])))
     for prompt in ("query", "document"):
-        found += prefixes.put(list(inputs.sets.texts(prompt)), prompt=prompt)
-    return found
+        texts += prefixes.put(list(inputs.sets.texts(prompt)), prompt=prompt)
+    return texts
 
 
 def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:
@@ -248,3 +255,69 @@ def _encoder_to_save(trial: TrialRun) -> Encoder | None:
     if isinstance(trial.encoder, Encoder):
         return trial.encoder
     return trial.encoder.whole() if len(trial.encoder.tail) else None
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """How an encoder embeds sentences.
+
+    Attributes:
+        pooling: None takes the pooling of the model's files, and the mean if they name none.
+        normalize: Whether to scale embeddings to length 1; this leaves cosine scores unchanged.
+        max_length: Longest input in tokens; None takes the model's own limit.
+    """
+
+    pooling: Pooling | None = None
+    normalize: bool = False
+    max_length: int | None = None
+
+
+def score_encoder(
+    model: str,
+    *,
+    data: str | Path | None,
+    options: EncoderOptions | None = None,
+    measures: Measures | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Score an encoder without training it.
+
+    Args:
+        model: A folder, a hub name, `minilm` or `toy`.
+        data: The data root, or `toy` for the toy sets; None takes TUNE_SENTCL_DATA.
+        options: How it embeds sentences; None: as its files say.
+        measures: The tasks, the protocols and the device; None: STS by cosine on the CPU.
+        progress: Called with the number of sentences encoded and the number of all.
+
+    Returns:
+        The scores, and the errors of tasks that could not be scored.
+
+    Raises:
+        BadInputError: The model or the data cannot be read.
+    """
+    options = options or EncoderOptions()
+    if options.max_length is not None and options.max_length < 3:
+        value = str(options.max_length)
+        raise ConfigError(Fault("--max-length", "", value, "must be 3 or more", "Correct it."))
+    checkpoint = resolve_checkpoint(model)
+    measures = measures or Measures(("sts",))
+    source: DataName = "toy" if data == "toy" else "root"
+    root = None if data == "toy" else data_root(data)
+    sets = load_sets(source, root, measures.suites, measures.protocols, measures.own)
+    encoder = load_encoder(
+        checkpoint, options.pooling or "auto", options.max_length or "auto", measures.device
+    )
+    encoder.prefixes = checkpoint.prefixes
+
+    def encode(sentences: list[str], *, prompt: Prompt = "text") -> EmbeddingMatrix:
+        embeddings = encoder.encode(sentences, progress=progress, prompt=prompt)
+        return of_length_1(embeddings) if options.normalize else embeddings
+
+    scored = score_sets(encode, sets, measures)
+    return replace(scored, notes=(*notes_of(checkpoint, encoder.pooling), *scored.notes))
+
+
+def of_length_1(embeddings: EmbeddingMatrix) -> EmbeddingMatrix:
+    """Embeddings scaled to length 1; zero vectors stay, so that scoring can report them."""
+    lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return np.asarray(embeddings / np.where(lengths > 0, lengths, 1), np.float32)

@@ -166,7 +166,7 @@ class TrialRun:
 
     def _run_columns(self) -> dict[str, Any]:
         """The trial's cost with that of encoding, and its notes."""
-        found = self.account.run_columns()
+        columns = self.account.run_columns()
         notes = list(self.notes)
         parts, size = self.inputs.corpus.parts, self.config.optimizer.batch_size
         sizes = self.inputs.corpus.epoch_sizes()
@@ -187,8 +187,11 @@ class TrialRun:
             notes.append(f"optimizer.batch_size = {size} is more than the {of}")
         if isinstance(self.encoder, FrozenEncoder):
             cache = self.encoder.cache
-            found["encoded_sentences"], found["encoding_seconds"] = cache.encoded, cache.seconds
-        return {**found, "notes": "; ".join(notes) or None}
+            columns["encoded_sentences"], columns["encoding_seconds"] = (
+                cache.encoded,
+                cache.seconds,
+            )
+        return {**columns, "notes": "; ".join(notes) or None}
 
 
 def measure_point(trial: TrialRun, step: Step) -> None:
@@ -196,12 +199,12 @@ def measure_point(trial: TrialRun, step: Step) -> None:
     sets, stopping = trial.inputs.sets, trial.early_stopping_objective
     scores = _measure(trial, tasks_at_points(sets, stopping))
     objectives = dict.fromkeys(o for o in (DEFAULT, stopping) if o in (stopping, *sets.objectives))
-    found = {objective: _value(objective, scores, sets.data) for objective in objectives}
+    values = {objective: _value(objective, scores, sets.data) for objective in objectives}
     trial.curves += [
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
-        for objective, value in found.items()
+        for objective, value in values.items()
     ]
-    trial.dev = dev = found[stopping]
+    trial.dev = dev = values[stopping]
     trial.points.append((step.number, step.samples, trial.dev))
     if trial.config.evaluation.select == "best" and (trial.best is None or dev > trial.best[0]):
         weights = {name: value.clone() for name, value in trained_state(trial.encoder).items()}
@@ -220,16 +223,16 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     trial.account.check_time()
     start = time.perf_counter()
     measures = measures_of(trial.config, trial.account.device)
-    found = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
+    evaluation = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
     trial.account.evaluation_seconds += time.perf_counter() - start
-    plain = [score for score in found.scores if score.protocol in ("cosine", "retrieval")]
+    plain = [score for score in evaluation.scores if score.protocol in ("cosine", "retrieval")]
     if any(score.value is None for score in plain):
         # These scores are measured first, so the first error is theirs.
-        raise next(error for error in found.errors if isinstance(error, NonFiniteError))
+        raise next(error for error in evaluation.errors if isinstance(error, NonFiniteError))
     unread = [missing.error for missing in trial.inputs.sets.unread]
-    trial.notes += [str(error) for error in found.errors if error not in unread]
-    trial.notes += found.notes
-    return found.scores
+    trial.notes += [str(error) for error in evaluation.errors if error not in unread]
+    trial.notes += evaluation.notes
+    return evaluation.scores
 
 
 def tasks_at_points(
@@ -241,8 +244,8 @@ def tasks_at_points(
     """
     objectives = (early_stopping_objective, *((DEFAULT,) if default else ()))
     wanted = {(objective.task, objective.split) for objective in objectives}
-    found = (task for task in sets.own if isinstance(task, RetrievalTask))
-    candidates: list[StsTask | RetrievalTask] = [*sets.graded, *found]
+    retrieval = (task for task in sets.own if isinstance(task, RetrievalTask))
+    candidates: list[StsTask | RetrievalTask] = [*sets.graded, *retrieval]
     return [task for task in candidates if (task.name, task.split) in wanted]
 
 

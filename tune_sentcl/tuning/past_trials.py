@@ -11,8 +11,8 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import Configuration, History
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
+from tune_sentcl.store.files import distinct_studies
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of
 from tune_sentcl.tuning.early_stopping_objective import other_versions

@@ -14,8 +14,8 @@ from tune_sentcl.config import Values, short_name, stated, varied
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.space import Space
+from tune_sentcl.store.files import refuse_itself
 from tune_sentcl.store.manifest import PlanRecord
-from tune_sentcl.store.study_urls import refuse_itself
 from tune_sentcl.tuning.disk_need import DiskNeed
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
@@ -28,7 +28,7 @@ _RAY_S, _HAND_OVER_S = 10.0, 0.3
 """Seconds for Ray and its workers to start and stop, and for Tune to start one trial."""
 _BRIEF_S = 600.0  # a search with a shorter --max-time makes no estimate
 _LACKING = "finished; lacks a score, its weights were not kept"
-_TO_RUN = {"train": "to run", "measure": "to measure", "retrain": "to train again"}
+_TO_RUN = {"train": "to run", "measure": "to score", "retrain": "to train again"}
 
 
 class Plan(NamedTuple):
@@ -78,7 +78,7 @@ def make_plan(
         before = f" ({history.status(name)} before)" * (action == "train" and name in history)
         status[name] = _TO_RUN[action] + before
     known = [(trial.trial_id, trial.config.dotted()) for trial in proposals.assignments()]
-    notes = [f"{len(known)} trials are known, {len(queued)} of them to run"]
+    notes = [f"{len(known)} trials so far, {len(queued)} of them to run"]
     if lacking:
         notes.append(
             f"{len(lacking)} lack a requested score, and their weights were not kept: they stay "
@@ -87,8 +87,8 @@ def make_plan(
     if not proposals.finished:
         say_estimate(prepared, notes.append)
         need = DiskNeed.of(proposals, prepared.loader)
-        states = f", {need.states / 1e6:.0f} MB of it states of running trials" * bool(need.states)
-        notes.append(f"about {sum(need) / 1e6:.0f} MB of disk at the peak{states}")
+        states = f", {need.states / 1e6:.0f} MB of it states of trials" * bool(need.states)
+        notes.append(f"at most {sum(need) / 1e6:.0f} MB of disk{states}")
     if text := prepared.shown(held, record.seed_plan):
         notes.append(text)
     return Plan([(n, v, status.get(n) or history.status(n) or "") for n, v in known], notes)
@@ -175,18 +175,18 @@ def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterat
 
     rows, _ = whole_training(first_training(prepared.space), prepared.loader)
     rule = "all run each stage" if stages.keeps_all else "the best of each go on"
-    yield f"sampled configurations by stage; {rule}:"
+    yield f"stages of sampled configurations, done or not; {rule}:"
     yield f"{'sampled':>9}  {'train to':<18}{'rows':>11}{'trainings':>11}{'time':>9}"
     for stage, (size, each) in enumerate(zip(stages.sizes, stages.costs, strict=True)):
         share, seeds = stages.share(stage), stages.seeds(stage)
-        part = f"{Fraction(share).limit_denominator(1000)} of the rows" if share < 1 else "the end"
+        part = f"{Fraction(share).limit_denominator(1000)} training" if share < 1 else "the end"
         until = part + f", {seeds} seeds" * (seeds > 1)
         yield f"{size:>9,}  {until:<18}{round(share * rows):>11,}{costs(size * each)}"
-    yield f"{'':>11}{'all':<29}{costs(stages.cost)}"
+    yield f"{'':>11}{'sum':<29}{costs(stages.cost)}"
     if count := len(configurations.grid):
         seeds = sum(len(configurations.seeds_of(configurations[n])) for n in configurations.grid)
         more = f", {seeds} trials" * (seeds > count)
-        yield f"beside them {count} of the grid run whole{more}"
+        yield f"and {count} configurations of the grid{more}"
 
 
 def with_estimate(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -18,15 +19,14 @@ from tune_sentcl.errors import (
     first_names,
 )
 from tune_sentcl.history import History
-from tune_sentcl.judging.power import older_noise, shown
+from tune_sentcl.judging.evidence import older_noise, shown
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.plugins import activate
 from tune_sentcl.space import Space
 from tune_sentcl.store.driver import refuse_foreign
-from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.files import StudyFiles, distinct_studies
 from tune_sentcl.store.manifest import MANIFEST, SearchRecord, SeedPlan
 from tune_sentcl.store.study import Study
-from tune_sentcl.store.study_urls import distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
 from tune_sentcl.tuning.early_stopping_objective import (
@@ -100,7 +100,7 @@ class PreparedSearch:
         return SeedPlan(self.proposals.seeds, self.num_planned(len(grid)), grid)
 
     def shown(self, study: Study | None, recorded: SeedPlan | None = None) -> str:
-        """Say which differences the seeds of the search can show; see `judging.power`.
+        """Say which differences the seeds of the search can show; see `judging.evidence`.
 
         Args:
             study: The study so far; None without one.
@@ -112,11 +112,18 @@ class PreparedSearch:
         plan = own if recorded is None or own.configurations is None else recorded
         return shown(plan, self.options.confirm, noise)
 
+    @property
+    def _has_priors(self) -> bool:
+        return any(item.prior is not None for item in self.space.ranges)
+
     def num_planned(self, grid: int = 0) -> int | None:
         """How many configurations run with all seeds; None if their scores decide that."""
         if not self.options.samples:
             return grid
-        return grid + self.options.trials if self.options.is_whole else None
+        if not self.options.is_whole:
+            return None
+        stages = self.proposals.stages  # None until the study is read
+        return grid + (self.options.trials if stages is None else stages.sizes[0])
 
     def boundaries(self, recorded: SearchRecord | None) -> tuple[tuple[float, ...], int | None]:
         """The shares of a training at the ends of stages, and the first seed.
@@ -176,8 +183,8 @@ class PreparedSearch:
             search = replace(self, shares=tuple(left))
             if search.shares != shares:
                 self.watcher.say(
-                    f"the first stage is {left[0]:.3g} of a training, because a shorter one takes "
-                    "less time than starting and scoring a trial"
+                    f"the first stage is {Fraction(left[0])} of a training, because a shorter one "
+                    "takes less time than starting and scoring a trial"
                 )
         record = recorded or replace(search.record(), seed_plan=None)
         search.resume_from(history, record, interrupted)
@@ -226,7 +233,8 @@ class PreparedSearch:
             raise ObjectiveError(Fault("--objective", "", names, rule, move))
         if self.proposals.stages is not None and (count := self.proposals.num_given):
             studies = " and ".join(self.options.learn_from)
-            best = f"the best of {studies} and priors" if studies else "priors of the space"
+            best = f"the best of {studies}" if studies else "priors of the space"
+            best += " and priors of the space" * (bool(studies) and self._has_priors)
             self.watcher.say(f"the first {count} sampled configurations are {best}")
 
 

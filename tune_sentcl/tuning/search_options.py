@@ -71,8 +71,8 @@ class SearchOptions:
     budget: float | None = _option(
         None,
         SAMPLING,
-        "Sample as many configurations as halving can train for the cost of this many whole "
-        "trainings of one seed, not counting the grid and --confirm.",
+        "Sample as many configurations as N whole trainings pay for in all stages, counting those "
+        "in the study, but not the grid and --confirm.",
         low=1,
         metavar="N",
     )
@@ -85,16 +85,14 @@ class SearchOptions:
     learn_from: tuple[str, ...] = _option(
         (),
         SAMPLING,
-        "Run up to ten of the best configurations of other studies before the sampler draws "
-        "(repeatable).",
+        "Sample up to ten of the best configurations of other studies first (repeatable).",
         metavar="STUDY",
     )
     objectives: tuple[str, ...] = _option(
         (),
         SAMPLING,
-        "Score to maximize (repeatable). Only the first guides the search; show prints all and "
-        "marks the Pareto front. Default: STS-B:spearman:dev, or the first dev score of your own "
-        "tasks.",
+        "Score to maximize (repeatable). The first ranks; unless it is a quick dev score, stages "
+        "use another. Default: STS-B:spearman:dev, else the first dev score of your own tasks.",
         metavar=SCORE,
         name="objective",
     )
@@ -104,8 +102,7 @@ class SearchOptions:
     retrain: bool = _option(
         False,
         SAMPLING,
-        "Train a finished trial again if it lacks a score of this search and its weights were not "
-        "kept.",
+        "Train a finished trial again if a score is missing and its weights were not kept.",
     )
     confirm: int = _option(
         0,
@@ -117,16 +114,16 @@ class SearchOptions:
     scheduler: SchedulerName = _option(
         "halving",
         STAGES,
-        "Which sampled configurations go on. halving: all train on a small share of their rows, "
-        "the best quarter on four times as many, and so on to the end. Ranked together with the "
-        "grid, the best third then run with a further seed. The grid always runs whole, with all "
+        "Which sampled configurations go on. halving: all train for a small part of a training, "
+        "the best quarter four times as long, and so on to the end. Each further seed runs with "
+        "the best third, ranked together with the grid. The grid always runs whole, with all "
         "seeds. none: all configurations run whole, with all seeds.",
     )
     states: float = _option(
         20.0,
         STAGES,
-        "Disk for the states of trials that halving has stopped. A trial without a state starts "
-        "again. 20 GB hold 15 states of BERT-base or 75 of MiniLM.",
+        "Disk for states of trials that halving paused. A trial that goes on without a state "
+        "starts anew. 20 GB hold 15 states of BERT-base or 75 of MiniLM.",
         low=0,
         metavar="GB",
     )
@@ -171,14 +168,14 @@ class SearchOptions:
         10.0,
         LIMITS,
         "Minutes between saved states of a running trial, from which an interrupted trial "
-        "continues; 0: no states.",
+        "continues; 0: none.",
         low=0,
         metavar="MINUTES",
     )
     trial_timeout: float | None = _option(
         None,
         LIMITS,
-        "Time after which a trial fails, such as 90s, 30m or 1h30m. Default: no limit.",
+        "Time after which a run of a trial fails, such as 90s or 1h30m. Default: none.",
         low=1,
         high=_YEAR,
         metavar=TIME,

@@ -207,10 +207,6 @@ class Session:
         self.proposals.requeue(name, assignment.action)
         self.watcher.say(f"trial {name} {message}")
 
-    def share(self) -> None:
-        """Note that other machines see the study; StudyError if another driver has it."""
-        self._driver.share()
-
     def abort(self, error: TuneSentclError) -> None:
         """End the search on an error; running trials get no row, and run again later."""
         self.fatal = error

@@ -25,7 +25,7 @@ from tune_sentcl.history import Assignment
 from tune_sentcl.model.device import deterministic, is_out_of_memory, limit_memory
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.plugins import Plugin
-from tune_sentcl.store.trial_files import TrialFiles
+from tune_sentcl.store.trial_folders import TrialFiles
 from tune_sentcl.trial import (
     Account,
     FinishedTrial,

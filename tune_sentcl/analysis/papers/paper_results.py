@@ -22,8 +22,8 @@ _CELL = ["row", "knobs", "numbers", "corrected", "errata"]
 
 `row`: the model and its training data, where a table has the name twice. `knobs`: what the
 paper states, as JSON of dotted knobs; empty for other systems. `numbers`: the scores whose mean it
-is, as task/split/metric/protocol/aggregation. `corrected`: the mean of the scores beside a wrong
-average. `errata`: the lines of `errata.csv` about it, from 0.
+is, as task/split/metric/protocol/aggregation/rows. `corrected`: the mean of the scores beside a
+wrong average. `errata`: the lines of `errata.csv` about it, from 0.
 """
 
 

@@ -14,7 +14,8 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from importlib import resources
+from typing import Any
 
 import pandas as pd
 
@@ -114,6 +115,11 @@ def in_lines(label: str, width: int) -> str:
     return "\n".join(textwrap.wrap(label, width))
 
 
+def slug(title: str) -> str:
+    """A title as a part of a file name."""
+    return title.lower().replace(":", "-").replace(" ", "-")
+
+
 def rounded(frame: pd.DataFrame, digits: int) -> pd.DataFrame:
     """Round numbers to significant digits: half the bytes, with no visible difference."""
     decimals = frame.select_dtypes("float")
@@ -125,69 +131,26 @@ def columns_of(frame: pd.DataFrame) -> dict[str, list[Any]]:
     return frame.astype(object).where(frame.notna(), None).to_dict("list")  # type: ignore[return-value]
 
 
-Scheme = Literal["light", "dark"]
-
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
-_CATEGORIES = {
-    "light": (
-        *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
-        *("#e69f00", "#56b4e9", "#7a7a00", "#333333"),
-    ),
-    "dark": (
-        *("#56b4e9", "#e69f00", "#2fc49a", "#e39cc4"),
-        *("#f0e442", "#ff8b4d", "#8ab0ff", "#dddddd"),
-    ),
-}
-_RAMP = {
-    "light": ("#dbe7f1", "#7fb2d8", "#0b4f86", "#062f52"),
-    "dark": ("#24384a", "#2f6ea3", "#7fc4ff", "#e3f3ff"),
-}
-_COLOURS = {
-    "ink": ("#1c2430", "#e6e9ee"),
-    "soft": ("#566070", "#a3adba"),
-    "line": ("#e3e7ec", "#2c343f"),
-    "pale": ("#b4bdc8", "#5a6675"),
-    "accent": ("#d55e00", "#ffa057"),
-    "paper": ("#ffffff", "#14181e"),
-}
-"""Each colour in the light and in the dark scheme."""
+def page_file(name: str) -> str:
+    """The text of a file of the page."""
+    folder = resources.files("tune_sentcl.analysis.report") / "page"
+    return (folder / name).read_text(encoding="utf-8")
 
 
-def colours(scheme: Scheme) -> dict[str, str]:
-    """The values of `@ink`, `@soft`, `@pale`, `@accent` and `@paper` in a specification."""
-    return {name: pair[scheme == "dark"] for name, pair in _COLOURS.items()}
+def themes() -> dict[str, Spec]:
+    """Of the schemes `light` and `dark` the Vega-Lite `config`, and a colour for each `@name`."""
+    file = json.loads(page_file("themes.json"))
+    return {
+        scheme: {"config": filled_in(file["config"], colours), "colours": colours}
+        for scheme, colours in file["colours"].items()
+    }
 
 
 def filled_in(spec: Spec, values: Mapping[str, Any]) -> Spec:
     """A specification with a value for each `@name`; other names stay as they are."""
-    found: Spec = json.loads(
-        re.sub(
-            r'"@(\w+)"',
-            lambda name: json.dumps(values[name[1]]) if name[1] in values else name[0],
-            json.dumps(spec),
-        )
-    )
+
+    def value(name: re.Match[str]) -> str:
+        return json.dumps(values[name[1]]) if name[1] in values else name[0]
+
+    found: Spec = json.loads(re.sub(r'"@(\w+)"', value, json.dumps(spec)))
     return found
-
-
-def config(scheme: Scheme) -> dict[str, Any]:
-    """The Vega-Lite `config` of every figure."""
-    ink, soft, line, pale, *_ = colours(scheme).values()
-    first = _CATEGORIES[scheme][0]
-    axis = {"labelColor": soft, "titleColor": ink, "titleFontWeight": 500, "titleFontSize": 12}
-    axis |= {"labelFontSize": 11, "titlePadding": 8, "labelOverlap": True}
-    axis |= {"gridColor": line, "domainColor": pale, "tickColor": pale}
-    legend = {"labelColor": ink, "titleColor": soft, "titleFontWeight": 500}
-    legend |= {"labelFontSize": 11.5, "titleFontSize": 11.5}
-    return {
-        "background": None,
-        "font": _FONT,
-        "view": {"stroke": None},
-        "axis": axis,
-        "axisX": {"grid": False},
-        "legend": {**legend, "symbolOpacity": 1, "symbolStrokeWidth": 2},
-        "range": {"category": _CATEGORIES[scheme], "ramp": _RAMP[scheme]},
-        "mark": {"color": first},
-        "rule": {"color": first},
-        "text": {"color": ink, "fontSize": 11},
-    }

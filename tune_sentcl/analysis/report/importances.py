@@ -1,6 +1,5 @@
-"""Knob importances by Optuna's evaluators."""
+"""Knob importances by Optuna's fANOVA."""
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +13,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.importance import (
-    BaseImportanceEvaluator,
     FanovaImportanceEvaluator,
-    PedAnovaImportanceEvaluator,
     get_param_importances,
 )
 
@@ -27,8 +24,6 @@ from tune_sentcl.config import knobs
 _METHOD = "method.name"
 _LEAST = 8
 _MOST = 1000
-_PED_ANOVA = "PED-ANOVA"
-_LEAST_TENTH = 50  # of fewer configurations the best tenth is too small to say anything
 _TREES, _DEPTH = 32, 6
 """The cost of fANOVA grows with rows and leaves much faster than its accuracy: 64 full trees over
 300 rows take 7 s; these over 3,000 rows take less than 1 s. Their shares differ by about 0.03."""
@@ -75,21 +70,10 @@ def _importances(points: Points, rows: pd.DataFrame, keys: list[str]) -> pd.Data
     finally:
         optuna.logging.set_verbosity(verbosity)
     study.add_trials(trials)
+    evaluator = FanovaImportanceEvaluator(n_trees=_TREES, max_depth=_DEPTH, seed=0)
+    shares = get_param_importances(study, evaluator=evaluator)
     labels = points.subject.labels
-    found = [
-        {"place": labels[key], "kind": name, "share": share}
-        for name, evaluator in _evaluators(len(drawn))
-        for key, share in get_param_importances(study, evaluator=evaluator).items()
-    ]
-    return pd.DataFrame(found, columns=["place", "kind", "share"])
-
-
-def _evaluators(count: int) -> Iterator[tuple[str, BaseImportanceEvaluator]]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        yield "fANOVA", FanovaImportanceEvaluator(n_trees=_TREES, max_depth=_DEPTH, seed=0)
-        if count >= _LEAST_TENTH:
-            yield _PED_ANOVA, PedAnovaImportanceEvaluator()
+    return pd.DataFrame({"place": map(labels.get, shares), "share": shares.values()})
 
 
 def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDistribution:
@@ -104,28 +88,24 @@ def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDis
 
 
 def _figure(points: Points, name: str, count: int, shares: pd.DataFrame) -> Figure:
-    """Horizontal bars: for each knob a bar of each evaluator, the largest first."""
-    places, kinds = (shares[column].drop_duplicates().tolist() for column in ("place", "kind"))
+    """Horizontal bars, the largest first."""
     of = f" of {name}" if name else ""
     taken = f", evenly by rank {_MOST:,} of them" if count > _MOST else ""
-    tenth = f"; {_PED_ANOVA}: share of what separates the best tenth" * (_PED_ANOVA in kinds)
     target = points.subject.title(points.subject.targets[0])
     axis = {"ticks": False, "domain": False, "labelLimit": 140}
     legend = {"orient": "top", "title": None}
     encoding = {
-        "y": nominal("place", "", sort=places, axis=axis),
-        "yOffset": {"field": "kind", "sort": kinds},
+        "y": nominal("place", "", sort=shares["place"].tolist(), axis=axis),
         "x": quantitative("share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0}),
-        "color": nominal("kind", "", legend=legend, scale={"domain": kinds}),
-        "tooltip": tooltips({"place": "of", "kind": "kind", "share": "importance"}),
+        "color": {"datum": "fANOVA", "type": "nominal", "legend": legend},
+        "tooltip": tooltips({"place": "of", "share": "importance"}),
     }
-    height = 18 * len(places) * len(kinds)
-    mark = {"type": "bar", "cornerRadiusEnd": 2}
+    height, mark = 18 * len(shares), {"type": "bar", "cornerRadiusEnd": 2}
     return Figure(
         f"importance-{name}" if name else "importance",
         f"Knob importances{of}",
         f"Share of the variance of {target}, over {count:,} configurations{of}{taken}. fANOVA "
-        f"({_TREES} trees of depth {_DEPTH}): share of all variance{tenth}. Knobs that some "
+        f"({_TREES} trees of depth {_DEPTH}): share of all variance. Knobs that some "
         "configurations lack are left out.",
         {"data": {"name": "bars"}, "height": height, "mark": mark, "encoding": encoding},
         {"bars": shares.round(4)},

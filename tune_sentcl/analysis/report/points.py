@@ -157,9 +157,10 @@ class Points:
         """The values of `@score` and the other placeholders of a figure, by target."""
         return [
             {
-                **{"score": f"t{index}", "sd": f"t{index}_sd"},
-                **{"low": f"t{index}_low", "high": f"t{index}_high"},
-                **{"title": self.subject.title(name), "floor": self.floor(name)},
+                "score": f"t{index}",
+                **{key: f"t{index}_{key}" for key in ("sd", "low", "high")},
+                "title": self.subject.title(name),
+                "floor": self.floor(name),
             }
             for index, name in enumerate(self.subject.targets)
         ]

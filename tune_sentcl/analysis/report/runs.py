@@ -9,8 +9,8 @@ from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
 from tune_sentcl.analysis.report.table import Hours, Row, Table
 from tune_sentcl.errors import first_names
 from tune_sentcl.store.manifest import Manifest
-from tune_sentcl.store.schema import LIBRARIES
-from tune_sentcl.store.snapshot import STUDY
+from tune_sentcl.store.rows import LIBRARIES
+from tune_sentcl.store.study import STUDY
 
 _PARTS = {
     "startup_seconds": "start-up",
@@ -18,69 +18,67 @@ _PARTS = {
     "evaluation_seconds": "evaluation",
 }
 _HOUR = 3600.0
+_ENDS = ("finished", "pruned", "failed")
+_NAMED = 5
+_MEASURED = ["task", "split", "metric", "protocol", "aggregation", "data", "version"]
+_USED = {
+    **{f"version_{name}": name for name in LIBRARIES},
+    "git_commit": "git commit",
+    "device": "device",
+    "data_source": "training data",
+    "data_fingerprint": "fingerprint of the data",
+    "checkpoint_fingerprint": "fingerprint of the checkpoint",
+    "code_fingerprint": "fingerprint of the plugin",
+}
+_SHOWN = 6
 
 
 def run_tables(subject: Subject) -> Iterator[Table]:
     """The studies, where their time went, their estimates, and their stages."""
     manifests = subject.frames.manifests
-    columns = (
-        *("study", "space", "trials", "finished", "pruned", "failed", "configurations", "seeds"),
-        *("began", "elapsed", "trial time", "GPU time", "devices"),
-    )
-    rows = tuple(_run(subject, name, manifest) for name, manifest in manifests.items())
-    note = (
+    yield Table(
+        "runs",
+        "Runs",
+        (
+            *("study", "space", "trials", *_ENDS, "configurations", "seeds"),
+            *("began", "elapsed", "trial time", "GPU time", "devices"),
+        ),
+        tuple(_run(subject, name, manifest) for name, manifest in manifests.items()),
         "Elapsed: from the first trial's start to the last one's end. Trial time: the sum over "
         "parallel trials. GPU time counts the share of a GPU that a trial held. Lost and "
-        "repeated attempts are not included."
+        "repeated attempts are not included.",
     )
-    yield Table("runs", "Runs", columns, rows, note)
-    trials = subject.frames.trials
-    if whole := float(trials["wall_seconds"].sum()):
-        spent = {label: float(trials[name].sum()) for name, label in _PARTS.items()}
-        spent["other"] = max(0.0, whole - sum(spent.values()))
-        rows = tuple(
-            (label, Hours(seconds / _HOUR), f"{100 * seconds / whole:.1f} %")
-            for label, seconds in spent.items()
-            if seconds >= 0.0005 * whole
-        )
-        yield Table("time", "Where the time went", ("part", "time", "share"), rows)
-    records = {name: one.plan for name, one in manifests.items() if one.plan is not None}
-    if records:
-        rows = tuple(
-            (name, one.trials, *_times(one.planned_seconds, one.actual_seconds))
-            for name, one in records.items()
-        )
+    yield from _times(subject.frames.trials)
+    if plans := {name: one.plan for name, one in manifests.items() if one.plan is not None}:
+        rows: list[Row] = []
+        for name, plan in plans.items():
+            planned, actual = plan.planned_seconds, plan.actual_seconds
+            off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
+            rows.append((name, plan.trials, Hours(planned / _HOUR), Hours(actual / _HOUR), off))
         titles = ("study", "trials", "planned", "actual", "difference")
         note = "The last search with an estimate, from its first trial's start to the end."
-        yield Table("plan", "Plan against actual time", titles, rows, note)
+        yield Table("plan", "Plan against actual time", titles, tuple(rows), note)
     yield from _stages(subject)
-
-
-def _times(planned: float, actual: float) -> Row:
-    off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
-    return Hours(planned / _HOUR), Hours(actual / _HOUR), off
 
 
 def elapsed_hours(trials: pd.DataFrame) -> float:
     """From the first trial's start to the last one's end; NaN if unknown."""
     timed = trials[trials["started_at"].notna()]
-    if timed.empty:
-        return float("nan")
     ends = timed["started_at"] + pd.to_timedelta(timed[HOURS].fillna(0.0), unit="h")
-    return float((ends.max() - timed["started_at"].min()).total_seconds()) / _HOUR
+    span = ends.max() - timed["started_at"].min()
+    return float("nan") if timed.empty else float(span.total_seconds()) / _HOUR
 
 
 def _run(subject: Subject, name: str, manifest: Manifest) -> Row:
     trials = subject.trials
     trials = trials[trials[STUDY] == name] if STUDY in trials else trials
-    status = trials["status"].value_counts()
     began, hosts = trials["started_at"].min(), trials["host"].dropna().nunique()
     devices = ", ".join(map(str, trials["device"].dropna().value_counts().index))
     return (
         name,
         manifest.space,
         len(trials),
-        *(int(status.get(kind, 0)) for kind in ("finished", "pruned", "failed")),
+        *(int((trials["status"] == end).sum()) for end in _ENDS),
         int(trials["configuration"].nunique()),
         int(trials["seed"].nunique()),
         "" if pd.isna(began) else f"{began:%Y-%m-%d %H:%M} UTC",
@@ -90,14 +88,26 @@ def _run(subject: Subject, name: str, manifest: Manifest) -> Row:
     )
 
 
+def _times(trials: pd.DataFrame) -> Iterator[Table]:
+    whole = float(trials["wall_seconds"].sum())
+    spent = {label: float(trials[name].sum()) for name, label in _PARTS.items()}
+    spent["other"] = max(0.0, whole - sum(spent.values()))
+    if whole:
+        rows = tuple(
+            (label, Hours(seconds / _HOUR), f"{100 * seconds / whole:.1f} %")
+            for label, seconds in spent.items()
+            if seconds >= 0.0005 * whole
+        )
+        yield Table("time", "Where the time went", ("part", "time", "share"), rows)
+
+
 def _stages(subject: Subject) -> Iterator[Table]:
-    """The stages of sampled configurations, for searches that had stages."""
+    """How well the scores at the end of each stage rank the trials, for searches with stages."""
     final = str(subject.objectives[0])
     trials = subject.trials[subject.trials["stages"].notna()].explode("stages")
     if trials.empty:
         return
-    ends = pd.DataFrame(trials["stages"].tolist())[["share", "value"]]
-    ends = ends.assign(end=trials[final].to_numpy())
+    ends = pd.DataFrame(trials["stages"].tolist()).assign(end=trials[final].to_numpy())
     rows: list[Row] = []
     for share, there in ends.groupby("share"):
         whole = there[["value", "end"]].dropna()
@@ -112,79 +122,63 @@ def _stages(subject: Subject) -> Iterator[Table]:
     yield Table("stages", "Stages", header, tuple(rows), note)
 
 
-_NAMED = 5
-
-
 def failures(subject: Subject, most: int) -> Iterator[Table]:
     """Failed trials and scores by reason."""
     trials, scores = subject.trials, subject.frames.scores
     failed = trials[trials["status"] == "failed"]
     which = failed["configuration"].map(subject.brief) + " seed " + failed["seed"].astype(str)
-    named = {"error": failed["error_type"], "reason": failed["error_text"], "which": which}
-    yield from _grouped("failed-trials", "Failed trials", pd.DataFrame(named), most)
-    unmeasured = scores[scores["value"].isna()]
-    which = unmeasured["trial_id"].str.slice(0, 12)
-    frame = unmeasured[["task", "protocol", "reason"]].assign(which=which)
-    yield from _grouped("failed-scores", "Scores that could not be measured", frame, most)
+    frame = failed[["error_type", "error_text"]].set_axis(["error", "reason"], axis=1)
+    yield from _grouped("failed-trials", "Failed trials", frame, which, most)
+    failed = scores[scores["value"].isna()]
+    frame, which = failed[["task", "protocol", "reason"]], failed["trial_id"].str.slice(0, 12)
+    yield from _grouped("failed-scores", "Scores that could not be measured", frame, which, most)
 
 
-def _grouped(name: str, title: str, frame: pd.DataFrame, most: int) -> Iterator[Table]:
-    """How often, and to `which`, the same happened; the most frequent first."""
+def _grouped(
+    name: str, title: str, frame: pd.DataFrame, which: "pd.Series[str]", most: int
+) -> Iterator[Table]:
+    """How often, and in which trials, the same happened; the most frequent first."""
     if frame.empty:
         return
-    *keys, which = frame.columns
-    first = frame[keys].fillna("").map(lambda text: (str(text).strip().splitlines() or [""])[0])
-    groups = first.assign(which=frame[which]).groupby(keys, sort=False)[which].unique()
+    keys = list(frame.columns)
+    first = frame.fillna("").map(lambda text: (str(text).strip().splitlines() or [""])[0])
+    groups = first.assign(which=which).groupby(keys, sort=False)["which"].unique()
     order = groups.iloc[(-groups.map(len)).argsort(kind="stable")]
     rows = tuple(
         (*key, len(names), first_names(list(names), _NAMED))
         for key, names in zip(order.index.tolist(), order, strict=True)
     )[: most or None]
-    yield Table(name, title, (*keys, "trials", which), rows, more=len(groups) - len(rows))
-
-
-_MEASURED = ["suite", "task", "split", "metric", "protocol", "aggregation", "data", "version"]
-_USED = {
-    **{f"version_{name}": name for name in LIBRARIES},
-    "git_commit": "git commit",
-    "device": "device",
-    "data_source": "training data",
-    "data_fingerprint": "fingerprint of the data",
-    "checkpoint_fingerprint": "fingerprint of the checkpoint",
-    "code_fingerprint": "fingerprint of the plugin",
-}
-_SHOWN = 6
+    more = len(groups) - len(rows)
+    yield Table(name, title, (*keys, "trials", "which"), rows, more=more)
 
 
 def measured(subject: Subject) -> Iterator[Table]:
     """Every kind of score with the rows scored, and the versions that measured it."""
-    scores = subject.frames.scores
+    trials, scores = subject.frames.trials, subject.frames.scores
     whole = scores[scores["subset"].isna() & scores["value"].notna()]
     if len(whole):
         yield _protocols(subject, whole)
-    trials = subject.frames.trials
     used = ((label, trials[column].dropna().value_counts()) for column, label in _USED.items())
-    rows: list[Row] = [(label, _listed(found)) for label, found in used if len(found)]
+    rows = [(label, _listed(found)) for label, found in used if len(found)]
     schemas = dict.fromkeys(str(one.schema) for one in subject.frames.manifests.values())
     rows.append(("schema of the study", ", ".join(schemas)))
     yield Table("versions", "Versions", ("what", "value"), tuple(rows))
 
 
 def _protocols(subject: Subject, whole: pd.DataFrame) -> Table:
-    whole = whole.assign(
-        **{name: whole[name].astype(object).fillna("") for name in ("aggregation", "version")}
-    )
-    groups = whole.groupby(_MEASURED, sort=False)
-    found = groups.agg(rows=("n", "max"), trials=("trial_id", "nunique"), least=("n", "min"))
-    found = found.reset_index()
     order = [task for suite in ("sts", "transfer") for task in subject.tasks(suite)]
-    order += sorted({*found["task"]} - {*order})
-    by = ["data", "suite", "protocol", "task", "split", "metric", "aggregation"]
-    ranked = found.assign(task=found["task"].map(order.index)).sort_values(by, kind="stable")
-    shown = [name for name in _MEASURED[1:] if name != "version" or found[name].any()]
+    order += sorted({*whole["task"]} - {*order})
+    texts = whole[["aggregation", "version"]].astype(object).fillna("")
+    groups = whole.assign(**texts, task=pd.Categorical(whole["task"], order)).groupby(
+        ["data", "suite", "protocol", "task", "split", "metric", "aggregation", "version"],
+        observed=True,
+    )
+    found = groups.agg(least=("n", "min"), most=("n", "max"), trials=("trial_id", "nunique"))
+    found = found.reset_index()
+    shown = [name for name in _MEASURED if name != "version" or found[name].any()]
     rows: list[Row] = []
-    for row in found.loc[ranked.index].to_dict("records"):
-        least, most = int(row["least"]), int(row["rows"])
+    for row in found.to_dict("records"):
+        least, most = int(row["least"]), int(row["most"])
         count = f"{least:,} to {most:,}" if least != most else most
         rows.append((*(str(row[name]) for name in shown), count, int(row["trials"])))
     note = (

@@ -1,7 +1,7 @@
 """Tables of scores over seeds: the leaderboard, and test scores by task as papers print them."""
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,7 @@ from tune_sentcl.analysis.report.subject import (
     title_of,
 )
 from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value
-from tune_sentcl.judging.comparing import Family
-from tune_sentcl.judging.seed_blocks import collapsed_seeds
+from tune_sentcl.judging.comparing import Family, collapsed_seeds
 from tune_sentcl.judging.statistics import mean
 from tune_sentcl.objective import OFFERS, Objective
 from tune_sentcl.store.union import TOLERANCE
@@ -31,8 +30,8 @@ _SUITES = {
     "transfer": ("Transfer", "accuracy", "accuracy"),
 }
 
-_Columns = list[tuple[str, Mapping[Any, Value]]]
-"""Headings, and the cell of each configuration."""
+_Columns = dict[str, Mapping[Any, Value]]
+"""By heading, the cell of each configuration."""
 
 
 def on_data(objective: Objective, data: str) -> str:
@@ -45,22 +44,27 @@ def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
     order = subject.over_seeds
     if order.empty:
         return
-    scores = _marked(
-        subject, {subject.title(one): subject.by_seed[one] for one in subject.targets}
+    first, *others = (
+        (subject.title(one), marked(subject.by_seed[one], subject.constants))
+        for one in subject.targets
     )
-    scores[1:1] = [("fresh seeds", subject.fresh)] if subject.fresh else []
-    seeds: _Columns = [("seeds", order["n", ""].to_dict())]
-    seeds += [("lost", order["lost", ""].to_dict())] if order["lost", ""].any() else []
-    costs = order[subject.cost, "mean"]
-    ends: _Columns = [
-        (subject.cost_title, {name: Hours(one) for name, one in costs.items()}),
-        ("configuration", {name: subject.brief(name) for name in order.index}),
-    ]
+    fresh = [("fresh seeds", subject.fresh)] if subject.fresh else []
+    lost = order["lost", ""].to_dict()
+    columns = {
+        **_ranks(subject),
+        **dict([first, *fresh, *others]),
+        **_seeds(subject),
+        **({"lost": lost} if any(lost.values()) else {}),
+        **_knobs(subject),
+        subject.cost_title: {
+            name: Hours(one) for name, one in order[subject.cost, "mean"].items()
+        },
+        "configuration": {name: subject.brief(name) for name in order.index},
+    }
     averages = subject.averaged(subject.targets)
     of = f"Scores times 100{on_data(subject.objectives[0], subject.data)}"
     empty = Table("leaderboard", "Leaderboard", note=_note(subject, averages), caption=of)
-    groups = [_ranks(subject), scores, seeds, _knobs(subject), ends]
-    yield _filled(subject, empty, groups, most, averages)
+    yield _filled(subject, empty, columns, most, averages)
 
 
 def _note(subject: Subject, averages: str) -> str:
@@ -95,16 +99,14 @@ def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
 
 def _suite(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[Table]:
     title, metric, shown_metric = _SUITES[suite]
-    scores = subject.by_seed
+    scores, printed = subject.by_seed, subject.printed(suite)
     offered = [task for task in subject.tasks(suite) if protocol in OFFERS[task]]
     names = {task: str(Objective(task, metric, "test", protocol)) for task in offered}
     there = {t: n for t, n in names.items() if n in scores and scores[n].notna().any()}
     if not there:
         return
-    printed = subject.printed(suite)
     averaged = [name for task, name in there.items() if task in printed]
-    columns = [(task, scores[name]) for task, name in there.items()]
-    averages = ""
+    columns, averages = [(task, scores[name]) for task, name in there.items()], ""
     if averaged:
         average = subject.average(averaged)
         columns.insert(len(averaged), (average, scores[averaged].mean(axis=1, skipna=False)))
@@ -131,38 +133,35 @@ def _by_task(
     knobs_first: bool,
 ) -> Table:
     """A table of scores by configuration and seed."""
-    scores, knobs = _marked(subject, columns), _knobs(subject)
-    seeds: _Columns = [("seeds", subject.over_seeds["n", ""].to_dict())]
-    groups = [knobs, scores, seeds] if knobs_first else [_ranks(subject), scores, seeds, knobs]
+    marks = {title: marked(values, subject.constants) for title, values in columns.items()}
+    scores, knobs = {**marks, **_seeds(subject)}, _knobs(subject)
+    ordered = knobs | scores if knobs_first else _ranks(subject) | scores | knobs
     empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
-    return _filled(subject, empty, groups, most, averages)
+    return _filled(subject, empty, ordered, most, averages)
 
 
 def _ranks(subject: Subject) -> _Columns:
-    return [("rank", {name: rank for rank, name in enumerate(subject.over_seeds.index, 1)})]
+    return {"rank": {name: rank for rank, name in enumerate(subject.over_seeds.index, 1)}}
+
+
+def _seeds(subject: Subject) -> _Columns:
+    return {"seeds": subject.over_seeds["n", ""].to_dict()}
 
 
 def _knobs(subject: Subject) -> _Columns:
     rows = {name: subject.stated(name) for name in subject.over_seeds.index}
-    return [
-        (subject.labels[key], {name: row[at] for name, row in rows.items()})
+    return {
+        subject.labels[key]: {name: row[at] for name, row in rows.items()}
         for at, key in enumerate(subject.knobs)
-    ]
+    }
 
 
-def _marked(subject: Subject, columns: Mapping[str, "pd.Series[float]"]) -> _Columns:
-    return [(title, marked(values, subject.constants)) for title, values in columns.items()]
-
-
-def _filled(
-    subject: Subject, empty: Table, groups: Sequence[_Columns], most: int, averages: str
-) -> Table:
+def _filled(subject: Subject, empty: Table, columns: _Columns, most: int, averages: str) -> Table:
     """A table with its columns, and with the first sentence of its caption."""
     order = subject.over_seeds
     spare = _SPARE if empty.name == "leaderboard" else 0
     shown = order.head(max(most, spare)) if most else order
-    columns = [column for group in groups for column in group]
-    rows = [tuple(cells.get(name) for _, cells in columns) for name in shown.index]
+    rows = [tuple(cells.get(name) for cells in columns.values()) for name in shown.index]
     count, labels = most or len(rows), {*subject.labels.values()}
     least, largest = int(shown["n", ""].min()), int(shown["n", ""].max())
     seeds = f"{least} to {largest}" if least != largest else f"{largest}"
@@ -170,8 +169,8 @@ def _filled(
     tasks = averages.strip().rstrip(".").replace(". ", "; ")
     return replace(
         empty,
-        columns=tuple(title for title, _ in columns),
-        knobs=tuple(x for x, (title, _) in enumerate(columns) if title in labels),
+        columns=tuple(columns),
+        knobs=tuple(x for x, title in enumerate(columns) if title in labels),
         rows=tuple(rows[:count]),
         spare=tuple(rows[count:]),
         more=max(0, len(order) - count),
@@ -245,8 +244,8 @@ def indistinguishable(
     return found
 
 
-def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame:
-    """Every configuration with unrounded values; without `details` no ids and no times.
+def leaderboard_frame(subject: Subject) -> pd.DataFrame:
+    """Every configuration with unrounded values.
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
     and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
@@ -254,12 +253,10 @@ def leaderboard_frame(subject: Subject, *, details: bool = True) -> pd.DataFrame
     `fresh_n` describe the first objective on fresh seeds, if any.
     """
     order = subject.over_seeds
-    columns: dict[str, Any] = {"rank": range(1, 1 + len(order))}
-    columns |= {"configuration": order.index} if details else {}
+    columns: dict[str, Any] = {"rank": range(1, 1 + len(order)), "configuration": order.index}
     columns |= {key: order[key, ""] for key in subject.knobs}
     columns |= {"data": subject.data, "seeds": order["n", ""]}
-    numbers = dict.fromkeys([*subject.targets, *subject.scores])
-    for number in (*numbers, *((HOURS, GPU_HOURS) if details else ())):
+    for number in dict.fromkeys((*subject.targets, *subject.scores, HOURS, GPU_HOURS)):
         name = number.replace(" ", "_").lower() if ":" not in number else number
         for statistic, suffix in (("mean", "mean"), ("std", "sd"), ("count", "n")):
             columns[f"{name}_{suffix}"] = order[number, statistic]

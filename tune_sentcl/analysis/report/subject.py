@@ -1,17 +1,18 @@
 """The trials and configurations that a report covers, with the numbers that its parts need."""
 
+import contextlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
 from tune_sentcl.analysis.frames import StudyFrames
-from tune_sentcl.analysis.papers.paper_results import Paper, paper_results
+from tune_sentcl.analysis.papers.paper_results import PAPERS, Paper, paper_results
 from tune_sentcl.analysis.report.table import Estimate, Value
 from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import Values, draws, knobs, naming_knobs, short_name, stated, title
@@ -103,19 +104,22 @@ class Subject:
     def declared_log(self) -> dict[str, bool]:
         """Whether the spaces declare the range of a knob as logarithmic."""
         found: dict[str, bool] = {}
-        for text in self.texts:
-            try:
-                ranges = tomllib.loads(text).get("search", {}).get("ranges", {})
+        for space in self._spaces:
+            # A space of another release may have other knobs or another format.
+            with contextlib.suppress(BadInputError, ValueError, TypeError, AttributeError):
+                ranges = space.get("search", {}).get("ranges", {})
                 found |= {r.key: r.log for r in read_ranges(ranges, "") if not r.choices}
-            except (BadInputError, ValueError, TypeError):
-                continue  # of a release with other knobs or another format
         return found
 
-    @property
-    def texts(self) -> list[str]:
-        """The texts of the studies' space files."""
-        manifests = self.frames.manifests.values()
-        return [text for manifest in manifests for text in manifest.space_texts]
+    @cached_property
+    def _spaces(self) -> list[dict[str, Any]]:
+        """The studies' space files."""
+        found = []
+        for manifest in self.frames.manifests.values():
+            for text in manifest.space_texts:
+                with contextlib.suppress(tomllib.TOMLDecodeError):  # of another release
+                    found.append(tomllib.loads(text))
+        return found
 
     @cached_property
     def _values(self) -> Mapping[str, Values]:
@@ -227,8 +231,8 @@ class Subject:
     @cached_property
     def paper(self) -> Paper | None:
         """The paper that the study's spaces name, if exactly one."""
-        found = {_paper(text) for text in self.texts} & set(get_args(Paper))
-        return cast(Paper, found.pop()) if len(found) == 1 else None
+        found = [paper for paper in PAPERS if any(s.get("paper") == paper for s in self._spaces)]
+        return found[0] if len(found) == 1 else None
 
     def printed(self, suite: str) -> list[str]:
         """The tasks of a suite that the study's paper averages, in its order; else all tasks."""
@@ -273,10 +277,3 @@ def title_of(objective: Objective) -> str:
     name, at, cutoff = objective.metric.partition("@")
     shown = f"{_METRICS.get(name, name)}{at}{cutoff}"
     return f"{objective.task} {shown} ({objective.split}{how})"
-
-
-def _paper(text: str) -> str:
-    try:
-        return str(tomllib.loads(text).get("paper", ""))
-    except tomllib.TOMLDecodeError:  # from a release with another file format
-        return ""

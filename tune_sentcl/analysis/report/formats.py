@@ -1,13 +1,134 @@
-"""A report's tables in LaTeX and Markdown."""
+"""A report as one HTML file that needs no network, as LaTeX, as Markdown; its figures as files."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
 
+import jinja2
 import pandas as pd
+from markupsafe import Markup
 
+from tune_sentcl.analysis.conversion import rows_of
+from tune_sentcl.analysis.report.figure import (
+    CONFIGURATIONS,
+    Figure,
+    Spec,
+    columns_of,
+    filled_in,
+    page_file,
+    slug,
+    themes,
+)
+from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import Report
 from tune_sentcl.analysis.report.scores import LEGEND
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, one_line, written
+from tune_sentcl.errors import Fault, ResourceError
+
+VEGA = "6.2, Vega-Lite 6.4"
+"""The releases in `page/vega.js`."""
+_NARROW, _WIDE = 460, 980
+_SCALE = 2.0
+
+
+def html(report: Report) -> str:
+    """Render the page."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, loader=jinja2.FunctionLoader(page_file)
+    )
+    return environment.get_template("report.html").render(
+        report=report,
+        version=metadata.version("tune-sentcl"),
+        date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        vega=VEGA,
+        css=Markup(page_file("report.css")),
+        js=Markup(page_file("report.js")),
+        vega_js=Markup(page_file("vega.js")),
+        data=Markup(_data(report)),
+        written=written,
+    )
+
+
+def _data(report: Report) -> str:
+    """JSON that cannot end the script element that it is embedded in."""
+    figures = {
+        figure.name: {
+            "spec": figure.spec,
+            "data": {name: columns_of(frame) for name, frame in figure.data.items()},
+            "by_target": figure.by_target,
+        }
+        for figure in report.figures
+    }
+    found = {
+        "shared": {CONFIGURATIONS: columns_of(report.points.frame)} if figures else {},
+        "targets": report.points.scores if figures else [],
+        "figures": figures,
+        "themes": themes(),
+    }
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def check_pictures() -> None:
+    """Check that vl-convert is installed.
+
+    Raises:
+        ResourceError: It is not.
+    """
+    try:
+        import vl_convert  # noqa: F401
+    except ImportError:
+        rule, move = "is not installed", 'Run: pip install "tune-sentcl[figures]".'
+        raise ResourceError(Fault("vl-convert", "", "", rule, move)) from None
+
+
+def write_pictures(report: Report, folder: Path) -> list[Path]:
+    """Write each figure as SVG, PNG and PDF on white; if the score is selectable, one per score.
+
+    Creates the folder if needed and replaces files of the same names.
+
+    Raises:
+        ResourceError: vl-convert is not installed.
+        OSError: A file could not be written.
+    """
+    check_pictures()
+    import vl_convert
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, spec in _pictures(report):
+        svg = vl_convert.vegalite_to_svg(spec)  # slow; PNG and PDF are made from the SVG
+        png, pdf = vl_convert.svg_to_png(svg, scale=_SCALE), vl_convert.svg_to_pdf(svg)
+        for kind, content in (("svg", svg.encode()), ("png", png), ("pdf", pdf)):
+            paths.append(folder / f"{name}.{kind}")
+            paths[-1].write_bytes(content)
+    return paths
+
+
+def _pictures(report: Report) -> Iterator[tuple[str, Spec]]:
+    targets = report.points.subject.targets
+    for figure in report.figures:
+        for index, target in enumerate(targets if figure.by_target else targets[:1]):
+            suffix = f"-{slug(target)}" if index else ""
+            yield f"{figure.name}{suffix}", picture(figure, report.points, index)
+
+
+def picture(figure: Figure, points: Points, target: int = 0) -> Spec:
+    """A figure's specification on white, with its data, for one of the targets."""
+    frames = {CONFIGURATIONS: points.frame, **figure.data}
+    light = themes()["light"]
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        **filled_in(figure.spec, {**light["colours"], **points.scores[target]}),
+        "config": {**light["config"], "background": "#ffffff"},
+        "width": _WIDE if figure.wide else _NARROW,
+        "padding": 12,
+        "datasets": {name: rows_of(frame) for name, frame in frames.items()},
+    }
+
 
 _WIDEST = 6
 _KNOBS = r"p{0.4\linewidth}"
@@ -24,31 +145,19 @@ _TEX_SPECIAL = {
 }
 
 
-def latex(report: Report, *, details: bool = False) -> str:
-    """Each table of scores as floats of at most six columns.
-
-    Args:
-        report: The report.
-        details: Whether to add seeds, times and ids.
-    """
+def latex(report: Report) -> str:
+    """Each table of scores as floats of at most six columns: knobs and some of the scores."""
     said = one_line(f"{report.title}: {report.answer.lead}")
     lines = [f"% {said}", r"% Needs \usepackage{booktabs}.", ""]
     for table in report.tables:
         if table.caption:
-            for number, columns in enumerate(_parts(table, details=details), 1):
+            # Many knobs share one column.
+            knobs = list(table.knobs) if len(table.knobs) <= _WIDEST // 2 else []
+            step = _WIDEST - (len(knobs) or 1)
+            for number, first in enumerate(range(0, len(table.scores), step), 1):
+                columns = [*knobs, *table.scores[first : first + step]]
                 lines.append(_tex_table(table, columns, f"-{number}" if number > 1 else ""))
     return "\n".join(lines)
-
-
-def _parts(table: Table, *, details: bool) -> Iterator[list[int]]:
-    """The columns of each float: knobs (none: joined in one), some scores, and details."""
-    wanted = ("seeds", "time a trial", "GPU time a trial", "configuration") if details else ()
-    others = [x for x, title in enumerate(table.columns) if title in wanted]
-    room = _WIDEST - len(others)
-    own = list(table.knobs) if len(table.knobs) <= room // 2 else []
-    step = room - (len(own) or 1)
-    for first in range(0, len(table.scores), step):
-        yield [*own, *table.scores[first : first + step], *others]
 
 
 def _tex_table(table: Table, columns: Sequence[int], number: str) -> str:

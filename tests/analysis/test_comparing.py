@@ -1,4 +1,4 @@
-"""Comparisons with seeds as blocks, against least squares with dummies and by their laws."""
+"""Comparisons with seeds as blocks: by least squares with dummies, by laws, and simulated."""
 
 import math
 from collections.abc import Iterator
@@ -10,9 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tune_sentcl.judging.comparing import Comparison, Family
-from tune_sentcl.judging.seed_blocks import SeedBlocks, collapsed_seeds
+from tune_sentcl.judging.comparing import Comparison, Family, SeedBlocks, collapsed_seeds
+from tune_sentcl.judging.statistics import dunnett_p, tukey_p
 
+STUDIES = 1000
+MOST = 0.05 + 2 * (0.05 * 0.95 / STUDIES) ** 0.5
 MIRRORED = {"ESTABLISHED": "REVERSED", "REVERSED": "ESTABLISHED"}
 
 
@@ -83,13 +85,8 @@ def test_comparisons_are_those_of_tukey_and_dunnett() -> None:
             assert (found.low + found.high) / 2 == pytest.approx(difference, abs=1e-8)
             reach = (found.high - found.low) / 2 / error
             for t, p in ((difference / error, found.p), (reach, 0.04)):
-                expected_p = stats.studentized_range.sf(abs(t) * math.sqrt(2), k, df)
-                if second == 0:
-                    ends, many = np.full(k - 1, abs(t)), (np.eye(k - 1) + 1) / 2
-                    known = {"shape": many, "df": df, "lower_limit": -ends}
-                    rng = np.random.default_rng(0)
-                    expected_p = 1 - stats.multivariate_t.cdf(ends, **known, random_state=rng)
-                assert p == pytest.approx(expected_p, abs=2e-3)
+                expected_p = (tukey_p if second else dunnett_p)(t, k, df)
+                assert p == pytest.approx(expected_p, abs=1e-6)
     assert checked >= 20
 
 
@@ -200,3 +197,51 @@ def test_no_order_changes_a_comparison(family: Family, stream: int, collapse: bo
     assert one.collapsed == other.collapsed
     assert one.blocks.apart == other.blocks.apart
     same(compared(one, "c1", "c0"), compared(other, "c1", "c0"))
+
+
+def noise(rng: np.random.Generator, configurations: int, seeds: int) -> np.ndarray:
+    """Equal configurations."""
+    return np.asarray(rng.normal(size=(configurations, seeds)) + rng.normal(size=seeds) + 75.0)
+
+
+def family(values: np.ndarray) -> Family:
+    """Configurations `c0`, the baseline, `c1`, ... with their seeds."""
+    return Family(scores_of(values), control="c0")
+
+
+def about_the_winner(of: Family) -> Iterator[Comparison]:
+    """As `judge STUDY` asks: the best mean against the baseline and the runner-up."""
+    best, second, *_ = (
+        of.blocks.names[row] for row in of.blocks.table.mean(axis=1).argsort()[::-1]
+    )
+    for rival in sorted({"c0", second} - {best}):
+        yield compared(of, best, rival)
+
+
+def test_luck_establishes_nothing_about_the_winner_of_planned_seeds() -> None:
+    rng, wrong = np.random.default_rng(6), 0
+    for _ in range(STUDIES):
+        found = about_the_winner(family(noise(rng, 6, 3)))
+        wrong += any(one.verdict == "ESTABLISHED" for one in found)
+    assert wrong / STUDIES <= MOST
+
+
+def test_no_pair_that_one_may_pick_is_luck() -> None:
+    # Finds a noise that is too small because the widest of equal configurations left it.
+    rng, wrong = np.random.default_rng(5), 0
+    for _ in range(STUDIES):
+        of = family(noise(rng, 6, 3))
+        order = [of.blocks.names[row] for row in of.blocks.table.mean(axis=1).argsort()]
+        found = [compared(replace(of, control=""), order[-1], order[0])]
+        found += [compared(of, order[-1], "c0")] if order[-1] != "c0" else []
+        wrong += any(one.verdict != "UNDECIDED" for one in found)
+    assert wrong / STUDIES <= MOST
+
+
+def test_a_true_difference_of_two_sds_is_established() -> None:
+    rng, right = np.random.default_rng(5), 0
+    for _ in range(STUDIES):
+        values = noise(rng, 6, 5)
+        values[1] += 2.0
+        right += compared(family(values), "c1", "c0").verdict == "ESTABLISHED"
+    assert right / STUDIES >= 0.42

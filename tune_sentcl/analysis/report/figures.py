@@ -1,0 +1,227 @@
+"""The figures of the best configurations: their seeds, learning curves, and Pareto front."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from tune_sentcl.analysis.report.figure import (
+    BRUSH,
+    CONFIGURATIONS,
+    LINES,
+    Figure,
+    Spec,
+    fading,
+    in_lines,
+    layer,
+    layered,
+    nominal,
+    quantitative,
+    rounded,
+    slug,
+    tooltips,
+)
+from tune_sentcl.analysis.report.points import Points, evenly
+from tune_sentcl.analysis.report.scores import indistinguishable
+from tune_sentcl.analysis.report.subject import (
+    STS_AVERAGE,
+    TRANSFER_AVERAGE,
+    Subject,
+    title_of,
+)
+from tune_sentcl.analysis.report.table import Estimate, Hours, Row, Table
+from tune_sentcl.analysis.summary import front_of
+from tune_sentcl.history import Configuration
+from tune_sentcl.objective import DEFAULT, early_stopping_objective
+
+_DRAWN = 10
+_KINDS = ("seeds of the search", "fresh seeds")
+_LABEL_LINE = 34  # characters of a line of a label
+_GROUPS = ("best", "not proven worse", "worse")
+_BEST, _OTHERS, _POINTS = 6, 120, 200  # curves, grey curves, points of a curve
+_OTHER = "others"
+_LEGEND_LINE = 48
+_COST = "cost"
+
+
+def seed_figure(subject: Subject, ranked: Sequence[Configuration]) -> Iterator[Figure]:
+    """The score of each seed of the best configurations, if there are any."""
+    drawn = ranked[:_DRAWN]
+    if not drawn:
+        return
+    labels = subject.named([one.name for one in drawn])
+    places = [in_lines(f"{rank}: {label}", _LABEL_LINE) for rank, label in enumerate(labels, 1)]
+    scores = {one.name: one.scores() for one in drawn}
+    equal = indistinguishable(scores, drawn[0].name, subject.constants)
+    groups = [_GROUPS[0], *(_GROUPS[1 if one.name in equal else 2] for one in drawn[1:])]
+    frame = pd.DataFrame(
+        [
+            (subject.brief(one.name), place, group, seed, value, _KINDS[seed in one.fresh])
+            for one, place, group in zip(drawn, places, groups, strict=True)
+            for seed, value in one.scores().items()
+        ],
+        columns=["id", "name", "group", "seed", "score", "kind"],
+    )
+    title = title_of(subject.objectives[0])
+    legend = {"orient": "bottom", "columns": 1, "title": None}
+    colours = {"domain": _GROUPS, "range": ["@accent", "@ink", "@pale"]}
+    shapes = {"domain": _KINDS, "range": ["circle", "diamond"]}
+    axis = {**LINES, "labelLimit": 240, "ticks": False, "domain": False}
+    at = {
+        "x": quantitative("score", title, scale={"zero": False, "nice": False, "padding": 8}),
+        "y": nominal("name", "", sort=places, axis=axis),
+        "color": nominal("group", "", scale=colours, legend=legend),
+    }
+    shown = {"name": "configuration", "score": title, "seed": "seed", "kind": "kind"}
+    point = {
+        **{**at, **fading(0.9), "tooltip": tooltips(shown)},
+        "shape": nominal("kind", "", scale=shapes, legend={**legend, "orient": "top"}),
+    }
+    means = {**at, "x": {**at["x"], "aggregate": "mean"}}
+    height = len(drawn) * max(24, *(10 + 14 * len(place.splitlines()) for place in places))
+    yield Figure(
+        name="seeds",
+        title="The best configurations, seed by seed",
+        caption=f"The best {len(drawn)} by rank; bar: mean of all its seeds."
+        + " Fresh seeds took no part in any choice." * bool((frame["kind"] == _KINDS[1]).any()),
+        spec=layered(
+            layer("point", point, "seeds", size=50, strokeWidth=1.5),
+            layer("tick", means, "seeds", thickness=3, height=16),
+            height=height,
+        ),
+        data={"seeds": frame.round(4)},
+        height=90 + height,
+    )
+
+
+def curve_figures(subject: Subject) -> Iterator[Figure]:
+    """A figure of the early-stopping objective, and one of the training loss."""
+    # Only scores that were measured during training have a curve.
+    there = set(subject.frames.curves["metric"].unique())
+    drawn = [one for one in (DEFAULT, *subject.own.values()) if one.curve in there]
+    compared = early_stopping_objective(subject.objectives[0], drawn)
+    for metric, title in ((compared.curve, title_of(compared)), ("loss", "training loss")):
+        frame, num_others = _curves(subject, metric)
+        if frame["samples"].nunique() > 1:
+            yield _curve_figure(f"curve-{metric.replace('.', '-')}", title, frame, num_others)
+
+
+def _curves(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
+    """The points to draw, and the number of other configurations that have a curve."""
+    points = subject.frames.curves.query("metric == @metric").dropna(subset=["value", "samples"])
+    points = points.merge(subject.trials[["trial_id", "configuration"]], on="trial_id")
+    best = subject.over_seeds.index[:_BEST].tolist()
+    named = enumerate(zip(best, subject.named(best), strict=True), 1)
+    names = {key: in_lines(f"{rank}: {text}", _LEGEND_LINE) for rank, (key, text) in named}
+    others = sorted({*points["configuration"]} - {*best})
+    drawn = [*best, *(others[place] for place in evenly(len(others), _OTHERS))]
+    groups = points[points["configuration"].isin(drawn)].groupby(["configuration", "samples"])
+    frame = groups["value"].agg(["mean", "std", "count"]).reset_index()
+    frame = frame.assign(
+        id=frame["configuration"].map(subject.brief),
+        group=frame["configuration"].map(lambda name: names.get(name, _OTHER)),
+        samples=frame["samples"].astype(int),
+        low=frame["mean"] - frame["std"],
+        high=frame["mean"] + frame["std"],
+        n=frame["count"],
+    )[["id", "group", "samples", "mean", "low", "high", "n"]]
+    every = frame.groupby("id").indices.values()
+    kept = sorted(own[place] for own in every for place in evenly(len(own), _POINTS))
+    return rounded(frame.iloc[kept], 5), len(others)
+
+
+def _curve_figure(name: str, title: str, frame: pd.DataFrame, num_others: int) -> Figure:
+    groups = sorted({*frame["group"]} - {_OTHER}, key=lambda text: int(text.split(":")[0]))
+    x = quantitative("samples", "rows seen", axis={"format": "~s"}, scale={"nice": False})
+    y = quantitative("mean", title, scale={"zero": False, "nice": False})
+    legend = {**LINES, "orient": "bottom", "columns": 1, "title": None, "labelLimit": 320}
+    best = {"x": x, "y": y, "color": nominal("group", "", scale={"domain": groups}, legend=legend)}
+    layers = []
+    caption = f"The {len(groups)} best configurations by rank."
+    if _OTHER in set(frame["group"]):
+        every = f"{_OTHERS} of the {num_others:,} others" if num_others > _OTHERS else "the others"
+        caption += f" Grey: {every}, including pruned ones."
+        where, grey = [f"datum.group == '{_OTHER}'"], {"x": x, "y": y, "detail": {"field": "id"}}
+        look: Spec = {"where": where, "stroke": "@pale", "strokeWidth": 0.8}
+        layers.append(layer("line", {**grey, **fading(0.6)}, "curves", **look))
+    own = [f"datum.group != '{_OTHER}'"]
+    if frame.loc[frame["group"] != _OTHER, "low"].notna().any():
+        caption += " Bands: ± one sd over seeds."
+        edges = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+        layers.append(layer("area", {**best, **edges}, "curves", where=own, opacity=0.15))
+    shown = {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}
+    line = {**best, "tooltip": tooltips(shown), **fading(1)}
+    look = {"strokeWidth": 2, "point": {"size": 18}}
+    layers.append(layer("line", line, "curves", where=own, **look))
+    spec, data = layered(*layers, height=280), {"curves": frame}
+    return Figure(name, f"Learning curves: {title}", caption, spec, data, height=340)
+
+
+def front(points: Points, most: int) -> Iterator[Table | Figure]:
+    """The Pareto front of quality and cost as a table, and a figure per pair of axes."""
+    subject, frame = points.subject, points.frame
+    averages = [name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if name in subject.targets]
+    quality = {points.target(name): name for name in averages or subject.targets[:1]}
+    if frame.empty or frame[_COST].isna().all():
+        return
+    values = np.column_stack([*(frame[column] for column in quality), -frame[_COST]])
+    best = np.array(front_of(values.astype(float)), bool)
+    yield _front_table(points, quality, best, most)
+    axes = {column: subject.title(name) for column, name in quality.items()}
+    axes[_COST] = points.cost_title
+    for x, y in combinations(reversed(axes), 2):
+        yield _front_figure(points, axes, x, y, best)
+
+
+def _front_table(points: Points, quality: Mapping[str, str], best: np.ndarray, most: int) -> Table:
+    subject = points.subject
+    # The points of the figures are rounded; a table that rounded them again could differ.
+    rows: list[Row] = []
+    for rank, (name, row) in zip(
+        points.frame["rank"][best], subject.over_seeds[best].iterrows(), strict=True
+    ):
+        scores = (Estimate(*row[one]) for one in quality.values())
+        knobs, brief = subject.stated(str(name)), subject.brief(str(name))
+        rows.append((int(rank), *scores, Hours(row[subject.cost, "mean"]), *knobs, brief))
+    titles = [*map(subject.title, quality.values()), subject.cost_title]
+    return Table(
+        "front",
+        "Pareto front",
+        ("rank", *titles, *subject.labels.values(), "configuration"),
+        tuple(rows[: most or None]),
+        note=f"No other configuration is better in one of {', '.join(titles)} and as good in "
+        f"all, by means over seeds. Times exclude start-up.{subject.averaged(titles)}",
+        more=max(0, len(rows) - (most or len(rows))),
+        ids=tuple(str(row[-1]) for row in rows),
+    )
+
+
+def _front_figure(
+    points: Points, axes: Mapping[str, str], x: str, y: str, best: np.ndarray
+) -> Figure:
+    subject, at = points.subject, {}
+    for key, column in (("x", x), ("y", y)):
+        # Nice ends would lie above a score of 100 and below a time of 0.
+        scale = {"zero": False, "nice": False, "padding": 8}
+        if column != _COST:
+            scale["domainMin"] = points.scores[int(column[1:])]["floor"]
+        at[key] = quantitative(column, axes[column], scale=scale, axis={"format": ".6~g"})
+    mark = {**at, "tooltip": tooltips({"id": "configuration", **axes, "n": "seeds"})}
+    look: Spec = {"fill": "@pale", "size": 12 if len(points.frame) > 500 else 40, "clip": True}
+    layers = [layer("circle", {**mark, **fading(0.8)}, CONFIGURATIONS, params=[BRUSH], **look)]
+    if len(axes) == 2:
+        step: Spec = {"stroke": "@accent", "interpolate": "step-after", "clip": True}
+        layers.append(layer("line", {**at, "order": {"field": x}}, "front", **step))
+    look = {"fill": "@accent", "size": 55, "clip": True}
+    layers.append(layer("circle", {**mark, **fading(1)}, "front", **look))
+    slugs = [slug(subject.cost if column == _COST else axes[column]) for column in (y, x)]
+    return Figure(
+        name="-".join(("front", *slugs)),
+        title=f"{axes[y][:1].upper()}{axes[y][1:]} against {axes[x]}",
+        caption=f"Orange points: the front over {', '.join(axes.values())}."
+        + subject.averaged((axes[x], axes[y])),
+        spec=layered(*layers, height=240),
+        data={"front": points.frame[["id", "n", *axes]][best]},
+        height=300,
+    )
