@@ -15,7 +15,7 @@ from search_samples import LAMBDA, NoInputs, lambda_space, run_here, tiny_space
 
 from tune_sentcl.config import trial_id, usual_ranges
 from tune_sentcl.data.toy import write_domain
-from tune_sentcl.errors import ConfigError, refuse_credentials
+from tune_sentcl.errors import ConfigError, DataError, refuse_credentials
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.space.space import space_names
 from tune_sentcl.store.study import Study
@@ -254,3 +254,32 @@ def test_no_environment_variable_is_stored(
     assert study.manifest.commands == (
         "tune-sentcl search tiny --set 'data.source=toy + a b.csv'",
     )
+
+
+def test_rows_that_stand_in_a_task_are_refused_unless_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Own rows against own tasks; between shipped sets they are only counted."""
+    pairs = [(f"question {n}", f"answer {n}") for n in range(40)]
+    lines = ["anchor,positive", *map(",".join, pairs), "same,same", "same,same"]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    scored = [f"{one.upper()},{other},{n % 5}" for n, (one, other) in enumerate(pairs[:9])]
+    (tmp_path / "mine.csv").write_text("\n".join(["sentence1,sentence2,score", *scored]))
+    values = {
+        "method.name": "mnr",
+        "encoder.checkpoint": "toy",
+        "data.source": str(tmp_path / "rows.csv"),
+        "evaluation.suites": [],
+        "evaluation.own": [f"mine={tmp_path / 'mine.csv'}"],
+    }
+    text = "\n".join(
+        ["[fixed]", *(f"{k} = {json.dumps(v)}" for k, v in values.items()), "[[block]]"]
+    )
+    (tmp_path / "mine.toml").write_text(text)
+    space = load_space(tmp_path / "mine.toml")
+    with pytest.raises(DataError, match="mine dev contains 9 of the training rows"):
+        prepare(space, None, None, SearchOptions())
+    prepare(space, None, None, SearchOptions(allow_overlap=True))
+    said = capsys.readouterr().err
+    for note in ("mine dev contains 9", "that repeat an earlier row: 1", "equal to the anchor: 2"):
+        assert note in said

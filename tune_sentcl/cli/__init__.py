@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from tune_sentcl.cli import evaluate_command as scoring
 from tune_sentcl.cli import init_command as beginning
 from tune_sentcl.cli import judge_command as judging
 from tune_sentcl.cli import knobs_command as listing
@@ -79,7 +80,7 @@ for _command in (
     running.check,
     running.search,
     running.train,
-    inspecting.evaluate,
+    scoring.evaluate,
     inspecting.show,
     verifying.verify,
     judging.judge,

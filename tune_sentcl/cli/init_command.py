@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tune_sentcl.cli.options import own_entries
+from tune_sentcl.cli.options import ColumnsOption, own_entries
 from tune_sentcl.cli.terminal_tables import line
 
 
@@ -14,14 +14,7 @@ def init(
     rows: Annotated[
         Path, typer.Option(help="CSV, TSV, JSONL, Parquet or text file of the training rows.")
     ],
-    columns: Annotated[
-        str,
-        typer.Option(
-            metavar="ROLE=COLUMN,...",
-            help="Columns of the rows, such as anchor=question,positive=answer. Default: by their "
-            "names, or the two columns of text.",
-        ),
-    ] = "",
+    columns: ColumnsOption = "",
     dev: Annotated[
         Path | None, typer.Option(help="File or folder that scores trials: the task `dev`.")
     ] = None,

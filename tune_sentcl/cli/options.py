@@ -68,6 +68,19 @@ RankByOption = Annotated[
         "last search.",
     ),
 ]
+OwnOption = Annotated[
+    list[str] | None,
+    typer.Option("--own", metavar="NAME=PATH", help="A task of your own (repeatable)."),
+]
+ColumnsOption = Annotated[
+    str,
+    typer.Option(
+        "--columns",
+        metavar="ROLE=COLUMN,...",
+        help="Columns of the rows, such as anchor=question,positive=answer. Default: by their "
+        "names, or the two columns of text.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
 
 Command = Callable[..., None]

@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tune_sentcl.config import AUTO_FALLBACKS, DataConfig, TrialConfig, usual_ranges
+from tune_sentcl.config import (
+    AUTO_FALLBACKS,
+    DataConfig,
+    TrialConfig,
+    source_names,
+    usual_ranges,
+)
+from tune_sentcl.data.rows.row_checks import overlaps, problems, refuse_overlaps
+from tune_sentcl.data.rows.sources import is_named
 from tune_sentcl.errors import (
     CheckpointError,
     ConfigError,
@@ -146,6 +154,29 @@ def _missing_objective(objective: Objective, point: GridInputs) -> Fault:
     such = f", such as {alternative}" if alternative else ""
     move = f"Repair the set, or choose another objective{such}."
     return Fault("--objective", "", str(objective), f"no set at hand gives it{why}", move)
+
+
+def check_rows(read: Sequence[GridInputs], *, allow_overlap: bool) -> Iterator[str]:
+    """Notes on training rows that teach nothing, and on rows that stand in evaluation tasks.
+
+    Args:
+        read: The grid's configurations with their inputs.
+        allow_overlap: Whether the user's own rows may stand in the user's own tasks.
+
+    Raises:
+        DataError: They may not, and do.
+    """
+    inputs = [(p.config, p.resolved.inputs) for p in read if p.config.method.takes_steps]
+    each = {(id(found.corpus), id(found.sets)): (config, found) for config, found in inputs}
+    said: dict[str, None] = {}
+    for config, found in each.values():
+        corpus, own = found.corpus, not all(map(is_named, source_names(config.data.source)))
+        overlapping = overlaps(corpus, [*found.sets.sts, *found.sets.own])
+        if own and not allow_overlap:
+            refuse_overlaps(corpus, overlapping)
+        notes = [*(problems(corpus) if own else ()), *map(str, overlapping)]
+        said |= dict.fromkeys(f"{corpus.source}: {note}" for note in notes)
+    yield from said
 
 
 def warnings(

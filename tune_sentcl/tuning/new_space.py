@@ -9,16 +9,14 @@ from pathlib import Path
 
 import jinja2
 import numpy as np
-import pyarrow as pa
 
-from tune_sentcl.config import DataConfig, Rows, columns_of
+from tune_sentcl.config import DataConfig, Rows
 from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.hold_out import hold_out
-from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.rows.load import load_rows
+from tune_sentcl.data.rows.own_file import load_file
 from tune_sentcl.data.rows.row_checks import overlaps, problems, refuse_overlaps
-from tune_sentcl.data.tables import read_table
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, objectives_of
 from tune_sentcl.errors import ConfigError, DataError, Fault
@@ -64,7 +62,7 @@ _RECIPES: dict[Rows, _Recipe] = {
     ),
     "sentences": _Recipe(("simcse",), {"method.temperature": _TEMPERATURE}),
 }
-"""By kind of rows; a file is read as the first kind that its columns allow."""
+"""By kind of rows."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +99,11 @@ def new_space(
         DataError: The rows or a task cannot be read, rows stand in a task, or there is no task.
         CheckpointError: The encoder cannot be read.
     """
-    if path.exists() or path.suffix != ".toml":
-        rule = "must be a new file whose name ends in .toml"
+    if path.exists() or path.suffix != ".toml" or path.with_suffix("").exists():
+        rule = "must be a new file whose name ends in .toml, without a folder beside it"
         raise ConfigError(Fault("OUT", "", str(path), rule, "Choose another name."))
-    kind, columns = _kind_of(rows, columns)
-    corpus = load_rows(kind, DataConfig(source=str(rows), columns=columns, blanks="drop"), None)
+    corpus, columns = load_file(rows, columns)
+    kind = corpus.kind
     notes = [*_described(rows, columns, corpus), *_lengths(corpus, encoder), *problems(corpus)]
     source, blanks, trained = rows, corpus.dropped, corpus
     if not own:
@@ -147,55 +145,6 @@ def new_space(
         f"tune-sentcl search {path} --objective {objective} --budget 20 --confirm 3 "
         f"--study {study}",
     )
-
-
-def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
-    """The kind of a file's rows, and the roles of its columns."""
-    table, where = read_table(rows, columns=columns_of(columns))
-    for attempt in (set(table.column_names), None):
-        if attempt is None:
-            if columns or not (columns := _guessed(rows, where.columns)):
-                break
-            attempt = set(columns_of(columns))
-        for kind in _RECIPES:
-            if any(attempt.issuperset(needed) for needed in KINDS[kind].sources):
-                return kind, columns
-    rule = f"the columns are {', '.join(where.columns)}, and two or three of them must be known"
-    move = "Name them: --columns 'anchor=QUESTION,positive=ANSWER' (docs/data.md has the roles)."
-    raise DataError(Fault(str(rows), "", "", rule, move))
-
-
-def _guessed(rows: Path, names: Sequence[str]) -> str:
-    """Roles of two columns of text, and of a third one of numbers if its name says score."""
-    texts, score = [], ""
-    for name in names:
-        values = _values(rows, name)
-        numbers = sum(_is_number(value) for value in values)
-        if numbers == len(values) and name.casefold() in ("score", "similarity", "rating"):
-            score = name
-        elif not numbers and sum(map(len, values)) > 8 * len(values):
-            texts.append(name)
-    if len(texts) != 2:
-        return ""
-    roles = ("sentence1", "sentence2") if score else ("anchor", "positive")
-    pairs = dict(zip(roles, texts, strict=True)) | ({"score": score} if score else {})
-    return ",".join(f"{role}={name}" for role, name in sorted(pairs.items()))
-
-
-def _values(rows: Path, name: str) -> list[str]:
-    """The first filled values of a column; empty if it holds no text."""
-    table, _ = read_table(rows, columns={"text": name}, read=lambda _: ("text",))
-    column = table.column("text")
-    if not pa.types.is_string(column.type):
-        return []
-    return [value for value in column.slice(0, 200).to_pylist() if value and value.strip()]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:

@@ -39,6 +39,7 @@ from tune_sentcl.tuning.input_checks import (
     check_first_batches,
     check_lengths,
     check_objectives,
+    check_rows,
     read_inputs,
     warnings,
 )
@@ -274,6 +275,8 @@ def prepare(
     check_lengths(space, loader, sampled=sampled)
     num_batches = check_first_batches(read)
     check_objectives(read, objectives)
+    for text in check_rows(read, allow_overlap=options.allow_overlap):
+        watcher.say(text)
     for text in warnings(space, read, num_batches, sampled=sampled):
         watcher.say(text)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)

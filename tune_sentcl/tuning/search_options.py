@@ -99,6 +99,11 @@ class SearchOptions:
     allow_test_objective: bool = _option(
         False, SAMPLING, "Allow an objective on a test split, which is refused otherwise."
     )
+    allow_overlap: bool = _option(
+        False,
+        SAMPLING,
+        "Allow training rows of your own that stand in evaluation tasks of your own.",
+    )
     retrain: bool = _option(
         False,
         SAMPLING,

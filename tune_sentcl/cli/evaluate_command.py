@@ -1,0 +1,195 @@
+"""The command `evaluate`: scores of one encoder, or the difference of two."""
+
+import dataclasses
+import statistics
+import tempfile
+import typing
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
+from tune_sentcl.cli.options import DataOption, JsonOption, OwnOption, own_entries
+from tune_sentcl.cli.terminal_tables import Layout, print_json, print_table, spread
+from tune_sentcl.config import ProtocolName, SuiteName
+from tune_sentcl.errors import BadInputError, ConfigError, Fault
+from tune_sentcl.score import Score
+
+if TYPE_CHECKING:
+    from tune_sentcl.evaluate import Evaluation
+
+_SUITES: dict[str, tuple[SuiteName, ...]] = {
+    "sts": ("sts",),
+    "transfer": ("transfer",),
+    "all": ("sts", "transfer"),
+    "none": (),
+}
+
+
+def evaluate(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL [MODEL]",
+            help="A folder, a hub name, `minilm`, `toy`, or a study, whose winner is taken. Of "
+            "two models, the differences are printed.",
+        ),
+    ],
+    suite: Annotated[
+        Literal["sts", "transfer", "all", "none"], typer.Option(help="Tasks of SentEval to score.")
+    ] = "sts",
+    own: OwnOption = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROTOCOL",
+            help="Protocol of the scores (repeatable). sts: cosine, relatedness; transfer: "
+            "logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat. "
+            "Default: cosine, logreg-10fold.",
+        ),
+    ] = None,
+    classifier_seeds: Annotated[
+        int,
+        typer.Option(min=1, help="Number of seeds for protocols with a randomized classifier."),
+    ] = 1,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda. Default: cuda if there is a GPU.")
+    ] = None,
+    data: DataOption = None,
+    toy: Annotated[bool, typer.Option("--toy", help="Score on the toy sets instead.")] = False,
+    pooling: Annotated[
+        Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last", "modules"]
+        | None,
+        typer.Option(help="Pooling of token states. Default: by the model's files, else mean."),
+    ] = None,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Scale embeddings to length 1.")
+    ] = False,
+    max_length: Annotated[
+        int | None, typer.Option(help="Longest input in tokens. Default: the model's own.")
+    ] = None,
+    json_rows: JsonOption = False,
+) -> None:
+    """Score an encoder without training it, or compare two on the same items."""
+    import torch
+
+    from tune_sentcl.evaluate.bootstrap import comparison
+    from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
+    from tune_sentcl.store.rows import SCORES
+    from tune_sentcl.trial.run import EncoderOptions, score_encoder
+    from tune_sentcl.watch.terminal import encoding_bar
+
+    measures = Measures(
+        suites=_SUITES[suite],
+        protocols=_protocols(protocol or DETERMINISTIC),
+        classifier_seeds=classifier_seeds,
+        device=_device(device, torch.cuda.is_available()),
+        own=own_entries(own),
+    )
+    if len(models) > 2:
+        rule, move = "must be one or two", "Compare two at a time."
+        raise ConfigError(Fault("MODEL", "", " ".join(models), rule, move))
+    results = []
+    for model in models:
+        with encoding_bar() as show_progress, _weights(model) as name:
+            results.append(
+                score_encoder(
+                    name,
+                    data="toy" if toy else data,
+                    options=EncoderOptions(pooling, normalize, max_length),
+                    measures=measures,
+                    progress=show_progress,
+                )
+            )
+    if len(results) == 2:
+        rows = comparison(*(result.items for result in results))
+        (print_json if json_rows else _print_comparison)(rows)
+        for result in results:
+            _end(result)
+        return
+    (result,) = results
+    if json_rows:
+        scores = ({"trial_id": None, **dataclasses.asdict(score)} for score in result.scores)
+        print_json([{name: score[name] for name in SCORES.names} for score in scores])
+    else:
+        whole = [s for s in result.scores if s.subset is None and s.aggregation in (None, "all")]
+        constant = ("split", "aggregation", "metric", "protocol", "seeds")
+        layout = Layout(constant=constant, of="scores")
+        print_table(_score_rows(whole), f"{models[0]}, suite {suite}", layout)
+    _end(result)
+
+
+@contextmanager
+def _weights(model: str) -> Iterator[str]:
+    """A model's name, or for a study a folder with its winner's weights."""
+    if "://" not in model and not (Path(model) / "study.json").is_file():
+        yield model
+        return
+    from tune_sentcl.export.model_folder import export_trial
+
+    with tempfile.TemporaryDirectory() as folder:
+        to = str(Path(folder) / "model")
+        export_trial(model, to, say=say)
+        yield to
+
+
+def _print_comparison(rows: list[dict[str, Any]]) -> None:
+    layout = Layout(constant=("split", "metric"), of="scores")
+    print_table(rows, "A is the first model, B the second; 95 % interval over items", layout)
+
+
+def _end(result: "Evaluation") -> None:
+    """Print notes and errors of an evaluation, and exit if there are errors."""
+    for note in result.notes:
+        say(f"note: {note}")
+    for text in (text for error in result.errors for text in str(error).splitlines()):
+        say(f"error: {text}")
+    if result.errors:
+        bad_input = any(isinstance(error, BadInputError) for error in result.errors)
+        raise typer.Exit(BAD_INPUT if bad_input else FAILED)
+
+
+def _score_rows(scores: Sequence[Score]) -> list[dict[str, Any]]:
+    """One row per score; several classifier seeds become mean ± standard deviation."""
+    names = ("task", "split", "aggregation", "metric", "protocol", "n")
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for score in scores:
+        if score.value is not None:
+            key = tuple(getattr(score, name) for name in names)
+            groups.setdefault(key, []).append(score.value)
+    rows = [
+        {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
+        for key, values in groups.items()
+    ]
+    for row, values in zip(rows, groups.values(), strict=True):
+        if max(map(len, groups.values())) > 1:
+            several = len(values) > 1
+            row["value"] = spread(row["value"], statistics.stdev(values) if several else None)
+            row["seeds"] = len(values) if several else None
+    return rows
+
+
+def _protocols(names: Sequence[str]) -> tuple[ProtocolName, ...]:
+    allowed = typing.get_args(ProtocolName)
+    rule = f"must be one of {', '.join(allowed)}"
+    faults = [
+        Fault("--protocol", "", name, rule, "Choose one.") for name in names if name not in allowed
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return typing.cast(tuple[ProtocolName, ...], tuple(dict.fromkeys(names)))
+
+
+def _device(asked: str | None, gpu: bool) -> str:
+    if asked is None:
+        return "cuda" if gpu else "cpu"
+    kind, _, number = asked.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ConfigError(Fault("--device", "", asked, "must be cpu or cuda", "Choose one."))
+    if kind == "cuda" and not gpu:
+        rule = "this machine has no GPU that torch can use"
+        raise ConfigError(Fault("--device", "", asked, rule, "Write --device cpu."))
+    return asked

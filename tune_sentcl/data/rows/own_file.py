@@ -1,0 +1,85 @@
+"""Read a file of training rows whose kind and columns nobody has stated."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from tune_sentcl.config import DataConfig, Rows, columns_of
+from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.kinds import KINDS
+from tune_sentcl.data.rows.load import load_rows
+from tune_sentcl.data.tables import read_table
+from tune_sentcl.errors import DataError, Fault
+
+_KINDS: tuple[Rows, ...] = ("graded_pairs", "labeled_pairs", "triplets", "sentences")
+"""A file is read as the first kind that its columns allow."""
+
+
+def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str]:
+    """Read rows, without those that have a blank text.
+
+    Args:
+        rows: A CSV, TSV, JSONL, Parquet or text file.
+        columns: Roles of its columns, as `data.columns`. Empty: by their names; if these say
+            nothing, two columns of text are anchor and positive.
+
+    Returns:
+        The rows, and the roles of the columns.
+
+    Raises:
+        DataError: The file cannot be read, or its columns are not known.
+    """
+    kind, columns = _kind_of(rows, columns)
+    config = DataConfig(source=str(rows), columns=columns, blanks="drop")
+    return load_rows(kind, config, None), columns
+
+
+def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
+    """The kind of a file's rows, and the roles of its columns."""
+    table, where = read_table(rows, columns=columns_of(columns))
+    for attempt in (set(table.column_names), None):
+        if attempt is None:
+            if columns or not (columns := _guessed(rows, where.columns)):
+                break
+            attempt = set(columns_of(columns))
+        for kind in _KINDS:
+            if any(attempt.issuperset(needed) for needed in KINDS[kind].sources):
+                return kind, columns
+    rule = f"the columns are {', '.join(where.columns)}, and two or three of them must be known"
+    move = "Name them: --columns 'anchor=QUESTION,positive=ANSWER' (docs/data.md has the roles)."
+    raise DataError(Fault(str(rows), "", "", rule, move))
+
+
+def _guessed(rows: Path, names: Sequence[str]) -> str:
+    """Roles of two columns of text, and of a third one of numbers if its name says score."""
+    texts, score = [], ""
+    for name in names:
+        values = _values(rows, name)
+        numbers = sum(_is_number(value) for value in values)
+        if numbers == len(values) and name.casefold() in ("score", "similarity", "rating"):
+            score = name
+        elif not numbers and sum(map(len, values)) > 8 * len(values):
+            texts.append(name)
+    if len(texts) != 2:
+        return ""
+    roles = ("sentence1", "sentence2") if score else ("anchor", "positive")
+    pairs = dict(zip(roles, texts, strict=True)) | ({"score": score} if score else {})
+    return ",".join(f"{role}={name}" for role, name in sorted(pairs.items()))
+
+
+def _values(rows: Path, name: str) -> list[str]:
+    """The first filled values of a column; empty if it holds no text."""
+    table, _ = read_table(rows, columns={"text": name}, read=lambda _: ("text",))
+    column = table.column("text")
+    if not pa.types.is_string(column.type):
+        return []
+    return [value for value in column.slice(0, 200).to_pylist() if value and value.strip()]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
