@@ -129,8 +129,8 @@ def test_a_study_is_read_without_its_plugin_and_not_searched(tmp_path: Path) -> 
     [
         ("raise KeyError('lost it')", "KeyError", "lost it"),
         ("return float('nan') * anchors.sum()", "NonFiniteError", "loss must be finite"),
-        ("return 1.0", "PluginError", "returned = float: must return a tensor of one number"),
-        ("return anchors", "PluginError", "returned = (32, 32) torch.float32: must return"),
+        ("return 1.0", "PluginError", "returned = float: must be a tensor of one number"),
+        ("return anchors", "PluginError", "returned = (32, 32) torch.float32: must be a tensor"),
     ],
 )
 def test_a_loss_that_fails_fails_its_trial(

@@ -56,7 +56,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         asked = self.config.whitening_dim
         if asked is not None and asked > len(real):
             rule = f"the training sentences vary in only {len(real)} directions"
-            move = "Take fewer, or whiten on more sentences."
+            move = "Take fewer directions, or whiten on more sentences."
             raise ConfigError(Fault("method.whitening_dim", "", str(asked), rule, move))
         return real[:asked]
 
