@@ -57,10 +57,10 @@ class EvaluationSets:
 
     Attributes:
         data: `toy`, or `root` for the data root.
-        sts: For the protocol `cosine`.
-        transfer: For `logreg-10fold`, `senteval-10fold` and `senteval-5fold`.
-        rated: For `relatedness`.
-        truncated: For `scl-paper-compat`.
+        sts: The tasks of the protocol `cosine`.
+        transfer: The tasks of `logreg-10fold`, `senteval-10fold` and `senteval-5fold`.
+        rated: The tasks of `relatedness`.
+        truncated: The tasks of `scl-paper-compat`.
         unread: The tasks that were requested and could not be read.
         own: The user's own tasks, each for the protocol of its kind.
     """

@@ -125,7 +125,7 @@ def _pairs(
             rule = f"a gold score must be a number from {low:g} to {high:g}"
             raise DataError(Fault(f"{scores} line {line}", "gold", repr(gold), rule, COPY_AGAIN))
         if not (left.strip() and right.strip()):
-            rule = "a scored row must have two sentences, and one is blank"
+            rule = "a scored row must have two sentences, but one of them is blank"
             raise DataError(Fault(f"{path} line {line}", "", "", rule, COPY_AGAIN))
         yield left, right, float(number)
 
