@@ -103,7 +103,7 @@ def test_a_few_zero_vectors_score_0_as_in_senteval(zeros: int) -> None:
     if zeros == 2:
         assert [score.value for score in found.scores] == [None]
         assert (found.notes, len(found.errors)) == ((), 1)
-        with pytest.raises(NonFiniteError, match=".*that of pair 0"):
+        with pytest.raises(NonFiniteError, match="that of pair 0"):
             score_by_cosine(broken, [task])
         return
     (part,) = task.subsets
@@ -235,5 +235,5 @@ def test_cosine_without_a_value_is_an_error(value: float, zeros: bool) -> None:
         assert paired_cosine(left, right, "it", zeros=True).tolist() == pytest.approx([1, 0, 1])
         return
     for sides in ((left, right), (right, left)):
-        with pytest.raises(NonFiniteError, match="STS-B: .*that of pair 1"):
+        with pytest.raises(NonFiniteError, match=r"STS-B: .*that of pair 1"):
             paired_cosine(*sides, "STS-B", zeros=zeros)
