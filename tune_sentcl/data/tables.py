@@ -97,7 +97,7 @@ def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
 
 
 Read = Callable[[Collection[str]], Collection[str]]
-"""The roles to read, among those of a file."""
+"""The roles to read, among the roles of a file."""
 
 
 def roles_of(
@@ -244,7 +244,7 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
 def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
     """The column of each role, under its name; numbers of a label become class names.
 
-    `datasets` stores these names in the schema's metadata; notes of another shape hold none.
+    `datasets` stores the class names in the schema's metadata; other metadata is ignored.
     """
     columns = {role: table.column(name) for role, name in roles.items()}
     try:

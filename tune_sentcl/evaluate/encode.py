@@ -73,7 +73,7 @@ class SentenceTable:
         return len(self._rows)
 
     def zeros(self, sentences: Iterable[str]) -> int:
-        """How many distinct sentences among the given ones have the zero vector."""
+        """The number of distinct sentences, among the given, that have the zero vector."""
         rows = [self._rows[sentence] for sentence in set(sentences)]
         return int((~self._matrix[rows].any(axis=1)).sum())
 

@@ -29,7 +29,7 @@ class Labeled:
 
 
 def joined(first: Labeled, second: Labeled) -> Labeled:
-    """The rows of both, those of the first before those of the second."""
+    """The rows of the first, then the rows of the second."""
     return Labeled(
         np.concatenate([first.features, second.features]),
         np.concatenate([first.labels, second.labels]),

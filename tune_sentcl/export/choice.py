@@ -73,7 +73,7 @@ class Choice:
         over_seeds: The configurations (`tune_sentcl.analysis.configurations`), best first.
         ranked: The trials with the score, grouped by configuration, best first; trials on fresh
             seeds are left out.
-        others: Every other trial by id: unfinished ones, and those on fresh seeds.
+        others: Every other trial by id: unfinished trials, and trials on fresh seeds.
     """
 
     study: Study
@@ -118,7 +118,7 @@ class Choice:
         return next((c for c in same if c.row["checkpoint_fingerprint"] == print_), None)
 
     def best(self) -> Candidate:
-        """The best trial of the best configuration, among those that have weights.
+        """The best trial of the best configuration, among its trials with weights.
 
         Raises:
             StudyError: No trial has the score, or no trial of that configuration has weights.

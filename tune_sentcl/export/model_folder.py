@@ -172,7 +172,7 @@ def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
     """A trial's whole encoder on the CPU, including the layers after its pooling.
 
     Raises:
-        CheckpointError: The files are damaged, or those of an untrained trial have changed.
+        CheckpointError: The files are damaged, or the files of an untrained trial have changed.
         StudyError: The files cannot be read.
     """
     from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint

@@ -1,4 +1,4 @@
-"""The methods whose loss reads sentence embeddings: base classes, and those of plugins' losses."""
+"""The methods whose loss reads sentence embeddings: base classes, and plugins' losses."""
 
 import inspect
 from abc import abstractmethod

@@ -19,7 +19,7 @@ def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[
 
     Each row goes to the first batch with room that follows every batch with one of its texts. All
     batches are full except the last few. If a text has more rows than there would be batches,
-    there are additional short ones. Takes about linear time.
+    there are additional short batches. Takes about linear time.
     """
     if not len(rows):
         return []

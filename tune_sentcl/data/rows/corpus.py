@@ -154,7 +154,7 @@ def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> C
 def join_corpora(parts: Sequence[Corpus]) -> Corpus:
     """Concatenate the rows of several sources of one kind; a single part is returned unchanged.
 
-    If a part has fewer columns of negatives, the missing ones are filled with "".
+    If a part has fewer columns of negatives, the missing columns are filled with "".
     """
     if len(parts) == 1:
         return parts[0]

@@ -56,7 +56,7 @@ NUMBERS = {"label": "<i8", "score": "<f8", "row": "<i8"}
 
 
 def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, ...]:
-    """The columns that rows of a kind are made of, among those that a table has.
+    """The columns of a table that rows of a kind are made of.
 
     Raises:
         DataError: There is no complete set of columns; the error says how to name them.
@@ -80,7 +80,7 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
 
 
 def roles_read(kind: Rows, there: Collection[str]) -> Sequence[str]:
-    """The roles that rows of a kind are made of or chosen by, among those that a file has."""
+    """The roles of a file that rows of a kind are made of or chosen by."""
     complete = next((roles for roles in KINDS[kind].sources if {*roles} <= {*there}), ())
     if kind == "triplets" and complete == _TRIPLET:
         return [role for role in there if role in complete or role.startswith("negative")]

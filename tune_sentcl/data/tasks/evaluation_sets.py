@@ -53,7 +53,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class EvaluationSets:
-    """The sets to score on, and those that could not be read.
+    """The sets to score on, and the tasks that could not be read.
 
     Attributes:
         data: `toy`, or `root` for the data root.

@@ -178,7 +178,7 @@ def with_cutoffs(
     Args:
         task: The task.
         cutoffs: Cut-offs at which every metric is added.
-        objectives: Objectives whose metrics are added; those of other tasks are ignored.
+        objectives: Objectives whose metrics are added; objectives of other tasks are ignored.
     """
     if not isinstance(task, RetrievalTask):
         return task

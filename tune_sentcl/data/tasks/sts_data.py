@@ -192,7 +192,7 @@ def load_sts(data: Literal["toy", "root"], root: Path | None) -> tuple[StsTask, 
     """Every task: STS12 to STS16 (test), then STS-B and SICK-R (dev and test).
 
     Args:
-        data: The toy's tasks, or those under the data root.
+        data: The toy tasks, or the tasks under the data root.
         root: The data root.
 
     Raises:
