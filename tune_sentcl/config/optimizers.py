@@ -38,8 +38,8 @@ class OptimizerBase(Frozen):
     )
     precision: Precision = Field(
         "fp32",
-        description="of matrix products in training. tf32 rounds their inputs to 10 bits, on "
-        "NVIDIA GPUs; bf16 runs the encoder's forward pass under autocast; auto: fp32 on a CPU; "
+        description="precision of matrix products in training. tf32 rounds their inputs to 10 "
+        "bits, on NVIDIA GPUs; bf16 runs the encoder's forward pass under autocast; auto: fp32 on a CPU; "
         "on a GPU the fastest, where fewer bits must be 15 % faster",
     )
 
@@ -48,7 +48,7 @@ class AdamwConfig(OptimizerBase):
     """AdamW; the default if a table has no name."""
 
     name: Literal["adamw"] = Field(
-        "adamw", description="the update rule; sgd is Nesterov momentum"
+        "adamw", description="the update rule; sgd has Nesterov momentum"
     )
     eps: float = Field(1e-6, gt=0, description="epsilon of adamw")
     eps_added: Literal["corrected", "raw"] = Field(

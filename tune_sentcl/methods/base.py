@@ -124,7 +124,7 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     def after_step(self) -> None:
         """Called after each update, e.g. for a moving average; does nothing by default.
 
-        It may change only the encoder and the heads, because saved states hold no more.
+        It may change only the encoder and the heads; a saved state holds nothing else of it.
         """
         return
 
