@@ -213,10 +213,10 @@ def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Pa
     assert [r.choices for r in space.ranges] == [("toy", "toy + snli")]
     for wrong in ('["toy", "snli"]', '"toy"'):
         with pytest.raises(
-            BadInputError, match=r"data.source.*or { choices } that differ, without"
+            BadInputError, match=r"data.source.*or { choices } with distinct values"
         ):
             load_space(write(tmp_path, text.replace('"toy + snli"', wrong)))
-    with pytest.raises(BadInputError, match="seed: a seed is no knob"):
+    with pytest.raises(BadInputError, match="seed: the seed cannot be sampled"):
         load_space(write(tmp_path, f"{text}seed = {{ choices = [0, 1] }}"))
 
 

@@ -39,7 +39,7 @@ class Fault:
 
 
 def first_line(error: Exception | str) -> str:
-    """The first line of an error's text, without its full stop; else the error's type."""
+    """The first line of an error's text, without its full stop; its type if it has no text."""
     nothing = "" if isinstance(error, str) else type(error).__name__
     return (str(error).strip() or nothing).partition("\n")[0].rstrip(".")
 
@@ -59,8 +59,8 @@ class BadInputError(TuneSentclError, ValueError):
     """The user's input breaks a rule; all faults are listed at once.
 
     Attributes:
-        faults: All faults, in the order of the input; one that several methods have is there once,
-            although their defaults in the next move may differ.
+        faults: All faults, in the order of the input; a fault shared by several methods is listed
+            once, with one method's default.
     """
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
@@ -92,12 +92,12 @@ _CREDENTIALS = re.compile(
 def refuse_credentials(where: str, key: str, text: str) -> None:
     """Raise ConfigError, without the text, if it has a URL that may contain credentials.
 
-    They may be in its user, its password, its query or its fragment.
+    A URL's user, password, query and fragment may contain them.
     """
     if "://" in text and _CREDENTIALS.search(text):
-        rule = "a URL must have no user, password, query or fragment, because studies and messages"
+        rule = "must not contain user, password, query or fragment, because studies and messages"
         move = "Set keys and endpoints by variables such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
-        raise ConfigError(Fault(where, key, "", f"{rule} show it", move))
+        raise ConfigError(Fault(where, key, "", f"{rule} show URLs", move))
 
 
 class PluginError(BadInputError):

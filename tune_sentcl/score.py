@@ -36,15 +36,15 @@ class Score:
         protocol: How it was measured: `cosine`, `relatedness`, a transfer protocol's name,
             `retrieval` or `mteb`.
         data: `toy` for generated sets, `root` for files under the data root.
-        value: Times 100, as papers print; None if it could not be measured.
+        value: The score times 100, as papers print it; None if it could not be measured.
         n: The number of rows scored.
         subset: A part of the task; None for the whole task.
         aggregation: How subsets were combined: `all` joins their pairs, `mean` averages their
             scores, `wmean` weights them by size; None for a subset or a task without subsets.
         classifier_seed: The seed of a randomly initialized classifier; None for other protocols.
         reason: Why there is no value; None if there is one.
-        version: Identifies the scored data if names do not: for an own task the fingerprint of
-            its content, for an MTEB task its revision and MTEB's version.
+        version: Identifies the scored data if names do not: for an own task, the fingerprint of
+            its content; for an MTEB task, its revision and MTEB's version.
     """
 
     suite: str
@@ -83,10 +83,10 @@ class Score:
 
 
 def merged(old: Iterable[Score], new: Iterable[Score]) -> list[Score]:
-    """Merge new scores into old ones by key, without losing a number to a failure.
+    """Merge new scores into old scores by key; a failure never replaces a value.
 
-    The newest value is kept; without any value, the newest failure is. Keys stay in the order of
-    their first occurrence.
+    For each key, keep the newest value, or the newest failure if there is no value. Keys stay in
+    the order of their first occurrence.
     """
     kept: dict[tuple[Any, ...], Score] = {}
     for score in (*old, *new):

@@ -30,7 +30,7 @@ def opposite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_said_of_a_trial(opposite: Path, place: Path) -> None:
     before = snapshot(opposite)
     done = invoke("export", opposite, "--to", "model")
-    said = f"trial a, the best of 3, is written to {place / 'model'}\n"
+    said = f"writing trial a (the best of 3) to {place / 'model'}\n"
     assert (done.code, done.err) == (0, said)
     assert done.out.splitlines()[1:] == [f"Model: {place / 'model'}"]
     assert done.out.startswith("Trial: a, STS-B:spearman:dev ")
@@ -46,8 +46,8 @@ def test_bad_input_is_refused_before_anything_is_written(opposite: Path, place: 
     for arguments, words in (
         ((opposite, "--to", "taken"), "must not exist yet"),
         ((opposite, "--to", "link"), "must not exist yet"),
-        ((opposite, "--to", inside), "must not lie in the study"),
-        ((opposite.as_uri(), "--to", inside), "must not lie in the study"),
+        ((opposite, "--to", inside), "must not be inside the study"),
+        ((opposite.as_uri(), "--to", inside), "must not be inside the study"),
         ((opposite, "--to", "s3://bucket/model"), "folder of this machine"),
         ((opposite, "--trial", "a", "--best", "STS-B:spearman", "--to", "x"), "Keep one"),
         ((opposite, "--best", "STS-B:accuracy", "--to", "x"), "spearman"),

@@ -75,7 +75,7 @@ def test_each_epoch_draws_a_positive_of_each_row_from_its_own_stream(tmp_path: P
 def test_an_empty_list_of_positives_is_refused_with_its_line_or_dropped(tmp_path: Path) -> None:
     lines = [QUERY, {"query": "r", "pos": [], "neg": ["x"]}, {**QUERY, "pos": ["a", " "]}]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines)))
-    with pytest.raises(DataError, match=r"a\.jsonl lines 2, 3: positive: .* and 2 are"):
+    with pytest.raises(DataError, match=r"a\.jsonl lines 2, 3: positive: .* but 2 are"):
         load_triplets(path)
     kept = load_triplets(path, blanks="drop")
     assert [row[:2] for row in rows_of(kept)] == [("q", "a"), ("q", "b"), ("q", "a")]

@@ -64,7 +64,7 @@ def test_what_macos_sed_leaves_is_named(tmp_path: Path) -> None:
     sets = checked(tmp_path)
     for name, files in (("MR", 2), ("SUBJ", 1)):
         assert (sets[name].status, sets[name].rows) == ("wrong", None)
-        assert sets[name].problem.count("macOS sed truncation") == files
+        assert sets[name].problem.count("macOS sed truncated") == files
         assert "GNU sed/LC_ALL=C" in sets[name].repair and "2021-09-03" in sets[name].repair
 
 

@@ -101,8 +101,8 @@ DOCUMENT = '{"_id": "a", "text": "x"}\n'
 @pytest.mark.parametrize(
     ("name", "content", "sentences"),
     [
-        ("dev.txt", "a line\n", ["the columns are", "sentence1"]),
-        ("dev.tsv", "a\tb\n1\t2\n", ["the columns are a, b"]),
+        ("dev.txt", "a line\n", ["the columns fit no task: ", "sentence1"]),
+        ("dev.tsv", "a\tb\n1\t2\n", ["the columns fit no task: a, b"]),
         ("dev.tsv", f"{SCORED}x\ty\tz\n", ["line 2: score = z", "finite"]),
         ("dev.tsv", f"{SCORED}x\ty\t1\nx\t \t2\n", ["line 3: sentence2"]),
         ("dev.tsv", f"{SCORED}x\ty\t1\nx\tz\t1\n", ["two different scores"]),
@@ -253,7 +253,9 @@ def test_the_rows_to_learn_from_beside_pairs_are_left_alone(tmp_path: Path) -> N
     # Labeled sentences are learned from, so that theirs must be of their kind.
     (tmp_path / "dev.tsv").unlink()
     write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
-    with pytest.raises(DataError, match=r"train\.csv: the columns are anchor, positive\. Give"):
+    with pytest.raises(
+        DataError, match=r"train\.csv: the columns fit no task: anchor, positive\. Give"
+    ):
         read(tmp_path)
     (tmp_path / "train.csv").unlink()
     write_pairs(tmp_path / "train.tsv", PAIRS)

@@ -206,7 +206,7 @@ def labeled(*labels: object) -> Columns:
         (
             "triplets",
             labeled("entailment"),
-            "no premise has a row labeled entailment and one labeled contradiction",
+            "no premise has both a row labeled entailment and a row labeled contradiction",
         ),
         ("triplets", {"anchor": TEXT, "positive": TEXT}, "there are no rows"),
     ],
@@ -265,7 +265,9 @@ def test_a_mapping_of_columns_must_fit_its_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column answer; the columns are question, reply"):
         load_triplets(path, columns=columns)
     for source in ("toy", "toy + nli"):
-        rule = rf"data\.columns: .* is only for own files and data sets, and {re.escape(source)} "
+        rule = (
+            rf"data\.columns: .* is only for own files and data sets, which {re.escape(source)} is"
+        )
         with pytest.raises(DataError, match=rule):
             load_triplets(source, columns=columns)
     # Beside a file of one's own a named source keeps its columns.
@@ -308,7 +310,7 @@ def test_all_blank_cells_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         load_triplets(write(tmp_path / "a.csv", cells))
     first, second = (str(fault) for fault in caught.value.faults)
-    assert "a.csv lines 5, 9: anchor: a sentence must not be blank, and 2 are. " in first
+    assert "a.csv lines 5, 9: anchor: a sentence must not be blank, but 2 are. " in first
     assert "a.csv lines 7, 9: positive: " in second and "data.blanks=drop" in second
 
 

@@ -87,9 +87,9 @@ def test_graded_pairs_give_those_of_a_high_score(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scores", "sentence"),
     [
-        (["0.95", "0.05", "0.9"], "= 4 or above; the scores are 0.05 to 0.95"),
-        (["-1", "1"], "the scores are -1 to 1"),
-        (["0"], "the scores are 0 to 0"),
+        (["0.95", "0.05", "0.9"], "= 4 or above; the scores are from 0.05 to 0.95"),
+        (["-1", "1"], "the scores are from -1 to 1"),
+        (["0"], "the scores are from 0 to 0"),
     ],
 )
 def test_scores_below_the_least_say_their_range(
@@ -258,7 +258,7 @@ def test_a_papers_set_has_as_many_rows_as_the_limit_says(
     load: Callable[..., Corpus], tmp_path: Path
 ) -> None:
     root = snli_and_mnli(tmp_path)
-    with pytest.raises(DataError, match=r"data\.limit: \d+: only \d+ fitting rows of"):
+    with pytest.raises(DataError, match=r"data\.limit: \d+: .* has only \d+ rows that fit"):
         load(root)
     assert len(load_nli(root / "nli/snli_train.parquet", 6, root)) == 3  # a file of one's own
 
@@ -326,7 +326,7 @@ def test_real_benchmark_pairs() -> None:
 def test_the_real_nli_sets() -> None:
     if (REAL_ROOT / "nli/snli_train.parquet").exists():
         pytest.skip("counted by the reader where the sets are whole")
-    with pytest.raises(DataError, match="only 111,832 fitting rows of nli are there"):
+    with pytest.raises(DataError, match="nli has only 111,832 rows that fit the method"):
         load_nli("nli", 10**6, REAL_ROOT)
     both = load_nli("nli-partial", None, REAL_ROOT)
     assert np.bincount(both.numbers("label")).tolist() == [42575, 37272, 31985]

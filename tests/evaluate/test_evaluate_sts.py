@@ -86,7 +86,7 @@ def test_a_task_of_one_subset_gives_one_score_a_metric() -> None:
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(0.1, r"spearman of STS12 a.*nothing varies"), (0.0, "STS12 a: the cosine of pair 0")],
+    [(0.1, r"spearman of STS12 a.*nothing varies"), (0.0, r"STS12 a: .*is that of pair 0")],
 )
 def test_a_collapsed_encoder_is_an_error_and_not_zero(value: float, message: str) -> None:
     with pytest.raises(NonFiniteError, match=message):
@@ -103,7 +103,7 @@ def test_a_few_zero_vectors_score_0_as_in_senteval(zeros: int) -> None:
     if zeros == 2:
         assert [score.value for score in found.scores] == [None]
         assert (found.notes, len(found.errors)) == ((), 1)
-        with pytest.raises(NonFiniteError, match="the cosine of pair 0"):
+        with pytest.raises(NonFiniteError, match="that of pair 0"):
             score_by_cosine(broken, [task])
         return
     (part,) = task.subsets
@@ -138,8 +138,8 @@ def test_a_table_gives_rows_by_sentence() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda texts: encode(texts)[1:], "one row a sentence"),
-        (lambda texts: encode(texts)[0], "one row a sentence"),
+        (lambda texts: encode(texts)[1:], "one row per sentence"),
+        (lambda texts: encode(texts)[0], "one row per sentence"),
         (lambda texts: encode(texts).astype(np.float64), "must give float32"),
     ],
 )
@@ -235,5 +235,5 @@ def test_cosine_without_a_value_is_an_error(value: float, zeros: bool) -> None:
         assert paired_cosine(left, right, "it", zeros=True).tolist() == pytest.approx([1, 0, 1])
         return
     for sides in ((left, right), (right, left)):
-        with pytest.raises(NonFiniteError, match="STS-B: the cosine of pair 1"):
+        with pytest.raises(NonFiniteError, match=r"STS-B: .*that of pair 1"):
             paired_cosine(*sides, "STS-B", zeros=zeros)

@@ -81,7 +81,8 @@ def test_a_bad_embedding_fails_the_tasks_that_have_it(
     found = score_sets(spoilt(text), SETS, measures)
     (error,) = found.errors
     assert isinstance(error, NonFiniteError)
-    assert str(error).startswith(f"{where}: the embedding of '{text}' is not finite")
+    assert str(error).startswith(f"{where}: 1 of ")
+    assert str(error).endswith(f"embeddings are not finite; the first is that of '{text}'")
     others = [score for score in whole.scores if score.task != name]
     assert [score for score in found.scores if score.task != name] == others
     assert failed(found) == [(name, str(error))]

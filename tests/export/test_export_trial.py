@@ -194,7 +194,7 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
     }
     reasons = {
         "lost": "has not kept its weights",
-        "fresh": "because trials on fresh seeds keep none",
+        "fresh": "because trials on fresh seeds keep no weights",
         "stopped": "was stopped at the end of a stage",
         "broken": "has failed",
         "words": "uses word vectors",
@@ -213,13 +213,13 @@ def test_the_best_is_never_silently_the_second_best(tmp_path: Path) -> None:
     other = Planted(None, value=99.0, row={"configuration": "other"})
     study = plant(tmp_path / "study", {"kept": Planted(toy()), "lost": other})
     with pytest.raises(
-        StudyError, match=r"trial lost \(the winner's best by STS-B:spearman:dev\): has not"
+        StudyError, match=r"trial lost \(the winner's best trial by STS-B:spearman:dev\): has not"
     ):
         export_trial(study.files.where, tmp_path / "model")
     seeds = plant(tmp_path / "seeds", {"kept": Planted(toy()), "lost": Planted(None, value=99.0)})
     said: list[str] = []
     export_trial(seeds.files.where, tmp_path / "of_seeds", say=said.append)
-    assert "trial kept, the best with weights of the best configuration," in said[0]
+    assert "writing trial kept (the best trial with weights, of the best configuration)" in said[0]
     empty = plant(tmp_path / "empty", {"broken": Planted(None, row={"status": "failed"})})
     with pytest.raises(StudyError, match="has no finished trial with STS-B:spearman:dev"):
         export_trial(empty.files.where, tmp_path / "model")
@@ -232,7 +232,7 @@ def test_an_untrained_trial_is_its_checkpoint_as_that_was_read(tmp_path: Path) -
     row = {"checkpoint_fingerprint": "another0"}
     untrained = Planted(None, value=9.0, row=row, settings={"method.name": "none"})
     study = plant(tmp_path / "study", {"t": untrained})
-    with pytest.raises(CheckpointError, match=r"must hold what trial t read \(another0\)"):
+    with pytest.raises(CheckpointError, match=r"has changed since trial t read it \(another0\)"):
         export_trial(study.files.where, tmp_path / "model")
 
 

@@ -133,7 +133,7 @@ def test_layers_that_share_their_weights_cannot_be_told_apart() -> None:
         intermediate_size=8,
     )
     albert = library.AlbertModel(config, add_pooling_layer=False)  # type: ignore[attr-defined]
-    with pytest.raises(CheckpointError, match="layers of albert cannot be told apart"):
+    with pytest.raises(CheckpointError, match="layers of albert cannot be found"):
         freeze_lowest(albert, 1)
 
 

@@ -138,7 +138,7 @@ def test_where_class_and_file_differ_the_file_rules(toy: Path, tmp_path: Path) -
     encoder = load_encoder(checkpoint, "auto", "auto")
     assert encoder.tokenize(["hello world"]) == [[0, 5, 6, 2]]
     note, default = notes_of(checkpoint, "mean")
-    assert "tokenizer.json is read otherwise by" in note and "the file is used" in note
+    assert "tokenizer.json and its class " in note and "the file is used" in note
     assert "state no pooling; here encoder.pooling = mean" in default
     export(encoder, tmp_path / "exported", {})
     again = load_encoder(resolve_checkpoint(str(tmp_path / "exported")), "auto", "auto")
@@ -186,7 +186,7 @@ def test_special_tokens_that_a_file_asks_for_are_the_library_s(
 def test_what_scores_do_not_follow_is_told(toy: Path, tmp_path: Path) -> None:
     folder = prompts(toy, tmp_path / "saved")
     (note,) = notes_of(resolve_checkpoint(str(folder)), "mean")
-    assert note.endswith("its files compare embeddings by dot; scores here are of cosines")
+    assert note.endswith("its files compare embeddings by dot; scores here use cosines")
     encoder = load_encoder(resolve_checkpoint(str(folder)), "auto", "auto")
     export(encoder, tmp_path / "exported", {})
     whole = sentence_transformer(tmp_path / "exported")

@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_opened_is_not_thrown_away(root: Path) -> None:
     (path,) = files(root)
     path.unlink()
     path.mkdir()
-    with pytest.raises(ResourceError, match="nothing can be kept there"):
+    with pytest.raises(ResourceError, match="must be a folder that can be read and written"):
         EmbeddingCache(IDENTITY).locate(texts(2), unwanted)
     assert path.is_dir()
 

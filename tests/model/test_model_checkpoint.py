@@ -151,7 +151,7 @@ def test_modules_lie_below_their_folder(tmp_path: Path, place: str) -> None:
     (tmp_path / "other").write_bytes(b"1")
     _add_modules(folder, {"pooling_mode": "cls"})
     modules = json.loads((folder / "modules.json").read_text())
-    rule = f"names {re.escape(place)}, which is not below it"
+    rule = f"names {re.escape(place)}, which is outside the folder"
     for kind in (POOLING, "sentence_transformers.models.Dense"):
         more = {"idx": 2, "name": "2", "path": place, "type": kind}
         (folder / "modules.json").write_text(json.dumps([*modules, more]))

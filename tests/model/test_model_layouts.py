@@ -143,9 +143,11 @@ def test_another_pooling_leaves_the_modules_before_it_out(toy: Path, tmp_path: P
     assert plain.packs and not len(plain.head) and len(plain.tail) == 1
     assert not np.allclose(embeddings(plain), embeddings(load_encoder(checkpoint, "auto", 64)))
     wide = put_together(toy, tmp_path / "wide", BEHIND["three modes, dense"])
-    with pytest.raises(CheckpointError, match=r"pooling: mean: the modules behind it take 96"):
+    with pytest.raises(
+        CheckpointError, match=r"pooling: mean: the modules after it take embeddings of width 96"
+    ):
         load_encoder(resolve_checkpoint(str(wide)), "mean", 64)
-    with pytest.raises(CheckpointError, match="has no modules of its own"):
+    with pytest.raises(CheckpointError, match="the checkpoint has no modules"):
         load_encoder(resolve_checkpoint("toy"), "modules", 64)
 
 

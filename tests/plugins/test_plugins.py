@@ -129,8 +129,8 @@ def test_a_study_is_read_without_its_plugin_and_not_searched(tmp_path: Path) -> 
     [
         ("raise KeyError('lost it')", "KeyError", "lost it"),
         ("return float('nan') * anchors.sum()", "NonFiniteError", "loss must be finite"),
-        ("return 1.0", "PluginError", "returned = float: must return a tensor of one number"),
-        ("return anchors", "PluginError", "returned = (32, 32) torch.float32: must return"),
+        ("return 1.0", "PluginError", "returned = float: must be a tensor of one number"),
+        ("return anchors", "PluginError", "returned = (32, 32) torch.float32: must be a tensor"),
     ],
 )
 def test_a_loss_that_fails_fails_its_trial(
@@ -165,7 +165,7 @@ def _space(folder: Path, text: str) -> Path:
 HEAD = "import tune_sentcl\nfrom typing import Literal\n"
 PAIR = "anchors, positives"
 BAD = {
-    "syntax": ("def broken(:\n", "must be Python (invalid syntax, line 1)"),
+    "syntax": ("def broken(:\n", "must be valid Python (invalid syntax, line 1)"),
     "import": ("import tune_sentcl\nimport not_there\n", "raises ModuleNotFoundError (No module"),
     "raises": (
         HEAD + "raise ValueError('no')\n",
@@ -179,15 +179,18 @@ BAD = {
     ),
     "twice": (
         HEAD + loss_file(PAIR) + loss_file(PAIR).replace("def ", "def other_"),
-        "there is a method of this name, of my_loss.py",
+        "a method of this name exists (my_loss.py)",
     ),
-    "name": (HEAD + loss_file(PAIR).replace('"margin', '"My margin'), "must have lower-case"),
+    "name": (HEAD + loss_file(PAIR).replace('"margin', '"My margin'), "must be lower-case"),
     "class": (
         HEAD + '@tune_sentcl.loss("margin_cosine")\nclass Margin:\n    pass\n',
         "loss margin_cosine: type: must be a function",
     ),
     "no positives": (HEAD + loss_file("anchors"), "positives: a loss must have this parameter"),
-    "both": (HEAD + loss_file(f"{PAIR}, labels, negatives"), "rows have labels or negatives"),
+    "both": (
+        HEAD + loss_file(f"{PAIR}, labels, negatives"),
+        "a loss may ask for labels or negatives",
+    ),
     "keywords": (HEAD + loss_file(f"{PAIR}, **more"), "**more: must be a parameter that can"),
     "default": (
         HEAD + loss_file(f"{PAIR}, reach: float"),
@@ -204,16 +207,19 @@ BAD = {
     "unknown": (HEAD + loss_file(f"{PAIR}, reach: Reach = 1"), "name 'Reach' is not defined"),
     "fit": (
         HEAD + loss_file(f"{PAIR}, reach: int = 0.5"),
-        "reach = 0.5: its default must fit",
+        "reach = 0.5: must be a valid default",
     ),
-    "choice": (HEAD + loss_file(f"{PAIR}, side: Literal['a'] = 'b'"), "side = 'b': its default"),
+    "choice": (
+        HEAD + loss_file(f"{PAIR}, side: Literal['a'] = 'b'"),
+        "side = 'b': must be a valid",
+    ),
     "taken": (
         HEAD + loss_file(f"{PAIR}, chunk: int = 3"),
-        "chunk: int = 3: every loss has",
+        "chunk: int = 3: this name is reserved",
     ),
     "column": (
         HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),
-        "method.hidden = float: must be int, as in method clsr",
+        "method.hidden = float: must be int: it shares a study column with that of method clsr",
     ),
 }
 
@@ -233,9 +239,9 @@ def test_a_bad_plugin_is_one_sentence_and_nothing_is_written(tmp_path: Path, cas
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["nothere.py"], "--plugin: nothere.py: must be a file that can be read"),
+        (["nothere.py"], "--plugin: nothere.py: must be a readable file"),
         (["not_installed"], "or an installed plugin (installed: none)"),
-        (["a/my_loss.py", "b/my_loss.py"], "two plugins must not have one name"),
+        (["a/my_loss.py", "b/my_loss.py"], "two plugins have the same name"),
     ],
 )
 def test_a_plugin_that_is_not_there_is_refused(

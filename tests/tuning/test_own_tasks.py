@@ -183,7 +183,7 @@ def test_one_name_is_one_task_in_all_blocks(tmp_path: Path) -> None:
     path = space_of(tmp_path, ["pairs=one.tsv"])
     more = '[[block]]\nfixed.method.name = "mnr"\nfixed.evaluation.own = ["Pairs=two.tsv"]\n'
     path.write_text(path.read_text() + more)
-    with pytest.raises(SpaceError, match=r"evaluation\.own.*occurs twice, in one trial or in two"):
+    with pytest.raises(SpaceError, match=r"own.*occurs twice, even in different trials"):
         load_space(path)
 
 

@@ -326,7 +326,7 @@ def test_a_prior_in_the_grid_is_not_proposed_again(
     ],
 )
 def test_a_prior_outside_its_range_is_refused(tmp_path: Path, wrong: str) -> None:
-    with pytest.raises(BadInputError, match="its prior must be a value of the range") as caught:
+    with pytest.raises(BadInputError, match="must be a value of the range") as caught:
         lambda_space(tmp_path, 0.3, ranges=wrong)
     assert [fault.key for fault in caught.value.faults] == [f"{wrong.partition(' ')[0]}.prior"]
 

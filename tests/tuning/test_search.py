@@ -86,7 +86,7 @@ def test_prefixes_that_an_encoder_was_made_for_are_spoken_of(
 @pytest.mark.parametrize(
     ("settings", "rule"),
     [
-        ({"method.dims": [64, 16]}, r"method\.dims: 64: an embedding of .* has 32 numb"),
+        ({"method.dims": [64, 16]}, r"method\.dims: 64: this encoder.s embeddings have width 32"),
         (
             {"encoder.freeze_layers": 2},
             r"encoder\.freeze_layers: 2: must leave a layer .* has 2\.",

@@ -1,7 +1,7 @@
 """The catalogue of knobs: every settable key of the config, read off the config classes.
 
-The registered methods, and the optimizers, are distinguished by `name`. A knob of theirs belongs
-to the members that have it, its owners; its default may differ between them.
+Methods and optimizers are unions, whose members are distinguished by `name`. The members that
+have a knob are its owners; its default may differ between them.
 """
 
 import types
@@ -84,8 +84,8 @@ def union_members(section: str) -> Mapping[str, Any]:
 def belongs(key: str, values: Values) -> bool:
     """Whether a key exists for the method and optimizer that some values name.
 
-    An unknown key belongs: its fault is reported elsewhere. If the values name no member or an
-    unknown one, the knobs of all members belong.
+    True for an unknown key, which is reported elsewhere. If the values name no method or an
+    unknown member, all knobs of the section belong; without a name, the optimizer is AdamW.
     """
     knob = knobs().get(key)
     if knob is None or not knob.owners:

@@ -127,7 +127,7 @@ def own_source(entry: str) -> OwnSource:
     if not _NAME.fullmatch(name):
         raise ValueError("a name of letters, digits, '_', '-' and '.', a letter first, then =path")
     if spelled_alike(name) in {spelled_alike(task) for task in SENTEVAL}:
-        rule = f"named differently from SentEval's tasks, and {name} is one"
+        rule = f"named differently from SentEval's tasks, and {name} is one of them"
         raise ValueError(f"{rule}: mine=mteb:{name}" if path.startswith(MTEB) else rule)
     if path.startswith(MTEB):
         return OwnSource(name, task=path.removeprefix(MTEB))

@@ -115,7 +115,7 @@ class GistConfig(TripletRowsConfig):
         "further by at most this margin",
     )
     margin_kind: Literal["absolute", "relative"] = Field(
-        "absolute", description="whether the margin is a cosine, or a share of the positive's"
+        "absolute", description="the margin is a cosine, or a share of the positive's cosine"
     )
     contrast_anchors: bool = Field(True, description="also use other anchors as negatives")
     contrast_positives: bool = Field(True, description="also contrast positives with each other")
@@ -129,7 +129,7 @@ class TripletConfig(TripletRowsConfig):
         1.0, gt=0, description="how much further away a negative must be, above 0"
     )
     distance: Literal["euclidean", "cosine"] = Field(
-        "euclidean", description="between embeddings: euclidean, or 1 - cosine"
+        "euclidean", description="distance of embeddings: euclidean, or 1 - cosine"
     )
 
 

@@ -1,6 +1,6 @@
 """Trial ids: a hash of everything that shapes a trial's weights.
 
-It is computed from dotted values, so it works on stored configs that cannot be built any more.
+Dotted values are hashed, so that stored configs that cannot be built any more have ids, too.
 """
 
 import hashlib
@@ -51,8 +51,7 @@ class Fingerprints:
     Attributes:
         data: Of the training rows, after `data.limit`.
         checkpoint: Of the encoder's starting weights and tokenizer.
-        selection: Of the development set; used only if `evaluation.select` lets it shape the
-            weights.
+        selection: Of the development set; used only if it selects the weights.
         code: Of the plugin that defines the method; empty for a built-in method.
     """
 
@@ -71,11 +70,11 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     """Compute a trial id of 16 hexadecimal digits from what shapes the weights.
 
     Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` are hashed.
-    Left out are: values at their original defaults, so that new fields and new defaults do not
-    rename old trials; and knobs without effect (`is_idle`). Of two values with the same effect,
-    one is hashed for both (`acting_alike`). Fingerprints replace the names of checkpoints and
-    data, so that a moved folder gives the same id. The seed is hashed even if the trial draws no
-    random numbers: each seed of a configuration is a trial.
+    Knobs without effect (`is_idle`) are left out. So are values at their original defaults, so
+    that new fields and defaults do not rename old trials. Values with the same effect hash alike
+    (`acting_alike`). Fingerprints replace the names of checkpoints and data, so that a moved
+    folder gives the same id. The seed is hashed even if the trial draws no random numbers, because
+    each seed of a configuration is a trial.
 
     Args:
         values: The dotted values of a whole config, from `TrialConfig.dotted`.
@@ -102,7 +101,7 @@ def weight_values(values: Values) -> dict[str, Any]:
     """The part of a config that `trial_id_of` hashes, besides fingerprints and method name.
 
     It holds the knobs with an effect that differ from their original defaults. Two configs with
-    equal results train alike on the same rows and starting weights.
+    equal parts train alike on the same rows and starting weights.
     """
     values = {**values, **acting_alike(values)}
     return {k: v for k, v in _departures(values).items() if not is_idle(k, values)}

@@ -101,8 +101,8 @@ def stated(key: str, values: Values) -> Any:
     """A knob's value as tables and titles state it.
 
     Returns:
-        `untrained` for a method without steps, `unset` for a knob that has no value where it could
-        have one, and None for a knob without effect.
+        `untrained` for a method without steps, `unset` for an optional knob without a value, and
+        None for a knob without effect.
     """
     value = values.get(key)
     if is_idle(key, values):
@@ -115,7 +115,7 @@ def stated(key: str, values: Values) -> Any:
 def varied(rows: Sequence[Values]) -> list[str]:
     """The knobs in which configurations differ: `method.name` first, never the seed.
 
-    `unset` is a value. A knob without effect in a configuration is no difference.
+    `unset` counts as a value. Configurations in which a knob has no effect do not count.
     """
     keys = ["method.name"]
     for key in knobs():
@@ -129,7 +129,7 @@ def varied(rows: Sequence[Values]) -> list[str]:
 def naming_knobs(rows: Sequence[Values]) -> list[str]:
     """The knobs that name configurations in `title`.
 
-    The method is left out where those that are trained have one, and differ in something else.
+    `method.name` is left out if all trained configurations share it and differ in another knob.
     """
     keys, trained = varied(rows), [row for row in rows if draws(row)]
     methods = {row["method.name"] for row in trained}
@@ -162,7 +162,7 @@ def title(values: Values, keys: Sequence[str]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A knob's value in a title; numbers have four digits."""
+    """A knob's value in a title; numbers have four significant digits."""
     if isinstance(value, list | tuple):
         return "+".join(map(value_text, value))
     if isinstance(value, bool):

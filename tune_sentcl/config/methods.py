@@ -52,7 +52,7 @@ class PairMethodConfig(ChunkedConfig):
 
 
 class SbertConfig(PairMethodConfig):
-    """SBERT baseline: cross-entropy of the pair classifier alone (SCL with lambda 0)."""
+    """SBERT baseline: only the cross-entropy of the pair classifier (SCL with lambda 0)."""
 
     name: Literal["sbert"]
 
@@ -192,7 +192,7 @@ class NoneConfig(MethodBase):
 
     @property
     def rows(self) -> Rows:
-        """Sentences for whitening, or none."""
+        """Sentences for whitening, else nothing."""
         return "sentences" if self.whitening else "nothing"
 
 

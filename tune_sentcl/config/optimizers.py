@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from tune_sentcl.config.tables import Frozen
 
 Precision = Literal["fp32", "tf32", "bf16", "auto"]
-"""The precisions that a training may be asked for."""
+"""The values of `optimizer.precision`."""
 
 
 class OptimizerBase(Frozen):
@@ -38,16 +38,18 @@ class OptimizerBase(Frozen):
     )
     precision: Precision = Field(
         "fp32",
-        description="of matrix products in training. tf32 rounds their inputs to 10 bits, on "
-        "NVIDIA GPUs; bf16 runs the encoder's forward pass under autocast; auto: fp32 on a CPU, "
-        "and on a GPU the fastest, where fewer bits must gain 15 %",
+        description="precision of matrix products in training. tf32 rounds their inputs to 10 "
+        "bits, on NVIDIA GPUs; bf16 runs the encoder's forward pass under autocast; auto: fp32 on "
+        "a CPU; on a GPU the fastest, where fewer bits must be 15 % faster",
     )
 
 
 class AdamwConfig(OptimizerBase):
     """AdamW; the default if a table has no name."""
 
-    name: Literal["adamw"] = Field("adamw", description="the update rule; sgd is Nesterov's")
+    name: Literal["adamw"] = Field(
+        "adamw", description="the update rule; sgd has Nesterov momentum"
+    )
     eps: float = Field(1e-6, gt=0, description="epsilon of adamw")
     eps_added: Literal["corrected", "raw"] = Field(
         "corrected",

@@ -1,4 +1,4 @@
-"""Parse a user's tables to a frozen config, or to a list of all faults; what a config requires."""
+"""Parse a user's tables to a frozen config or a list of all faults; find what it requires."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -56,8 +56,8 @@ def parse_config(values: Values, where: str) -> TrialConfig:
     """Validate nested tables and freeze them; `where` is their file or option, for messages.
 
     Raises:
-        ConfigError: One fault for each unknown key and each value that breaks its rule; the first
-            value alone that is a URL with credentials, which no message must show.
+        ConfigError: One fault for each unknown key and each value that breaks its rule. A URL with
+            credentials is raised by itself, without its text.
     """
     for key, value in flatten(values):
         refuse_credentials(where, key, str(value))
@@ -73,7 +73,7 @@ def parse_dotted(values: Values, where: str) -> TrialConfig:
 
 
 def unknown_key(where: str, key: str, value: str) -> Fault:
-    """A fault for a key that does not exist, at least for this method, with the nearest key."""
+    """A fault for a key that does not exist, or not for this method, with the nearest key."""
     all_knobs = knobs()
     if key in all_knobs:
         return Fault(where, key, value, f"only {_owners(all_knobs[key])} this key", "Drop it.")
@@ -131,7 +131,7 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
             name = item["input"].get("name")
             names = ", ".join(union_members(key))
             given = "" if name is None else shown(name)
-            move = "Choose one." + " Or give its --plugin." * (key == "method")
+            move = f"Choose one{', or give its --plugin' * (key == 'method')}."
             yield Fault(where, f"{key}.name", given, f"must be one of {names}", move)
         else:
             yield Fault(where, key, value, _rule(item["type"], item), _next_move(key, owner))

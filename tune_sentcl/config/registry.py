@@ -1,4 +1,4 @@
-"""The registry of training methods: the built-in ones, and those of the loaded plugins."""
+"""The registry of training methods: built-in methods, and those of the loaded plugins."""
 
 import functools
 import typing
@@ -52,7 +52,7 @@ def cached(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def register_all(methods: Iterable[Registered], dropped: Iterable[str] = ()) -> None:
-    """Register methods, each in place of one of its name, and drop others."""
+    """Register methods, each in place of a method of the same name, and drop others."""
     for name in dropped:
         del METHODS[name]
     METHODS.update({method.name: method for method in methods})
@@ -79,4 +79,4 @@ def _union() -> TypeAdapter[MethodBase]:
 MethodConfig = Annotated[
     SerializeAsAny[MethodBase], BeforeValidator(lambda value: _union().validate_python(value))
 ]
-"""The knobs of any registered method, told apart by their `name`."""
+"""The knobs of any registered method, distinguished by `name`."""

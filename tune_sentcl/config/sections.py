@@ -119,18 +119,18 @@ class DataConfig(Frozen):
     )
     positives: Literal["draw", "rows"] = Field(
         "draw",
-        description="lists of positives: draw one of each list in every epoch, or make each one a "
-        "row",
+        description="lists of positives: draw one positive of each in every epoch, or make each "
+        "positive a row",
     )
     limit: int | None = Field(
         None,
         ge=1,
         description="use only the first rows that fit the method, in file order; with several "
-        "sources, of each",
+        "sources, of each source",
     )
     min_score: float = Field(
         4.0,
-        description="pairs count as having the same meaning from this similarity on",
+        description="least similarity of pairs that count as having the same meaning",
     )
     mined: int = Field(
         0,
@@ -155,19 +155,19 @@ class DataConfig(Frozen):
     )
     order: Literal["file", "shuffled", "distinct", "groups", "shuffled_groups"] = Field(
         "file",
-        description="slices in file order, or of rows shuffled each epoch; distinct: shuffled, "
-        "and no two rows of a batch share a text; for labeled pairs: groups, the rows of a "
-        "premise stay together, or shuffled_groups, these groups shuffled each epoch",
+        description="file: as in the file; shuffled: shuffled each epoch; distinct: shuffled, "
+        "and no two rows of a batch share a text; for labeled pairs, groups: the rows of a "
+        "premise stay together; shuffled_groups: the groups are shuffled each epoch",
     )
     drop_last: bool = Field(
         False,
-        description="drop an epoch's last batch if it is short, unless it is the only one "
-        "(distinct: its shortest batches, unless all are short); with several sources, of each",
+        description="drop an epoch's last batch if it is short, unless it is the only batch "
+        "(distinct: its shortest batches, unless all are short); with several sources, for each",
     )
     mix: Literal["proportional", "in_turn"] = Field(
         "proportional",
         description="order of the batches of several sources (each batch is of one source): all "
-        "batches in proportion, or one of each in turn until the smallest source is used up",
+        "batches in proportion, or one batch of each source in turn until a source is used up",
     )
 
 

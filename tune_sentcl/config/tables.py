@@ -29,8 +29,9 @@ def nest(values: Values, where: str) -> dict[str, Any]:
         for part in path:
             table = table.setdefault(part, {})
             if not isinstance(table, dict):
+                move = "Remove one of the two keys."
                 raise ConfigError(
-                    Fault(where, key, shown(value), f"{part} is a value, not a table", "Drop one.")
+                    Fault(where, key, shown(value), f"{part} is a value, not a table", move)
                 )
         table[last] = value
     return root
@@ -78,7 +79,7 @@ Rows = Literal[
     "labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "triplets", "nothing"
 ]
 """The rows that a method reads: premises with hypotheses and labels; sentences; pairs of the same
-meaning; pairs with a similarity; anchors with a positive and any number of negatives; or none."""
+meaning; pairs with a similarity; anchors with a positive and any number of negatives; no rows."""
 
 
 class MethodBase(Frozen):

@@ -128,11 +128,11 @@ class CheckedSet:
 
     Attributes:
         name: The set, for example `MR`.
-        files: The files that were looked for, relative to the data root; optional ones only if
+        files: The files that were looked for, relative to the data root; optional files only if
             they exist.
-        rows: Rows of all files together; None if they could not all be counted.
+        rows: The rows of all files; None if a file could not be counted.
         expected: The expected rows of each file, as text.
-        status: `missing` if no file exists, `wrong` if some are missing or damaged.
+        status: `missing` if no file exists, `wrong` if some files are missing or damaged.
         problem: The problem with the file's name; else empty.
         repair: How to fix it; empty if there is no problem.
     """
@@ -163,9 +163,9 @@ def check_root(root: Path) -> list[CheckedSet]:
 
 
 def check_own(entry: str) -> CheckedSet:
-    """Count the rows of an own task, given as an entry of `evaluation.own`, and pairs it repeats.
+    """Count the rows and the repeated pairs of an own task, an entry of `evaluation.own`.
 
-    What the scores' reader should know is its `problem`, and its status is `ok`.
+    Remarks for a reader of its scores are the `problem` of a set whose status is `ok`.
     """
     source = own_source(entry)
     try:

@@ -21,7 +21,7 @@ SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
 
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""Arrow raises these for a file that it cannot read; the last one for damaged column names."""
+"""Arrow's errors for a file that it cannot read; the last error is for damaged column names."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Origin:
     Attributes:
         name: The file or data set.
         columns: All its columns, including those that were not read.
-        numbers: The line or row of each table row in the file, from 1; None: its place.
-        word: Whether these are lines or rows.
+        numbers: The line or row of each table row in the file, from 1; None: as in the table.
+        word: Whether `numbers` are lines or rows.
         dropped: How many rows of the file are not in the table.
     """
 
@@ -77,7 +77,7 @@ def holds_text(role: str) -> bool:
 
 
 def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
-    """The role of a column by its name alone; blanks around it and capitals do not count.
+    """The role of a column by its name; blanks around the name and capitals do not count.
 
     Args:
         name: The column's name in the file.
@@ -97,7 +97,7 @@ def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
 
 
 Read = Callable[[Collection[str]], Collection[str]]
-"""The roles to read, among those of a file."""
+"""The roles to read, among the roles of a file."""
 
 
 def roles_of(
@@ -135,20 +135,20 @@ def read_table(
 ) -> tuple[pa.Table, Origin]:
     """Read a file by its suffix; its columns are named by their roles, and not yet checked.
 
-    CSV and TSV have a header, may quote cells with `"`, and hold text alone. The separator is the
+    CSV and TSV have a header, may quote cells with `"`, and hold only text. The separator is the
     suffix's own, or else the one of comma, semicolon, tab and bar that splits the header or
     stands in Excel's first line, such as `sep=;`. Other columns are not read, or null.
 
     Args:
         path: A file with a suffix of `SUFFIXES`; a .txt file has a sentence per line, which
             becomes the column `text`.
-        first: Enough rows of a Parquet file of plain sentences; None reads all.
+        first: Enough rows of a Parquet file of plain sentences; None: all.
         columns: The user's column for each role.
-        read: Which roles to read; by default all.
+        read: Which roles to read; all by default.
 
     Raises:
         DataError: The file is missing, of another kind, or broken, and the error names the line;
-            or it lacks a user's column.
+            or it lacks a column that the user named.
     """
 
     def roles(names: Sequence[str]) -> dict[str, str]:
@@ -244,7 +244,7 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
 def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
     """The column of each role, under its name; numbers of a label become class names.
 
-    `datasets` stores these names in the schema's metadata; notes of another shape hold none.
+    `datasets` stores the class names in the schema's metadata; other metadata is ignored.
     """
     columns = {role: table.column(name) for role, name in roles.items()}
     try:
@@ -279,7 +279,7 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
     """The numbers of the column `score`, which may be texts with blanks or a sign.
 
     Raises:
-        DataError: One is not a finite number; the error names its line.
+        DataError: A score is not a finite number; the error names its line.
     """
     column = table.column("score")
     try:

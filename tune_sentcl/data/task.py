@@ -8,7 +8,7 @@ from typing import Literal
 
 StsSplit = Literal["train", "dev", "test"]
 Prompt = Literal["text", "query", "document"]
-"""How retrieval's queries and documents and all other sentences are read."""
+"""How a sentence is read: as a query or a document of retrieval, or as another text."""
 Design = Literal["nested", "folds_then_test", "dev_then_test"]
 
 
@@ -39,7 +39,7 @@ class StsTask:
     Attributes:
         name: STS12 to STS16, STS-B or SICK-R.
         split: STS12 to STS16 have only a test split.
-        subsets: One for STS-B and SICK-R, several for the others.
+        subsets: One subset for STS-B and SICK-R, several for other tasks.
         data: Whether the set is generated (`toy`) or read from the data root.
         suite: `sts`, or `own` for the user's own pairs.
         version: See `Score`.
@@ -84,7 +84,7 @@ class ClassifiedRows:
     """Row i is `first[i]`, for pairs also `second[i]`, and the class `labels[i]`.
 
     Attributes:
-        first: The sentences, or the first ones of pairs.
+        first: The sentences, or the first sentences of pairs.
         second: The second sentences of pairs; None for single sentences.
         labels: Classes, numbered from 0.
     """

@@ -17,7 +17,7 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read_text(path: Path, encoding: Encoding = "utf-8") -> str:
-    """Read a text file that is not empty; a byte order mark of UTF-8 or UTF-16 counts.
+    """Read a text file that is not empty; a byte order mark of UTF-8 or UTF-16 is obeyed.
 
     Raises:
         DataError: The file is missing, a folder, unreadable, empty, or not in this encoding.
@@ -84,14 +84,14 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not isinstance(row, dict):
                 rule = "must be a JSON object"
                 rule += f" ({row})" if isinstance(row, Exception) else ""
-                fault = Fault(f"{path} line {line}", "", "", rule, "Write one object a line.")
+                fault = Fault(f"{path} line {line}", "", "", rule, "Write one object per line.")
                 raise DataError(fault)
             yield line, row
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return dict(pairs)
 
 
@@ -117,7 +117,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         for row in reader:
             if row and mark == "\t" and reader.line_num > line:
-                raise csv.Error("a quoted cell goes on on the next line")
+                raise csv.Error("a quoted cell continues on the next line")
             if row and len(row) != (width or len(row)):
                 rule = f"a row must have {width} cells, as the header has"
                 move = f"Quote a cell that holds the separator {mark!r}, or correct the row."
@@ -127,7 +127,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             line, width = reader.line_num + 1, width or len(row)
     except csv.Error as error:
         within = " on the same line" if mark == "\t" else ""
-        rule = f'a cell that begins with " must end with "{within}, with those between doubled'
+        rule = f'a cell that begins with " must end with "{within}; double each " between'
         move = 'Write "So" he said as """So"" he said"; JSONL needs no such quoting.'
         raise DataError(Fault(f"{path} line {line}", "", str(error), rule, move)) from None
 

@@ -1,4 +1,4 @@
-"""Many linear classifiers trained in batched matrix products, each with the result of its own fit.
+"""Many linear classifiers trained in batched matrix products, as if each were trained by itself.
 
 A fit has its own weights, optimizer state and early stop. Fits of one split differ in weight decay
 and share every batch that is gathered. Splits with equally many training rows share the order of
@@ -32,12 +32,11 @@ class Recipe:
 
     Attributes:
         rule: The optimizer.
-        batch: Rows a step; the last batch of a pass may be shorter.
+        batch: Rows per step; the last batch of a pass may be shorter.
         passes: Passes over the training rows in a round. The development rows are scored after
             each round, and the weights of the best round are kept.
-        patience: Rounds without improvement that a fit may have, counted over the whole fit; the
-            next one stops it.
-        limit: No round begins after more passes than this.
+        patience: Rounds without improvement allowed in the whole fit; one more stops it.
+        limit: No round begins once this many passes are exceeded.
     """
 
     rule: Rule
@@ -52,10 +51,10 @@ class Problem:
     """The learning problem that all fits share.
 
     Attributes:
-        features: One row an example; the last column is 1, for the bias.
+        features: One row per example; the last column is 1, for the bias.
         targets: The target outputs of each row.
         slope: Returns the derivative of a row's loss by its outputs, from outputs and targets.
-        judge: Scores the outputs of some rows, one number a fit; larger is better.
+        judge: Scores the outputs of some rows, one number per fit; larger is better.
     """
 
     features: Float32[Tensor, "rows dim"]
@@ -94,7 +93,7 @@ class Fitted:
 
     Attributes:
         best: Each fit's best score on the development rows.
-        weights: The weights of that round.
+        weights: The weights after the round of that score.
         passes: The number of passes of each fit.
     """
 
@@ -131,7 +130,7 @@ def fit_batched(
     recipe: Recipe,
     seed: int,
 ) -> list[Fitted]:
-    """Train one fit for each split and weight decay; each has the result of a fit trained alone.
+    """Train one fit for each split and weight decay, with the result of separate trainings.
 
     The splits may overlap. One seed draws the first weights and every order, so the fits are not
     independent.

@@ -12,26 +12,26 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[..., EmbeddingMatrix]
 """Maps a list of sentences to one float32 row each. It is called with `prompt="query"` and
-`prompt="document"` for retrieval alone, so a model that is scored on other tasks may lack the
-keyword.
+`prompt="document"` only for retrieval and MTEB's tasks, so a model that is scored on other tasks
+may lack the keyword.
 """
 
 
 FEW_ZEROS = 0.001
-"""The greatest share of sentences that may have the zero vector; more count as a collapse."""
+"""The greatest share of sentences that may have the zero vector; above it, a model collapsed."""
 
 
 class SentenceTable:
-    """The embeddings of every distinct sentence of some tasks, from one call of `encode`.
+    """The embeddings of all distinct sentences of some tasks; one call of `encode` per prompt.
 
     Tasks share sentences (STS-B is drawn from STS12 to STS17), and one call lets the encoder batch
     sentences of similar length.
 
     Attributes:
-        encode: The model, for tasks that hand it texts themselves.
+        encode: The model, for tasks that call it directly (MTEB).
         queries: The table of the queries, which an encoder may embed differently from texts;
             missing if there are no queries.
-        documents: The table of the documents; missing likewise.
+        documents: The table of the documents; missing if there are no documents.
     """
 
     queries: "SentenceTable"
@@ -47,7 +47,7 @@ class SentenceTable:
         """Encode all sentences, queries and documents, which may repeat.
 
         Raises:
-            ValueError: `encode` did not return one float32 row a sentence.
+            ValueError: `encode` did not return one float32 row per sentence.
         """
         distinct = list(dict.fromkeys(sentences))
         self.encode = encode
@@ -73,7 +73,7 @@ class SentenceTable:
         return len(self._rows)
 
     def zeros(self, sentences: Iterable[str]) -> int:
-        """How many distinct sentences among the given ones have the zero vector."""
+        """The number of distinct sentences, among the given, that have the zero vector."""
         rows = [self._rows[sentence] for sentence in set(sentences)]
         return int((~self._matrix[rows].any(axis=1)).sum())
 
@@ -82,14 +82,14 @@ class SentenceTable:
 
         Raises:
             KeyError: A sentence was not encoded.
-            NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
+            NonFiniteError: An embedding holds NaN or infinity; the error names the first sentence.
         """
         matrix = self._matrix[[self._rows[sentence] for sentence in sentences]]
         bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
         if bad.size:
             raise NonFiniteError(
-                f"{task}: the embedding of {sentences[bad[0]]!r} is not finite, nor those of "
-                f"{bad.size - 1} other sentences"
+                f"{task}: {bad.size} of {len(matrix)} embeddings are not finite; the first is "
+                f"that of {sentences[bad[0]]!r}"
             )
         return matrix
 
@@ -98,7 +98,7 @@ def _checked(matrix: NDArray[np.generic], count: int) -> EmbeddingMatrix:
     if matrix.ndim != 2 or len(matrix) != count:
         raise ValueError(
             f"encode gave an array of shape {matrix.shape} for {count} sentences, "
-            f"but must give one row a sentence"
+            f"but must give one row per sentence"
         )
     if matrix.dtype != np.float32:
         raise ValueError(f"encode gave {matrix.dtype}, but must give float32")

@@ -1,8 +1,8 @@
 """Logistic regression of many training sets drawn from the same rows, all fitted at once.
 
 The objective is scikit-learn's: `C` times the sum of the log losses plus half the squared length
-of the weights, without the intercepts. Two classes have one vector of weights together, more
-classes one each. The objective is convex with one minimum, so the solver does not change it.
+of the weights, without the intercepts. Two classes share one vector of weights; of more
+classes, each has its own. The objective is convex with one minimum, which no solver changes.
 
 The folds of a cross-validation share most of their rows, so their solutions and curvatures are
 close. Each `C` is therefore solved once on all rows, weighted by how many folds train on them. All
@@ -26,7 +26,7 @@ from tune_sentcl.errors import NonFiniteError
 Rows = Float[Tensor, "rows inputs"]
 """Centered features, then a column of ones."""
 Weights = Float[Tensor, "inputs scores fits"]
-"""One score for two classes, else one a class; the last input is the intercept's."""
+"""One score for two classes, else one per class; the last input is the intercept's."""
 Start = Float[Tensor, "inputs scores 1"]
 Logits = Float[Tensor, "rows scores fits"]
 Importance = Float[Tensor, "rows fits"]

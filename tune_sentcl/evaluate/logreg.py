@@ -39,7 +39,7 @@ class LogisticClassifier:
     device: str = "cpu"
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Choose by inner folds in each outer fold; refit outside the fold, and test on it."""
+        """Per outer fold, choose `C` by inner folds, refit on the other folds, and test on it."""
         outer = stratified_folds(rows.labels, folds)
         inner = [
             (train[fit], train[dev])
@@ -73,7 +73,7 @@ class LogisticClassifier:
         )
 
     def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-        """Choose by folds; refit on all training rows."""
+        """Choose `C` by folds, and refit on all training rows."""
         parts = stratified_folds(train.labels, folds)
         masks = _masks(train, [np.arange(len(train.labels)), *(fit for fit, _ in parts)])
         fits = LogisticFits(train.features, train.labels, self.device)
@@ -86,7 +86,7 @@ class LogisticClassifier:
         return _outcome(scan, by_strength, test, FOLD_STRENGTHS)
 
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
-        """Choose on `dev`; the chosen fit needs no refit, as it has all training rows."""
+        """Choose `C` on `dev`; the chosen fit needs no refit, because it has all training rows."""
         fits = LogisticFits(train.features, train.labels, self.device)
         on_dev, tested = fits.to_device(dev.features), fits.to_device(test.features)
         scan, by_strength = [], []

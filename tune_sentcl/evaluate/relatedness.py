@@ -1,6 +1,6 @@
 """SentEval's trained relatedness: how similar two sentences are, from 0 or 1 to 5 (STS-B, SICK-R).
 
-A score is spread over the two whole numbers beside it. A softmax over 1 to 5 learns the spread by
+A score is spread over the two nearest whole numbers. A softmax over 1 to 5 learns the spread by
 squared error, and its mean is the prediction. The dev rows' Pearson correlation stops the fit.
 STS-B has scores below 1. As in SentEval, the part of a score that belongs to 0 is dropped, so a
 score of 0 has an all-zero target.
@@ -35,7 +35,7 @@ class Rated:
     """Sentence pairs with a score each.
 
     Attributes:
-        features: One row a pair; SentEval's are |u - v| and u * v, joined.
+        features: One row per pair; SentEval's are |u - v| and u * v, joined.
         scores: From 0 to 5.
     """
 
@@ -49,8 +49,8 @@ class Relatedness:
 
     Attributes:
         dev: Pearson x 100 on the dev rows, which stopped the fit.
-        pearson: x 100 on the test rows.
-        spearman: x 100 on the test rows.
+        pearson: Pearson x 100 on the test rows.
+        spearman: Spearman x 100 on the test rows.
         predictions: A score for each test row, from 1 to 5.
     """
 

@@ -38,7 +38,7 @@ def score_retrieval(
 
     Raises:
         NonFiniteError: An embedding is not finite, or more than one text in a thousand has the
-            zero vector. Fewer have cosines of 0.
+            zero vector. Up to that share, such texts get cosines of 0.
     """
     texts, queries = set(task.documents), set(task.queries)
     zeros = sentences.documents.zeros(texts) + sentences.queries.zeros(queries)
@@ -90,7 +90,7 @@ def score_retrieval(
 def nearest(
     sentences: SentenceTable, queries: tuple[str, ...], task: RetrievalTask, most: int
 ) -> Int64[np.ndarray, "queries found"]:
-    """The numbers of the `most` best documents of some queries, the best first."""
+    """The numbers of the best documents of some queries, at most `most`, the best first."""
     asked = _of_length_1(sentences.queries.rows(queries, task.name))
     best = np.empty((len(queries), 0), np.int64)
     for start in range(0, len(task.documents), _DOCUMENTS):

@@ -60,7 +60,7 @@ class SentEvalClassifier:
     device: str = "cpu"
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Choose by inner folds in each outer fold; refit outside the fold, and test on it."""
+        """In each outer fold, choose the decay by inner folds, refit, and test on the fold."""
         problem = _problem(rows, self.device)
         outer = stratified_folds(rows.labels, folds)
         inner = [
@@ -83,7 +83,7 @@ class SentEvalClassifier:
         return Outcome(best, float(np.mean(test)), predictions, tuple(chosen))
 
     def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-        """Choose by folds; refit on all training rows but a twentieth, which stops the fit."""
+        """Choose the decay by folds; refit on all rows but a twentieth, which stops the fit."""
         problem = _problem(train, self.device)
         splits = [Split(fit, dev) for fit, dev in stratified_folds(train.labels, folds, self.seed)]
         dev = _means(_accuracies(self._scan(problem, splits), splits))
@@ -93,7 +93,7 @@ class SentEvalClassifier:
         return _outcome(float(dev.max()), chosen, refit.weights[0], test)
 
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
-        """Choose on `dev`, which also stops the fits.
+        """Choose the decay on `dev`, which also stops the fits.
 
         SentEval then fits again with the chosen decay, from the same seed and rows. The result is
         the chosen fit, so nothing is refitted here.

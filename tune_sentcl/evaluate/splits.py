@@ -20,7 +20,7 @@ class Labeled:
     """Rows with a class each.
 
     Attributes:
-        features: One row an example.
+        features: One row per example.
         labels: Classes, numbered from 0 without a gap.
     """
 
@@ -29,7 +29,7 @@ class Labeled:
 
 
 def joined(first: Labeled, second: Labeled) -> Labeled:
-    """The rows of both, those of the first before those of the second."""
+    """The rows of the first, then the rows of the second."""
     return Labeled(
         np.concatenate([first.features, second.features]),
         np.concatenate([first.labels, second.labels]),
@@ -41,11 +41,11 @@ class Outcome:
     """The result of a classifier under a design.
 
     Attributes:
-        dev: Accuracy x 100 on the rows that chose the regularization; with folds their mean.
+        dev: Accuracy x 100 on the rows that chose the regularization; with folds, their mean.
         test: Accuracy x 100 on the test rows. Under `nested`, the mean over the outer folds, each
             rounded to two decimals as in SentEval.
-        predictions: The predicted class of each test row; under `nested` of each row.
-        chosen: The chosen regularization; under `nested` one for each outer fold.
+        predictions: The predicted class of each test row; under `nested`, of each row.
+        chosen: The chosen regularization; under `nested`, that of each outer fold.
     """
 
     dev: float
@@ -65,10 +65,10 @@ def stratified_folds(
     Args:
         labels: The class of each row, from 0 without a gap.
         folds: The number of folds, 2 or more.
-        seed: Its `random_state`.
+        seed: The `random_state`.
 
     Returns:
-        The training rows and the held-out rows of each fold, both rising.
+        The training rows and the held-out rows of each fold, both in ascending order.
     """
     # Imported here, because the import takes half a second that other workers need not spend.
     from sklearn.model_selection import StratifiedKFold

@@ -4,7 +4,7 @@ Papers aggregate a task's subsets in three ways and seldom say which: SCL weight
 SimCSE and ConIsI join their pairs, others take the plain mean. Each aggregation is a score.
 
 SentEval turns an undefined cosine or correlation into 0, or lets NaN pass. Here it is an error by
-default, because a collapsed encoder must not look like a mediocre one.
+default, because a collapsed encoder must not look mediocre.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,16 +23,16 @@ from tune_sentcl.shapes import EmbeddingMatrix
 def few_zeros(
     sentences: SentenceTable, tasks: Sequence[StsTask], among: Sequence[StsTask] | None = None
 ) -> int:
-    """How many sentences of some tasks have the zero vector; 0 if they are too many to tolerate.
+    """Count the sentences with the zero vector; 0 if they are more than one in a thousand.
 
     CLSR's ReLU on the embedding can turn a sentence into the zero vector. SentEval counts its
-    cosines as 0. Scores here do so while at most one sentence in a thousand has the zero vector.
+    cosines as 0. This package does so up to one sentence in a thousand.
 
     Args:
         sentences: Holds the tasks' sentences.
         tasks: The tasks.
-        among: The tasks whose sentences the share refers to, so that an evaluation point tolerates
-            what the final evaluation does; None: `tasks`.
+        among: The tasks over which the share is computed, so that evaluation points and the final
+            evaluation use one limit; None: `tasks`.
     """
     zeros = sentences.zeros(set(_sentences(tasks)))
     return zeros if zeros <= FEW_ZEROS * len(set(_sentences(among or tasks))) else 0
@@ -112,7 +112,7 @@ def _score(
 
 
 Numbers = Sequence[float] | Float64[np.ndarray, " rows"]
-"""One number a row."""
+"""One number per row."""
 
 
 def paired_cosine(
@@ -121,7 +121,7 @@ def paired_cosine(
     """Compare two matrices row by row.
 
     Args:
-        left: One embedding a row.
+        left: One embedding per row.
         right: As many rows of the same width.
         name: The name of the pairs, for the message.
         zeros: Whether a cosine with the zero vector is 0, as in SentEval.
@@ -140,8 +140,8 @@ def paired_cosine(
     bad = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
     if bad.size:
         raise NonFiniteError(
-            f"{name}: the cosine of pair {bad[0]} (from 0) has no value, nor those of "
-            f"{bad.size - 1} other pairs: an embedding is zero or not finite"
+            f"{name}: {bad.size} of {lengths.size} cosines have no value, because an embedding is "
+            f"zero or not finite; the first is that of pair {bad[0]} (from 0)"
         )
     cosines: Float64[np.ndarray, " sentences"] = (u * v).sum(axis=1) / lengths
     return cosines.clip(-1.0, 1.0)
@@ -151,7 +151,7 @@ def pearson(left: Numbers, right: Numbers, name: str) -> float:
     """Linear correlation of two or more pairs, in [-1, 1]; `name` is for the message.
 
     Raises:
-        NonFiniteError: It has no value: too few rows, a constant side, NaN or infinity.
+        NonFiniteError: There are too few rows, a side is constant, or a number is not finite.
     """
     x, y = _checked(left, name), _checked(right, name)
     if x.size != y.size:

@@ -31,7 +31,7 @@ from tune_sentcl.objective import OFFERS
 from tune_sentcl.score import Measurement, Score
 
 DETERMINISTIC: tuple[ProtocolName, ...] = ("cosine", "logreg-10fold")
-"""Protocols without a random classifier; the others are scored once for each seed."""
+"""Protocols without a random classifier; the other protocols score once per seed."""
 
 _GROUPS: dict[ProtocolName, str] = {
     "cosine": "sts",
@@ -68,7 +68,7 @@ class Evaluation:
     """The result of an evaluation.
 
     Attributes:
-        scores: Every score; one that failed has no value, but a reason.
+        scores: All scores; a failed score has a reason instead of a value.
         errors: The errors of the failed scores; each names its task.
         notes: Remarks for the reader of the scores.
         items: The scores of single pairs and queries, at the whole width.
@@ -84,7 +84,8 @@ def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None)
     """Score any model.
 
     Args:
-        encode: Maps sentences to one float32 row each; called once, with all distinct sentences.
+        encode: Maps sentences to one float32 row each; called once per prompt, with all distinct
+            texts, and by the tasks of MTEB.
         data: The data root, or `toy` for the toy sets.
         measures: The tasks and protocols; None: STS by cosine, and the transfer tasks by
             `logreg-10fold`.
@@ -94,7 +95,7 @@ def evaluate(encode: Encode, data: str | Path, measures: Measures | None = None)
 
     Raises:
         DataError: There is no data root, or an STS file is missing or damaged.
-        ValueError: `encode` did not return one float32 row a sentence.
+        ValueError: `encode` did not return one float32 row per sentence.
     """
     measures = measures or Measures()
     toy = data == "toy"
@@ -108,11 +109,11 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
     """Score a model on evaluation sets; a failing task does not stop the others.
 
     Raises:
-        ConfigError: No protocol fits a suite, so there is nothing to score.
+        ConfigError: No protocol fits a task, so there is nothing to score.
     """
     if not sets.unread and not any(True for _ in _measurements(sets, measures)):
         asked = f"{', '.join(measures.suites)} by {', '.join(measures.protocols)}"
-        rule = "no protocol scores a task of these suites on these sets"
+        rule = "none of these protocols fits a task of these suites and sets"
         move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
         raise ConfigError(Fault("protocols", "", asked, rule, move))
     sentences = SentenceTable(encode, *map(sets.texts, get_args(Prompt)))
@@ -266,15 +267,15 @@ def score_by_cosine(
 
     Args:
         encode: The model; called once for each prompt, with all distinct texts.
-        tasks: A task of several subsets (STS12 to STS16) gives a score for each and the three
-            aggregations; a task of one subset (STS-B, SICK-R) gives one score, without subset.
+        tasks: For each metric, a task of several subsets (STS12 to STS16) gives a score for each
+            subset and aggregation, a task of one subset (STS-B, SICK-R) one score without subset.
         among: As for `few_zeros`.
 
     Returns:
         Scores times 100, in the order of the tasks.
 
     Raises:
-        NonFiniteError: An embedding, a cosine or a correlation has no value.
+        NonFiniteError: An embedding, a cosine or a correlation is not a finite number.
     """
     prompts = get_args(Prompt)
     texts = ((text for task in tasks for text in texts_of(task, prompt)) for prompt in prompts)

@@ -37,7 +37,7 @@ class Candidate:
 
     Attributes:
         trial_id: Its id.
-        value: Its score, times 100; None if it has none.
+        value: Its score, times 100; None if it has no score.
         kept: Whether the study has its weights.
         row: The columns of its row that a choice needs.
     """
@@ -70,9 +70,10 @@ class Choice:
     Attributes:
         study: The study.
         objective: The score.
-        over_seeds: The configurations (`tune_sentcl.analysis.configurations`), the best first.
-        ranked: The trials with the score, without fresh seeds, by configuration, the best first.
-        others: Every other trial by id: unfinished ones, and those on fresh seeds.
+        over_seeds: The configurations (`tune_sentcl.analysis.configurations`), best first.
+        ranked: The trials with the score, grouped by configuration, best first; trials on fresh
+            seeds are left out.
+        others: Every other trial by id: unfinished trials, and trials on fresh seeds.
     """
 
     study: Study
@@ -117,7 +118,7 @@ class Choice:
         return next((c for c in same if c.row["checkpoint_fingerprint"] == print_), None)
 
     def best(self) -> Candidate:
-        """The best trial of the best configuration, among those that have weights.
+        """The best trial of the best configuration, among its trials with weights.
 
         Raises:
             StudyError: No trial has the score, or no trial of that configuration has weights.
@@ -129,11 +130,11 @@ class Choice:
         name = first.row["configuration"]
         own = (candidate for candidate in self.ranked if candidate.row["configuration"] == name)
         chosen = next((candidate for candidate in own if candidate.exportable), first)
-        self._require_weights(chosen, f"the winner's best by {self.objective}")
+        self._require_weights(chosen, f"the winner's best trial by {self.objective}")
         return chosen
 
     def named(self, name: str) -> Candidate:
-        """The one trial with this id or prefix of an id.
+        """The only trial whose id is this name or begins with it.
 
         Raises:
             StudyError: No or several trials match, or the weights do not exist.
@@ -149,7 +150,7 @@ class Choice:
         if len(fits) != 1 or not name:
             among = (candidate.trial_id for candidate in (fits or candidates.values()))
             rule = f"fits {'several trials' if fits else 'no trial'} of the study"
-            raise self.fault(name, rule, f"Name one of these: {first_names(list(among), _SHOWN)}.")
+            raise self.fault(name, rule, f"Name one trial: {first_names(list(among), _SHOWN)}.")
         self._require_weights(fits[0], "named by --trial")
         return fits[0]
 
@@ -171,7 +172,7 @@ class Choice:
     def _compared(self, trial_id: str) -> Objective:
         """The early-stopping objective of a trial, from its curves.
 
-        Its row holds the objective of the study's last search, which may be another one.
+        Its row holds the objective of the study's last search, which may differ.
         """
         where = pc.field("trial_id") == trial_id
         curves = set(self.study.curves(["metric"], where=where)["metric"].to_pylist())
@@ -199,7 +200,7 @@ class Choice:
             raise self.fault(name, rule, self._instead())
         rule = "has not kept its weights"
         if candidate.row["origin"] == CONFIRM_ORIGIN:
-            rule += ", because trials on fresh seeds keep none"
+            rule += ", because trials on fresh seeds keep no weights"
         command = self.command(self.row(candidate.trial_id))
         again = f" `{command}` trains it again and keeps them." if command else ""
         raise self.fault(name, rule, f"{self._instead()}{again}")

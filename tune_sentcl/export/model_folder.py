@@ -67,14 +67,14 @@ def export_trial(
     Args:
         path: The study's folder or URL; it is only read.
         to: A folder that does not exist yet.
-        trial: The trial's id or a prefix; None: the best one.
+        trial: The trial's id or a prefix of it; None: the best trial.
         best: The score to choose by, as on the command line; None: the first objective of the
             last search.
         say: Receives a message about the chosen trial before its weights are read.
 
     Raises:
-        BadInputError: The trial or its weights do not exist, the folder exists, or the disk
-            refused; nothing is written then.
+        BadInputError: The trial or its weights do not exist, the folder exists, or the disk cannot
+            be written. No folder is left then.
     """
     target = _target(path, to)
     study = Study.read(path)
@@ -84,8 +84,8 @@ def export_trial(
     if say is not None:
         how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
         if trial is None and candidate != choice.ranked[0]:
-            how = "the best with weights of the best configuration"
-        say(f"trial {candidate.trial_id}, {how}, is written to {target}")
+            how = "the best trial with weights, of the best configuration"
+        say(f"writing trial {candidate.trial_id} ({how}) to {target}")
     _write(_encoder_of(study, candidate), record, target)
     return Exported(record, target)
 
@@ -152,7 +152,7 @@ def _target(path: str | Path, to: str | Path) -> Path:
         raise StudyError(Fault("--to", "", str(target), "must not exist yet", move))
     folder = StudyFiles.at(str(path)).folder
     if folder is not None and target.resolve().is_relative_to(folder.resolve()):
-        rule = "must not lie in the study"
+        rule = "must not be inside the study"
         raise StudyError(Fault("--to", "", str(target), rule, move))
     return target
 
@@ -171,7 +171,7 @@ def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
     """A trial's whole encoder on the CPU, including the layers after its pooling.
 
     Raises:
-        CheckpointError: The files are damaged, or those of an untrained trial have changed.
+        CheckpointError: The files are damaged, or the files of an untrained trial have changed.
         StudyError: The files cannot be read.
     """
     from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -182,7 +182,7 @@ def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
     with study.checkpoint(candidate.trial_id) as folder:
         checkpoint = resolve_checkpoint(str(folder))
         if checkpoint.pooling is None or checkpoint.max_length is None:
-            rule = "does not say how it pools, or how long inputs are"
+            rule = "does not state its pooling or maximum length"
             where = study.files.display_path(f"checkpoints/{candidate.trial_id}")
             raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
         encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length)
@@ -199,7 +199,8 @@ def _start(candidate: Candidate) -> "Encoder":
     row = candidate.row
     checkpoint = resolve_checkpoint(row["encoder.checkpoint"])
     if checkpoint.fingerprint != row["checkpoint_fingerprint"]:
-        rule = f"must hold what trial {candidate.trial_id} read ({row['checkpoint_fingerprint']})"
+        print_ = row["checkpoint_fingerprint"]
+        rule = f"has changed since trial {candidate.trial_id} read it ({print_})"
         value = f"{checkpoint.name} ({checkpoint.fingerprint})"
         raise CheckpointError(Fault("encoder.checkpoint", "", value, rule, "Restore its files."))
     encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])

@@ -37,11 +37,11 @@ def _stored_config(text: str) -> TrialConfig | None:
 
 
 def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None:
-    """The command that trains a stored trial alone, in a new study that keeps its weights.
+    """The command that trains only a stored trial, in a new study that keeps its weights.
 
     Args:
         text: The row's config as JSON.
-        objectives: The objectives of its search; those that it does not measure are left out.
+        objectives: The search's objectives; those that the trial does not measure are left out.
 
     Returns:
         One line for a shell; None if this release cannot read the config.

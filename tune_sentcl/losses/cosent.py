@@ -17,7 +17,7 @@ def cosent(
 
     $$L = \log \Big( 1 + \sum_{y_i > y_j} e^{(c_j - c_i) / \tau} \Big).$$
 
-    The loss depends on the order of the scores alone, as Spearman's correlation does. A batch of
+    The loss depends only on the order of the scores, as Spearman's correlation does. A batch of
     equal scores has loss 0.
 
     Args:

@@ -23,7 +23,7 @@ def guided(
 
     Args:
         cosines: The cosines c, from `guided_similarities`.
-        left_out: The candidates that do not count.
+        left_out: Mask of the candidates to exclude.
         temperature: Divides the cosines (tau), above 0.
 
     Returns:
@@ -48,11 +48,11 @@ def guided_similarities(
     contrast_anchors: bool,
     contrast_positives: bool,
 ) -> Float[Tensor, "batch candidates"]:
-    """The cosines of GIST, from a model's embeddings or from its guide's.
+    """The cosines of GIST, from the embeddings of a model or of its guide.
 
     Args:
-        anchors: One embedding a row.
-        positives: One embedding a row.
+        anchors: One embedding per row.
+        positives: One embedding per row.
         negatives: Hard negatives of the batch.
         contrast_anchors: Whether to compare the anchors with each other, too.
         contrast_positives: Whether to compare the positives with each other, too.

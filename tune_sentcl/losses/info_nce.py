@@ -26,15 +26,15 @@ def info_nce(
     The loss has one direction: it normalizes over the candidates of an anchor.
 
     Args:
-        anchors: One embedding a row, a.
-        candidates: One embedding a row, c. Row i is the positive of anchor i; further rows are
+        anchors: One embedding per row, a.
+        candidates: One embedding per row, c. Row i is the positive of anchor i; further rows are
             negatives of all anchors.
         temperature: Divides the similarities (tau), above 0.
         similarity: `cosine` as in both papers, or `dot`.
-        bias: Added to the logits (b): the log of a candidate's weight, minus infinity to leave it
-            out. None is 0 everywhere.
-        further: Logits that join each anchor's sum, such as those of its positive with other
-            anchors (Li et al., "GTE", 2023, eq. 3). None: no further ones.
+        bias: Added to the logits (b): the log of a candidate's weight, or minus infinity to
+            exclude the candidate; None: 0.
+        further: Further logits of each anchor's sum, such as those of its positive with other
+            anchors (Li et al., "GTE", 2023, eq. 3); None: no further logits.
 
     Returns:
         The loss of each anchor, in nats, unreduced.

@@ -17,7 +17,7 @@ def interactive(
     $$L = -\log \frac{e^{r_Y}}{e^{r_Y} + e^{r_Z}} = \log(1 + e^{r_Z - r_Y}).$$
 
     The paper's r has d dimensions, and the paper does not define its exponential. With several
-    scores a row, the losses of the dimensions are averaged.
+    scores per row, the losses of the dimensions are averaged.
 
     Args:
         doubled: The scores of each (x, x).

@@ -16,8 +16,8 @@ def nt_xent(left: Embeddings, right: Embeddings, *, temperature: float) -> Float
 
     $$L_a = -\Big[ s_{aa'} - \log \sum_{i \neq a} e^{s_{ai}} \Big].$$
 
-    The denominator holds the partner, and leaves out the vector itself alone. Both orders of each
-    pair count. SimCLR's code adds the means of the two orders, which is twice the mean over 2m.
+    The denominator contains every other vector, the partner included. Both orders of each pair
+    count. SimCLR's code adds the means of the two orders, which is twice the mean over 2m.
 
     Args:
         left: The first sentence's embedding of each pair.

@@ -12,7 +12,7 @@ from tune_sentcl.shapes import Embeddings
 Similarity = Literal["dot", "cosine"]
 
 SHORTEST = 1e-4
-"""Least norm that a vector is divided by: below any embedding's, and it bounds the gradient."""
+"""The least norm that divides a vector. It is below any embedding's and bounds the gradient."""
 
 
 def pairwise_similarity(
@@ -21,10 +21,10 @@ def pairwise_similarity(
     """Compare every row of one matrix with every row of another, in single precision at least.
 
     Args:
-        left: One embedding a row.
-        right: One embedding a row, of the same width.
+        left: One embedding per row.
+        right: One embedding per row, of the same width.
         similarity: `dot` is the unbounded product. `cosine` is in [-1, 1] and ignores lengths;
-            that of the zero vector is 0, with a gradient of at most 1e4.
+            the zero vector has the cosine 0 and a gradient of at most 1e4.
 
     Returns:
         The similarity of each pair of rows.

@@ -29,7 +29,7 @@ def supervised_contrastive(
     Args:
         anchors: The anchors' embeddings u.
         candidates: The candidates' embeddings v.
-        positives: The candidates in P_i. An anchor without one has the loss NaN.
+        positives: The candidates in P_i. An anchor without positives has the loss NaN.
         negatives: The candidates in N_i; may be empty.
         temperature: Divides the similarities (tau), above 0.
         similarity: `dot` as in the authors' code, or `cosine`.
@@ -38,8 +38,8 @@ def supervised_contrastive(
         The loss of each anchor, in nats, unreduced.
 
     Raises:
-        ValueError: The temperature is not above 0, or an anchor has no positive. The second is
-            checked on the CPU alone, because on a GPU the check would wait for the device.
+        ValueError: The temperature is not above 0, or an anchor has no positive. The second check
+            runs only on the CPU; on a GPU it would wait for the device.
 
     References:
         Liao, "Sentence Embeddings using Supervised Contrastive Learning", arXiv 2106.04791, eq. 2.

@@ -24,9 +24,9 @@ def triplet(
     $$L_i = \max(0, d(a_i, p_i) - d(a_i, n_i) + m).$$
 
     Args:
-        anchors: One embedding a row, a.
-        positives: One embedding a row, p.
-        negatives: One embedding a row, n.
+        anchors: One embedding per row, a.
+        positives: One embedding per row, p.
+        negatives: One embedding per row, n.
         margin: The wanted difference of the two distances (m), in units of the distance.
         distance: `euclidean`, or `cosine`, which is 1 minus the cosine.
 

@@ -35,11 +35,11 @@ class DrawnAugmented:
 
 
 class Augment(PairMethod[AugmentConfig]):
-    """Method `augment`: (1 - lambda) CE(batch) + lambda CE(drawn pairs), lambda one half.
+    """Method `augment`: (1 - lambda) CE(batch) + lambda CE(drawn pairs), lambda 0.5 by default.
 
     The authors published no code for it. A drawn pair joins an anchor's premise and a hypothesis
     that SCL would draw as the anchor's positive (entailment) or negative. A hypothesis of the same
-    premise keeps its label. One of another premise gets the label `cross_premise_label`.
+    premise keeps its label. A hypothesis of another premise gets `cross_premise_label`.
     """
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnAugmented:

@@ -55,7 +55,7 @@ class MethodInputs:
     """The inputs of a method besides its config and its encoder.
 
     Attributes:
-        options: The encoder's options.
+        options: The `encoder` section of the config.
         generator: Draws the starting weights of the layers that the method adds.
         resource: The result of `Method.resource`, or None.
     """
@@ -72,10 +72,10 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
     and the positives of each row. `loss_of` does the rest on the device, and never reads a value
     back from there, because that would wait for the device.
 
-    Laws: `draw` takes all random numbers from its generator and leaves torch's random state
-    unchanged. Its result depends on the batch and the generator's state alone. It may run in
-    another thread, ahead of earlier steps. `loss_of` uses random numbers in the encoder's dropout
-    alone. Neither changes the batch.
+    Rules: `draw` takes all random numbers from its generator and leaves torch's random state
+    unchanged. Its result depends only on the batch and the generator's state. It may run in
+    another thread, ahead of earlier steps. `loss_of` uses random numbers only in the encoder's
+    dropout. `draw` and `loss_of` do not change the batch.
 
     Attributes:
         smallest_batch: Fewest rows that a batch may have.
@@ -95,12 +95,12 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Resource | None:
-        """Read what the method needs besides its rows from the data root; by default nothing."""
+        """Read what the method needs besides its rows from the data root; None by default."""
         return None
 
     @classmethod
     def check(cls, corpus: Corpus) -> None:
-        """Raise a DataError if the method can learn nothing from the rows; by default never."""
+        """Raise a DataError if the method cannot learn from the rows; does nothing by default."""
         return
 
     def tokens(self, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
@@ -110,7 +110,7 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         return corpus_tokens(self.encoder, corpus, special=special)
 
     def fit(self, corpus: Corpus) -> None:
-        """Set weights in closed form from the rows before the first step; by default none."""
+        """Set weights in closed form before the first step; does nothing by default."""
         return
 
     @abstractmethod
@@ -122,9 +122,9 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
         """The loss of a prepared batch under the present weights."""
 
     def after_step(self) -> None:
-        """Act on each update of the weights, such as by a moving average; by default not.
+        """Called after each update, e.g. for a moving average; does nothing by default.
 
-        It may change the encoder and the heads alone, because a saved state holds only those.
+        It may change only the encoder and the heads; a saved state holds nothing else of it.
         """
         return
 
@@ -150,16 +150,16 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 def embed(
     encoder: Encoder, tokens: Tokens, chunk: int | None, divisor: int | None = None
 ) -> Embeddings:
-    """The embeddings of a batch's sentences, encoded in chunks of `chunk`; None: all at once.
+    """The embeddings of a batch's sentences, encoded in chunks.
 
     A chunk's activations are freed and recomputed in the backward pass, under the same dropout
     (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Peak Setup",
-    2021). The gradient is the same as with the activations kept.
+    2021). The gradient is the same as if they were kept.
 
     Args:
-        encoder: Its weights and mode are the training's.
+        encoder: The encoder, in its current mode.
         tokens: The sentences.
-        chunk: Sentences at a time.
+        chunk: Sentences to encode at a time; None: all.
         divisor: As for `pool`, the same for every sentence.
     """
     if chunk is None or chunk >= len(tokens):

@@ -36,9 +36,9 @@ def draw_candidates(
     """Draw positives and negatives for every anchor of a batch, uniformly without replacement.
 
     An anchor is a row labeled entailment. Its possible positives are the entailed rows of the same
-    premise; its own row is always drawn. Its possible negatives are all other rows: neutral and
-    contradicted rows of the same premise, and all rows of other premises. A possible positive that
-    was not drawn is never a negative.
+    premise; the anchor's own row is always drawn. Its possible negatives are all other rows:
+    neutral and contradicted rows of the same premise, and all rows of other premises. A possible
+    positive that was not drawn is never a negative.
 
     Args:
         premises: The number of each row's premise, equal for equal premises.

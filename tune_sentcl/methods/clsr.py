@@ -16,8 +16,8 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
     """Method `clsr` (Qiu, Ding and Chen, ICON 2021).
 
     The network e (Linear, ReLU, Linear, ReLU) follows the frozen encoder's pooling. Its output is
-    the embedding. The linear projection h has the same width and is dropped at test. The encoder
-    never runs in a step: its embeddings come from the cache.
+    the embedding. The linear projection h has the same width and is dropped at test. No step
+    runs the encoder, because its embeddings come from the cache.
     """
 
     smallest_batch = 2

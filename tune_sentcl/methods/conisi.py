@@ -39,7 +39,7 @@ def replace_subwords(
     """Choose subwords and replace about four out of five by random ones (strategy o1).
 
     A chosen subword is replaced with probability 0.8 and kept with probability 0.2, as in the
-    paper. At least one is replaced by a different one, because c must differ from x.
+    paper. At least one is replaced by a different subword, because c must differ from x.
 
     Args:
         ids: The sentence's content tokens; an empty sentence stays empty.
@@ -83,8 +83,8 @@ class DrawnInputs:
 class Conisi(Method[ConisiConfig, Encoder]):
     """Method `conisi` (Sun and Huang, CCL 2022, eq. 10): (1 - lambda) L_con + lambda L_int.
 
-    The encoder reads a sentence x alone, and the doubled pair Y = (x, x) and the composed pair
-    Z = (x, c) as two segments. At test it reads the sentence alone, and all heads are dropped. A
+    The encoder reads the sentence x, and the doubled pair Y = (x, x) and the composed pair
+    Z = (x, c) as two segments. At test it reads only the sentence, and all heads are dropped. A
     term of weight 0 is not computed.
     """
 
@@ -99,7 +99,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Antonyms | None:
-        """WordNet's antonyms for strategy o2; None for another strategy."""
+        """WordNet's antonyms for strategy o2; None for other strategies."""
         return load_antonyms(root) if config.strategy == "o2" else None
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnInputs:

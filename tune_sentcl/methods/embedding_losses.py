@@ -1,4 +1,4 @@
-"""The methods whose loss reads sentence embeddings: base classes, and those of plugins' losses."""
+"""The methods whose loss reads sentence embeddings: base classes, and plugins' losses."""
 
 import inspect
 from abc import abstractmethod
@@ -28,8 +28,8 @@ EmbeddingLossConfigT = TypeVar("EmbeddingLossConfigT", bound=EmbeddingLossConfig
 def require_widths(config: EmbeddingLossConfig, width: int) -> None:
     """Raise a CheckpointError if a config asks for a width that the encoder does not have."""
     if config.dims and config.dims[0] > width:
-        rule = f"an embedding of this encoder has {width} numbers"
-        value, move = str(config.dims[0]), "Take widths that it has."
+        rule = f"this encoder's embeddings have width {width}"
+        value, move = str(config.dims[0]), "Use at most that."
         raise CheckpointError(Fault("method.dims", "", value, rule, move))
 
 
@@ -45,7 +45,7 @@ class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
     def at_widths(
         self, embeddings: Embeddings, loss: Callable[[Embeddings], StepLoss]
     ) -> StepLoss:
-        """The sum of a loss at each width of `config.dims`; without dims at the full width.
+        """The sum of a loss at each width of `config.dims`; without dims, the loss at full width.
 
         Args:
             embeddings: All sentences' embeddings; cut to a width, they are normalized again.
@@ -127,8 +127,8 @@ class Triplets:
     """The embeddings of a batch of triplets.
 
     Attributes:
-        anchors: One embedding a row.
-        positives: One embedding a row.
+        anchors: One embedding per row.
+        positives: One embedding per row.
         negatives: The negatives of all rows.
         owners: The row of each negative, on the encoder's device.
     """
@@ -168,7 +168,7 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
         )
 
     def head(self, embeddings: Embeddings) -> Embeddings:
-        """Transform the embeddings for the loss; by default not at all."""
+        """Transform the embeddings for the loss; returns them unchanged by default."""
         return embeddings
 
 
@@ -215,9 +215,9 @@ def _step_loss(config: EmbeddingLossConfig, **inputs: Tensor) -> StepLoss:
     if isinstance(loss, Tensor) and not loss.ndim and loss.requires_grad:
         return StepLoss(loss, {config.name: loss})
     value = f"{tuple(loss.shape)} {loss.dtype}" if torch.is_tensor(loss) else type(loss).__name__
-    rule = "must return a tensor of one number that depends on the embeddings"
+    rule = "must be a tensor of one number that depends on the embeddings"
     where = f"{METHODS[config.name].plugin}: loss {config.name}"
-    raise PluginError(Fault(where, "returned", value, rule, "Return such as losses.mean()."))
+    raise PluginError(Fault(where, "returned", value, rule, "Return losses.mean(), for example."))
 
 
 def _bound(config: EmbeddingLossConfig) -> tuple[Callable[..., Any], list[str]]:

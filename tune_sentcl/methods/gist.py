@@ -52,8 +52,8 @@ class DrawnGuided:
 class Gist(TripletMethod[GistConfig]):
     """Method `gist` (Solatorio, "GISTEmbed", 2024).
 
-    The guide encodes each sentence once and never runs in a step. Its embeddings come from the
-    cache that all trials of a machine share.
+    The guide encodes each sentence once, not in every step. Its embeddings come from the cache
+    that all trials of a machine share.
     """
 
     def __init__(self, config: GistConfig, encoder: Encoder, inputs: MethodInputs) -> None:
@@ -109,7 +109,7 @@ class Gist(TripletMethod[GistConfig]):
             return
         checkpoint = resolve_checkpoint(self._name.name)
         if checkpoint.fingerprint != self._name.fingerprint:
-            rule = "has other weights here than where the search was begun"
+            rule = "has other weights here than on the machine that began the search"
             move = "Copy its files to this machine again."
             raise CheckpointError(Fault("method.guide", "", self._name.name, rule, move))
         pooling, device = self.config.guide_pooling, str(self.device)

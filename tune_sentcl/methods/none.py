@@ -25,8 +25,8 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
 
     Whitening (Su et al., arXiv 2103.15316, eq. 4-6) centers the embeddings and makes their
     covariance on the training sentences the identity. With the covariance U L U^T, an embedding x
-    becomes (x - mean) U L^(-1/2). `whitening_dim` keeps that many directions, those of the largest
-    variance.
+    becomes (x - mean) U L^(-1/2). `whitening_dim` is the number of directions that are kept, by
+    falling variance.
     """
 
     def fit(self, corpus: Corpus) -> None:
@@ -56,7 +56,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         asked = self.config.whitening_dim
         if asked is not None and asked > len(real):
             rule = f"the training sentences vary in only {len(real)} directions"
-            move = "Take fewer, or whiten on more sentences."
+            move = "Take fewer directions, or whiten on more sentences."
             raise ConfigError(Fault("method.whitening_dim", "", str(asked), rule, move))
         return real[:asked]
 

@@ -78,8 +78,8 @@ class PairMethod(Method[PairConfigT, Encoder]):
     def draw_pairs(self, batch: Batch) -> DrawnPairs:
         """A batch as tokens, premises and hypotheses padded separately.
 
-        Under `divisor = padded`, mean pooling divides a premise (hypothesis) by the length of the
-        batch's longest premise (hypothesis), also if it is encoded in the other forward pass. With
+        With `divisor = padded`, mean pooling divides by the length of the batch's longest premise
+        (or hypothesis), in whichever forward pass a sentence is encoded. With
         `share_duplicates` each distinct sentence of the batch is encoded once. Equal sentences
         then have equal embeddings even under dropout. About two thirds of SNLI's premises are
         repeats.

@@ -1,4 +1,4 @@
-"""The SBERT baseline: the cross-entropy of the pair classifier alone."""
+"""The SBERT baseline: only the cross-entropy of the pair classifier."""
 
 import numpy as np
 

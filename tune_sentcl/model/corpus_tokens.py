@@ -41,14 +41,14 @@ class CorpusTokens:
         return numbers
 
     def take(self, column: str, rows: Int[np.ndarray, " rows"]) -> Tokens:
-        """The inputs of some rows, one a row."""
+        """The inputs of some rows, one per row."""
         return self.inputs.take(self.numbers(column, rows))
 
 
 def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
-    """The tokens of a corpus, as an encoder trains on them, made once a process.
+    """The tokens of a corpus, as an encoder trains on them, made once per process.
 
-    They are those of `Encoder.tokenize`; without `special` those of `Encoder.contents`.
+    They come from `Encoder.tokenize`; without `special`, from `Encoder.contents`.
     """
     depends = (encoder.train_length, encoder.prefixes, special, corpus.kind, corpus.fingerprint)
     key = (encoder.tokenizer, *depends, len(corpus))

@@ -52,7 +52,7 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
 
 
 def pinned(array: np.ndarray, device: torch.device) -> Tensor:
-    """The first half of `to_device`, on the host alone: a tensor that is ready to be copied."""
+    """The first half of `to_device`, on the host: a tensor that is ready to be copied."""
     tensor = torch.from_numpy(array)
     if device.type != "cuda":
         return tensor
@@ -67,7 +67,7 @@ def wait_for(device: torch.device) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory has run out, a GPU's or this process's.
+    """Whether an error says that a GPU's or this process's memory has run out.
 
     A system that overcommits memory ends the process instead.
     """
@@ -78,7 +78,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def deterministic(*, wanted: bool) -> Iterator[None]:
-    """Have torch use deterministic algorithms alone, if wanted; else leave it as it is set."""
+    """Have torch use only deterministic algorithms, if wanted; else leave its setting."""
     if not wanted:
         yield
         return

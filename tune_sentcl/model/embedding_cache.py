@@ -1,4 +1,4 @@
-"""Embeddings of a frozen encoder on disk, each sentence encoded once a machine.
+"""Embeddings of a frozen encoder on disk, each sentence encoded once per machine.
 
 A file has the sorted digests of its sentences, and their embeddings, and appears whole or not at
 all. All workers share one map. One process at a time writes the files of an encoder; others wait
@@ -25,9 +25,9 @@ from tune_sentcl.errors import Fault, ResourceError, first_line
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[[Sequence[str]], EmbeddingMatrix]
-Digests = NDArray[Any]  # bytes; beartype knows numpy.bytes_ without a length alone
+Digests = NDArray[Any]  # bytes; beartype knows numpy.bytes_ only without a length
 
-_CHUNK = 65_536  # sentences a file: the most that a killed pass loses
+_CHUNK = 65_536  # sentences per file: the most that a killed pass loses
 _log = logging.getLogger(__name__)
 
 
@@ -44,8 +44,8 @@ class EmbeddingCache:
     if a sentence holds half of a surrogate pair.
 
     Attributes:
-        encoded: Sentences that `locate` has encoded so far.
-        seconds: The time of that, including waits for other processes.
+        encoded: The number of sentences that `locate` has encoded so far.
+        seconds: The time that `locate` took for them, including waits for other processes.
     """
 
     def __init__(self, identity: Mapping[str, str | int]) -> None:
@@ -61,7 +61,7 @@ class EmbeddingCache:
 
         Args:
             sentences: At least one; they may repeat.
-            encode: The encoder; called with missing sentences alone.
+            encode: The encoder; called only with missing sentences.
 
         Returns:
             The number of each sentence for `take`, valid in this object.
@@ -84,7 +84,7 @@ class EmbeddingCache:
         return numbers
 
     def missing(self, sentences: Sequence[str]) -> list[str]:
-        """The sentences among the given ones that the cache lacks; encodes none of them."""
+        """The given sentences that the cache lacks; encodes nothing."""
         numbers = self._find(_digests(sentences))
         return [sentences[row] for row in np.flatnonzero(numbers < 0).tolist()]
 
@@ -165,8 +165,8 @@ class EmbeddingCache:
         try:
             yield
         except (OSError, NotImplementedError) as error:  # the last: the file system has no locks
-            rule = f"nothing can be kept there ({first_line(error)})"
-            move = "Set TUNE_SENTCL_CACHE to a folder that can be written and has room."
+            rule = f"must be a folder that can be read and written ({first_line(error)})"
+            move = "Set TUNE_SENTCL_CACHE to a folder with free disk space."
             raise ResourceError(Fault("cache", "", str(self._root), rule, move)) from None
 
 

@@ -43,20 +43,20 @@ class Encoder(nn.Module):
         transformer: A transformers model; all its weights are this module's weights.
         tokenizer: The tokenizer that belongs to it.
         pooling: How token states become an embedding.
-        max_length: Longest input in tokens, special tokens included; longer ones are truncated.
+        max_length: Longest input in tokens, special tokens included; longer inputs are truncated.
         train_length: The same for `tokenize` and `contents`, which training uses.
         prefixes: Prefixes of sentences in `tokenize`, `contents` and `encode`.
         adapted: Its adapters and their base checkpoint; None without adapters.
         head: The modules that pool, if the pooling is `modules`.
         tail: Modules after the pooling; often none.
         normalize: The checkpoint's module that scales embeddings to length 1, or None. `export`
-            writes it again; here lengths are kept, which no cosine depends on.
+            writes it again. It is not applied, because no cosine depends on lengths.
         settings: Prompts, similarity and width that the checkpoint's files state.
         packed: Whether inputs pass the transformer without padding, if it supports that; False
             pads them to the longest.
-        arithmetic: Of training. `bf16` runs the transformer under bfloat16 autocast; pooling,
-            heads and losses never run so.
-        runner: Runs packed inputs of training through the transformer; None: it is called.
+        arithmetic: The arithmetic of training. `bf16` runs the transformer under bfloat16
+            autocast, but never pooling, heads and losses.
+        runner: Runs packed inputs of training through the transformer; None calls it directly.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Encoder(nn.Module):
         max_length: int,
         train_length: int | None = None,
     ) -> None:
-        """Join the parts without a copy; the transformer's positions may allow less length.
+        """Join the parts without a copy; the transformer's positions may shorten inputs.
 
         Raises:
             CheckpointError: The pooling needs a classification token and the tokenizer adds none.
@@ -106,7 +106,7 @@ class Encoder(nn.Module):
 
     @property
     def packs(self) -> bool:
-        """Whether inputs are packed: it is wanted, and transformer and device support it."""
+        """Whether inputs are packed: `packed` is set, and transformer and device support it."""
         return self.packed and self._packable and packs_on(self.device)
 
     def tokenize(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
@@ -128,7 +128,7 @@ class Encoder(nn.Module):
         read = self.prefixes.put(sentences, prompt=prompt)
         whole = all(getattr(module, "include_prompt", True) for module in self.head)
         if not whole and read != list(sentences):
-            rule = "the modules leave prompts out of their pooling, which is not done here"
+            rule = "its modules leave prompts out of the pooling, which is not supported"
             raise _refused(self.pooling, rule, "Take mean, or no prefixes.")
         return read
 
@@ -205,7 +205,7 @@ class Encoder(nn.Module):
 
         Args:
             parts: Each with one input or more.
-            divisors: As for `pool`, one for each part; None for all parts or for none of them.
+            divisors: As for `pool`, one for each part; None for all parts or for no part.
         """
         if not self.packs:
             both = zip(parts, divisors, strict=True)
@@ -225,18 +225,19 @@ class Encoder(nn.Module):
         *,
         prompt: Prompt = "text",
     ) -> EmbeddingMatrix:
-        """Encode sentences for evaluation: no dropout, no gradient, each distinct one once.
+        """Encode sentences for evaluation: no dropout, no gradient, each distinct sentence once.
 
         Means divide by each sentence's own tokens, so the batch size and the other sentences of a
-        batch change embeddings by rounding alone.
+        batch change embeddings only by rounding.
 
         Args:
             sentences: Any number; the rows keep their order.
             progress: Called after each batch.
-            prompt: Which prefix they have.
+            prompt: Which prefix the sentences get.
 
         Raises:
-            NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
+            NonFiniteError: An embedding holds NaN or infinity; the error names the first
+                sentence.
         """
         distinct = tuple(dict.fromkeys(sentences))
         read = tuple(self._read(distinct, prompt=prompt))
@@ -255,7 +256,7 @@ class Encoder(nn.Module):
         return matrix[[numbers[sentence] for sentence in sentences]]
 
     def give_up_runner(self) -> bool:
-        """Call the transformer from now on, if a runner did; it holds memory of its own."""
+        """Drop the runner, if there is one, to free its memory; the transformer is called then."""
         runner, self.runner = self.runner, None
         if runner is not None:
             runner.release()
@@ -294,7 +295,7 @@ def load_encoder(
 ) -> Encoder:
     """Make an encoder with a checkpoint's starting weights.
 
-    Files are read once a process. Every call returns a new module, in single precision and in
+    Files are read once per process. Every call returns a new module, in single precision and in
     evaluation mode. Torch's global generator does not change.
 
     Args:
@@ -302,10 +303,10 @@ def load_encoder(
         pooling: For `auto` see `used`, as for the length.
         max_length: Longest input in tokens, special tokens included.
         device: The torch device of the weights.
-        train_length: Longest input in training; None takes `max_length`.
+        train_length: Longest input in training; None: `max_length`.
 
     Raises:
-        CheckpointError: It cannot be loaded, or does not support the pooling.
+        CheckpointError: The checkpoint cannot be loaded or does not support the pooling.
     """
     base = load_base(checkpoint)
     # The tokenizer is shared, because nothing trains it and a copy of its vocabulary takes long.
@@ -313,11 +314,11 @@ def load_encoder(
     transformer = copy.deepcopy(base.transformer)
     encoder = Encoder(transformer, base.tokenizer, pooling, max_length, train_length)
     if pooling == "modules" and not len(base.head):
-        raise _refused(pooling, "it has no modules of its own", "Take another.")
+        raise _refused(pooling, "the checkpoint has no modules", "Take another pooling.")
     if pooling == "modules":
         encoder.head = copy.deepcopy(base.head)
     elif len(base.tail) and base.head.width(encoder.dim) != encoder.dim:
-        rule = f"the modules behind it take {base.head.width(encoder.dim)} numbers"
+        rule = f"the modules after it take embeddings of width {base.head.width(encoder.dim)}"
         raise _refused(pooling, rule, "Take modules.")
     encoder.tail = copy.deepcopy(base.tail)
     encoder.normalize, encoder.settings = copy.deepcopy(base.normalize), base.settings

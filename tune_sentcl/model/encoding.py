@@ -15,7 +15,7 @@ _TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
 _MOST_WAITING = 2**26  # numbers: a quarter of a GiB
 
 Progress = Callable[[int, int], None]
-"""Called with the number of distinct sentences that are done, and of all."""
+"""Called with the number of distinct sentences that are done, and that of all of them."""
 
 
 def by_batches(
@@ -35,7 +35,7 @@ def by_batches(
         progress: Called after each batch.
 
     Returns:
-        One row an input, in their order.
+        One row per input, in the order of the inputs.
     """
     matrix = np.empty((len(tokens), width), dtype=np.float32)
     budget = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ON_GPU
@@ -59,6 +59,6 @@ def check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if bad.size:
         raise NonFiniteError(
-            f"the embedding of {sentences[bad[0]]!r} is not finite, nor those of "
-            f"{bad.size - 1} other sentences. The weights have diverged: lower optimizer.lr."
+            f"{bad.size} of {len(matrix)} embeddings are not finite; the first is that of "
+            f"{sentences[bad[0]]!r}. The weights have diverged: lower optimizer.lr."
         )

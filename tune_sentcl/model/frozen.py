@@ -2,7 +2,7 @@
 
 It may be a text file of word vectors (GloVe) instead. A line is a word and its numbers, separated
 by spaces. A first line of two numbers (word2vec's header) is skipped. Each call reads the whole
-file and keeps the needed words alone, because the largest such files exceed the memory of many
+file and keeps only the needed words, because the largest such files exceed the memory of many
 machines.
 """
 
@@ -37,7 +37,7 @@ class FrozenEncoder(nn.Module):
 
     Attributes:
         checkpoint: The encoder's checkpoint.
-        cache: The frozen embeddings by text, with prefix. Encoders that differ in prefixes alone
+        cache: The frozen embeddings by text, with prefix. Encoders that differ only in prefixes
             share it.
         prefixes: Prefixes of sentences in `base`, `locate` and `encode`.
         tail: Layers after the frozen embeddings, often none; this module has no other weights.
@@ -56,14 +56,14 @@ class FrozenEncoder(nn.Module):
 
         Args:
             checkpoint: From `resolve_checkpoint`.
-            pooling: How token states become an embedding, for `auto` see `used`; word vectors are
+            pooling: How token states become an embedding; for `auto` see `used`; word vectors are
                 always averaged.
             max_length: Longest input in tokens, special tokens included; for `auto` see `used`.
-            device: The device of the tail, and of missing embeddings' computation.
+            device: The device of the tail, which also computes missing embeddings.
             sentences: All texts that will be needed, with prefix, to encode them in one pass.
 
         Raises:
-            CheckpointError: It cannot be loaded, or does not support the pooling.
+            CheckpointError: The checkpoint cannot be loaded or does not support the pooling.
             NonFiniteError: An embedding holds NaN or infinity.
         """
         super().__init__()
@@ -93,7 +93,8 @@ class FrozenEncoder(nn.Module):
         """The embeddings of one or more sentences, given without prefix; no gradient.
 
         Raises:
-            NonFiniteError: An embedding holds NaN or infinity; names the first such sentence.
+            NonFiniteError: An embedding holds NaN or infinity; the error names the first
+                sentence.
         """
         was_training = self.training
         self.eval()
@@ -149,7 +150,7 @@ def average_vectors(path: str, sentences: Sequence[str]) -> EmbeddingMatrix:
         sentences: At least one.
 
     Returns:
-        One row a sentence.
+        One row per sentence.
 
     Raises:
         CheckpointError: A line does not hold as many numbers as the first.

@@ -2,7 +2,7 @@
 
 An encoder's modules are those of sentence-transformers. Its head turns token states into an
 embedding, its tail changes the embedding. The library is imported where the first module is made,
-because that takes three seconds.
+because the import takes three seconds.
 """
 
 import math

@@ -3,8 +3,8 @@
 Half of the tokens of a padded batch of sentences are padding. A packed batch is one sequence, in
 which each token has the position of its own input. Layers that act on single tokens need nothing
 else. Attention needs to know where an input ends. It reads that from the keyword `packing`, which
-transformers passes to the attention function that the model's config names. Dropout draws for
-real tokens alone, so its noise differs from that of a padded batch, with the same distribution.
+transformers passes to the attention function that the model's config names. Dropout draws only
+for real tokens, so its noise differs from that of a padded batch, with the same distribution.
 """
 
 from collections.abc import Iterator
@@ -51,11 +51,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where the inputs of a packed sequence lie: all that a GPU's attention needs.
+    """The bounds of the inputs in a packed sequence, as a GPU's attention needs them.
 
     Attributes:
         bounds: The start of each input, and the end of the last, in 32 bits.
-        longest: No input has more tokens.
+        longest: The most tokens that an input may have.
     """
 
     bounds: Int[Tensor, " bounds"]
@@ -81,7 +81,7 @@ class Packing:
         """The transformer's inputs: one sequence of all tokens.
 
         Args:
-            padding: From `padding_position`; a token of this number gets this position, too.
+            padding: From `padding_position`; tokens of this number get this position, too.
         """
         ids = self.tokens.ids.astype(np.int64)
         if padding is None:
@@ -170,7 +170,7 @@ _ARGUMENTS = (
 
 
 def make_packable(transformer: Any) -> bool:
-    """Set an attention function that follows the keyword `packing`, and else is the usual one.
+    """Set an attention function that follows `packing`; without it, it is the usual function.
 
     Returns:
         Whether the transformer supports it; if not, it is left unchanged.
@@ -234,7 +234,7 @@ def _attend(
 def attend_in_groups(
     given: list[Tensor], packing: Packing, dropout: float, scale: float | None
 ) -> Tensor:
-    """Attention of packed tokens with one call a group, which suits a CPU.
+    """Attention of packed tokens with one call per group, which suits a CPU.
 
     Queries, keys and values have shape 1 x heads x tokens x width, the result 1 x tokens x heads x
     width. `dropout` is the share of attention probabilities to drop, `scale` the scores' factor.
@@ -259,7 +259,7 @@ def attend_in_groups(
 def attend_by_bounds(
     given: list[Tensor], packing: "Packing | Bounds", dropout: float, scale: float | None
 ) -> Tensor:
-    """The same in one call of torch's memory-efficient kernel, which takes the inputs' bounds.
+    """Attention of packed tokens in one call of torch's memory-efficient kernel.
 
     torch offers no public function for it: `varlen_attn` has no dropout, and nested tensors take
     five times the kernel's time on the host.

@@ -27,10 +27,10 @@ def pool(
         mask: 1 at tokens, special tokens included, 0 at padding on the right.
         pooling: `mean` of all tokens; `mean_without_cls` of all but position 0 (SCL section 3: the
             authors' code); `cls`, the state at position 0; `last`, the state of the last token,
-            which alone has seen all others under causal attention; `first_last`, the mean over all
-            tokens of the average of the first and the last layer; `static_last`, the same with the
-            input of the first layer, which papers print as "first-last average" (ConIsI's Table 4,
-            after SimCSE).
+            the only token that has seen all others under causal attention; `first_last`, the mean
+            over all tokens of the average of the first and the last layer; `static_last`, the same
+            with the input of the first layer, which papers print as "first-last average"
+            (ConIsI's Table 4, after SimCSE).
         divisor: The padded length T, special tokens included, of the sentences' batch. Means then
             divide by T (`mean_without_cls`: by T - 1), not by the sentence's own tokens, so an
             embedding does not depend on the part of the batch that is encoded with it. An array
@@ -38,7 +38,7 @@ def pool(
         first: For `first_last` the first transformer layer's output, for `static_last` its input.
 
     Returns:
-        One vector a sentence, in single precision at least.
+        One vector per sentence, in single precision at least.
 
     Raises:
         ValueError: `first_last` or `static_last` without `first`, or `modules`.

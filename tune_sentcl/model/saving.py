@@ -52,7 +52,7 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         OSError: A file cannot be written.
     """
     if encoder.pooling not in (*_MODES, "modules"):
-        rule = "no module of sentence-transformers pools like that, so that the folder would not"
+        rule = "no module of sentence-transformers pools like this"
         move = f"Choose a trial with one of {', '.join(_MODES)}."
         raise CheckpointError(Fault("encoder.pooling", "", encoder.pooling, rule, move))
     from sentence_transformers import SentenceTransformer
@@ -100,9 +100,9 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
 def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
     """Write an encoder so that `resolve_checkpoint` can read it.
 
-    Of an encoder with adapters only these and its modules are written, about a thousandth of its
-    size. The file names their base checkpoint and its fingerprint; the base must exist under this
-    name when the folder is read.
+    Of an encoder with adapters, only the adapters and its modules are written, about a thousandth
+    of its size. `tune_sentcl.json` names the base checkpoint, which must exist under this name
+    when the folder is read, and its fingerprint.
 
     Args:
         encoder: The trained encoder.
@@ -152,7 +152,7 @@ def _disk_errors() -> Iterator[None]:
 
 
 def _write_weights(transformer: Any, folder: Path) -> None:
-    """Write a transformer; of one with adapters, the adapters alone."""
+    """Write a transformer; if it has adapters, only the adapters."""
     # Else the renamings of adapters that were loaded and merged would be undone.
     transformer.save_pretrained(folder, save_original_format=False)
 
@@ -220,7 +220,7 @@ def _pooling_modules(encoder: Encoder) -> list[nn.Module]:
         cls = encoder.tokenizer.cls_token
         words = _vocabulary(encoder.tokenizer)
         # The library also looks up a word's weight in lower case, so list words that differ from
-        # the classification token in case alone.
+        # the classification token only in case.
         alike = {word: 1.0 for word in words if word.lower() == cls and word != cls}
         before = [library.WordWeights(words, {**alike, cls: 0.0}, 1.0)]
     if encoder.pooling in _LAYER_START:

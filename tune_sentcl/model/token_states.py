@@ -24,8 +24,8 @@ class TransformerInput:
     Attributes:
         transformer: A model that `AutoModel` loads.
         pad_token: The token number of padding.
-        segments: Whether it takes the segment of each token.
-        layer: The index in `hidden_states` that is wanted besides the last layer; None: no other.
+        segments: Whether the model takes the segment of each token.
+        layer: The index in `hidden_states` that is wanted besides the last layer, or None.
         runner: Runs packed inputs in place of `run_transformer`, such as from a CUDA graph.
     """
 
@@ -87,7 +87,7 @@ def run_transformer(
     given: Mapping[str, Tensor],
     packing: Packing | Bounds | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The last layer's states, and those of the layer that is wanted besides."""
+    """The last layer's states, and the states of `transformer_input.layer` or None."""
     layer = transformer_input.layer
     taken = dict(given)
     if not transformer_input.segments:

@@ -18,7 +18,7 @@ class Tokens:
     Attributes:
         ids: Token numbers of all inputs, one input after another, special tokens included.
         offsets: The start of each input in `ids`, and then the end of the last input.
-        types: The segment of each token; None if all tokens are in the first.
+        types: The segment of each token; None if all tokens are in segment 0.
     """
 
     ids: Int32[np.ndarray, " tokens"]
@@ -81,7 +81,7 @@ class Tokens:
 def batches_by_length(lengths: Int[np.ndarray, " inputs"], budget: int) -> Iterator[slice]:
     """Divide inputs of falling lengths into batches of at most `budget` tokens with padding.
 
-    A longer input is a batch alone.
+    A longer input is a batch by itself.
     """
     start = 0
     while start < len(lengths):
@@ -100,7 +100,7 @@ _PROBES = ("a", "b")
 
 @dataclass(frozen=True)
 class InputTemplate:
-    """A tokenizer's special tokens, as (number, type) each; from contents to inputs.
+    """A tokenizer's special tokens as pairs of number and type; makes inputs of contents.
 
     Attributes:
         before: Before the first sentence.
@@ -121,8 +121,8 @@ class InputTemplate:
         """Read a tokenizer's template from a single input and a pair.
 
         Raises:
-            CheckpointError: It does not separate the two sentences of a pair, or changes their
-                order.
+            CheckpointError: The tokenizer does not separate the two sentences of a pair, or
+                changes their order.
         """
         left, right = (
             list(tokenizer(probe, add_special_tokens=False)["input_ids"]) for probe in _PROBES
@@ -147,7 +147,7 @@ class InputTemplate:
             if same and template.between:
                 return template
         rule = "its tokenizer does not put two separated sentences into one input"
-        raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, "Take another."))
+        raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, "Take another encoder."))
 
     @property
     def single_length(self) -> int:

@@ -1,4 +1,4 @@
-"""Frozen lowest layers of an encoder, and the state of its trained weights alone."""
+"""Frozen lowest layers of an encoder, and the state of only its trained weights."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def freeze_lowest(transformer: Any, count: int) -> None:
     one.
 
     Raises:
-        CheckpointError: No layer would be left to train, or its list of layers is not found.
+        CheckpointError: No layer would be left to train, or the list of layers is not found.
     """
     prefix, layers = _layers(transformer)
     require_trained_layer(count, layers)
@@ -45,7 +45,7 @@ def restore_trained(module: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Load the `trained_state` of an equal module.
 
     Raises:
-        KeyError, RuntimeError: The state is of another module.
+        KeyError, RuntimeError: The state belongs to another module.
     """
     other = state.keys() ^ trained_state(module).keys()
     if other:
@@ -59,5 +59,5 @@ def _layers(transformer: Any) -> tuple[str, int]:
     for name, part in transformer.named_modules():
         if isinstance(part, nn.ModuleList) and len(part) == count:
             return name, count
-    rule = f"the layers of {transformer.config.model_type} cannot be told apart"
+    rule = f"the layers of {transformer.config.model_type} cannot be found"
     raise CheckpointError(Fault("encoder.freeze_layers", "", "", rule, "Set it to 0."))

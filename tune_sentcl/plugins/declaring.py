@@ -36,17 +36,22 @@ def declared(module: ModuleType) -> Iterator[tuple[type[MethodBase], Callable[..
 def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     """Declare a loss over sentence embeddings as the method `name`.
 
-    The function asks for the tensors of a batch by the names of its parameters: `anchors` and
-    `positives`, of shape (rows, dim); `negatives`, the (count, dim) negatives of all rows, and
-    `owners`, the row of each; or `labels`, the (rows,) similarities of pairs with a score. Its
-    other parameters are knobs: each has a default and is annotated `float`, `int`, `bool`, or
+    The function asks for the tensors of a batch by the names of its parameters:
+
+    - `anchors` and `positives`, (rows, dim): the embeddings of each row's two sentences
+    - `negatives`, (count, dim): the embeddings of all rows' negatives
+    - `owners`, (count,): the row of each negative
+    - `labels`, (rows,): the similarity of each pair; not together with negatives
+
+    Its other parameters are knobs: each has a default and is annotated `float`, `int`, `bool`, or
     `Literal` of texts, in `Annotated` with a `pydantic.Field` for bounds and a description. It
     returns a tensor of one number.
 
-    The function stays as it is. Loading its module as a plugin registers the method.
+    The function itself is unchanged. Loading its module as a plugin registers the method.
 
     Args:
-        name: The value of `method.name`: lower-case letters, digits and underscores.
+        name: The value of `method.name`: a lower-case letter, then such letters, digits and
+            underscores.
 
     Raises:
         PluginError: The signature breaks one of these rules.
@@ -63,7 +68,7 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     """The class of a loss's knobs, from the function's signature."""
     where = f"loss {name}"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        rule = "a name must have lower-case letters, digits and underscores alone"
+        rule = "must be lower-case letters, digits and underscores, starting with a letter"
         raise PluginError(Fault("loss", "", repr(name), rule, 'Write @tune_sentcl.loss("mine").'))
     if not inspect.isfunction(function):
         rule, move = "must be a function", "Decorate a function."
@@ -71,8 +76,8 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
-        rule = f"its annotations must be Python that can be evaluated ({error})"
-        raise PluginError(Fault(where, "", "", rule, "Import what they name.")) from None
+        rule = f"its annotations cannot be evaluated ({error})"
+        raise PluginError(Fault(where, "", "", rule, "Import the names that they use.")) from None
     base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
     knobs = [one for key, one in parameters.items() if key not in INPUTS]
     if faults := list(_faults(where, parameters, base)):
@@ -84,7 +89,7 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
         made.model_validate({"name": name, **{one.name: one.default for one in knobs}})
     except ValidationError as error:
         first = error.errors()[0]
-        rule = f"its default must fit ({first['msg']})"
+        rule = f"must be a valid default ({first['msg']})"
         key, value = str(first["loc"][0]), shown(first["input"])
         raise PluginError(Fault(where, key, value, rule, "Correct the default.")) from None
     config: type[MethodBase] = made
@@ -99,7 +104,7 @@ def _faults(
             move = "Write (anchors, positives, *, margin: float = 0.2)."
             yield Fault(where, key, "", "a loss must have this parameter", move)
     if "labels" in parameters and {"negatives", "owners"} & parameters.keys():
-        rule = "rows have labels or negatives, not both"
+        rule = "a loss may ask for labels or negatives, not both"
         yield Fault(where, "labels", "", rule, "Drop one of the two.")
     for one in parameters.values():
         rule = _input_rule(one) if one.name in INPUTS else _knob_rule(one, base)
@@ -109,7 +114,7 @@ def _faults(
 
 def _input_rule(one: inspect.Parameter) -> str:
     """The rule that a parameter for a tensor breaks; empty for a good one."""
-    return "" if one.default is one.empty else "must have no default, because it is no knob"
+    return "" if one.default is one.empty else "must have no default: it is a tensor, not a knob"
 
 
 def _knob_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
@@ -126,5 +131,5 @@ def _knob_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
     elif one.default is one.empty:
         rule = "a knob must have a default"
     elif one.name in _RESERVED or hasattr(base, one.name) or one.name in base.model_fields:
-        rule = "every loss has a knob or an attribute of this name"
+        rule = "this name is reserved"
     return rule

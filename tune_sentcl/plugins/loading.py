@@ -29,11 +29,13 @@ def load_plugins(
 
     Args:
         given: Files that end in .py, or names of installed plugins.
-        of_space: Those that a space file names. A given file of the same name stands for it.
+        of_space: The plugins that a space file names. A given file replaces the space's plugin of
+            the same name.
         folder: The space file's folder, from which its paths start.
 
     Raises:
-        PluginError: One cannot be read or run, or defines nothing, or what exists already.
+        PluginError: A plugin cannot be read or run, defines no loss or an existing method, or two
+            plugins have the same name.
     """
     plugins = [read_plugin(str(name), "--plugin") for name in given]
     names = {plugin.name for plugin in plugins}
@@ -44,7 +46,7 @@ def load_plugins(
     found = tuple(dict.fromkeys(plugins))
     names = {plugin.name for plugin in found}
     if len(names) < len(found):
-        rule = "two plugins must not have one name"
+        rule = "two plugins have the same name"
         shown = ", ".join(plugin.name for plugin in found)
         raise PluginError(Fault("--plugin", "", shown, rule, "Rename one of the files."))
     activate(found)
@@ -52,7 +54,7 @@ def load_plugins(
 
 
 def activate(plugins: Sequence[Plugin]) -> None:
-    """Register what plugins define; all of it or nothing.
+    """Register all methods that plugins define, or none of them.
 
     A method that another version of a plugin has registered in this process is replaced.
 
@@ -66,8 +68,8 @@ def activate(plugins: Sequence[Plugin]) -> None:
     for one in (one for plugin in plugins for one in _ran[plugin]):
         before = methods.get(one.name) or METHODS.get(one.name)
         if one.name in methods or (before is not None and not before.plugin):
-            whose = f"of {before.plugin}" if before and before.plugin else "built in"
-            rule = f"there is a method of this name, {whose}"
+            whose = before.plugin if before and before.plugin else "built in"
+            rule = f"a method of this name exists ({whose})"
             raise PluginError(Fault(one.plugin, "", one.name, rule, "Give it another name."))
         methods[one.name] = one
     names = {plugin.name for plugin in plugins}
@@ -85,7 +87,8 @@ def _check_kinds(methods: Sequence[Registered]) -> None:
         for knob in section_knobs("method", name, one.config):
             other = known.setdefault(knob.key, knob)
             if other.kind != knob.kind:
-                rule = f"must be {other.kind}, as in method {other.owners[0]}, whose column it has"
+                rule = f"must be {other.kind}: it shares a study column with that of method "
+                rule += other.owners[0]
                 where = f"{one.plugin}: loss {name}"
                 raise PluginError(Fault(where, knob.key, knob.kind, rule, "Rename the knob."))
 
@@ -97,7 +100,7 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type
         self.name, self.sources = plugin.name, dict(plugin.sources)
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
-        """The spec of a module of the plugin; None for another one."""
+        """The spec of a module of the plugin; None for other modules."""
         if fullname not in self.sources:
             return None
         source = self.sources[fullname]

@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin's code, as it was read; workers run these very bytes.
+    """A plugin's code, as it was read; workers run the same bytes.
 
     Attributes:
         name: The name of its file, or of an installed package's entry point.
@@ -56,7 +56,7 @@ def read_plugin(name: str, where: str) -> Plugin:
         where: The option or the file that names it, for messages.
 
     Raises:
-        PluginError: There is no such plugin, or it is no Python.
+        PluginError: There is no such plugin, or its code is not valid Python.
     """
     if not name.endswith(".py"):
         return _installed(name, where)
@@ -81,7 +81,7 @@ def _read(path: Path, where: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        rule = f"must be a file that can be read ({error.strerror})"
+        rule = f"must be a readable file ({error.strerror})"
         raise PluginError(Fault(where, "", str(path), rule, "Check the path.")) from None
 
 
@@ -108,7 +108,7 @@ def _imported(source: Source, where: str) -> Iterator[str]:
         tree = ast.parse(source.code, source.path)
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        rule = f"must be Python ({error.args[0]}{line})"
+        rule = f"must be valid Python ({error.args[0]}{line})"
         raise PluginError(Fault(where, "", source.path, rule, "Correct it.")) from None
     names: set[str] = set()
     for node in ast.walk(tree):

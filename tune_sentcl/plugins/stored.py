@@ -54,7 +54,7 @@ def stored_losses(plugins: Collection[str]) -> list[StoredLoss]:
 
 
 def register_stored(losses: Iterable[StoredLoss]) -> None:
-    """Register losses that no plugin has registered; they can be read, and not trained.
+    """Register losses that no plugin has registered; they can be read, but not trained.
 
     A knob whose column has another type in this process is left out.
     """

@@ -28,7 +28,7 @@ _TEXTS: Any = Field([], description="must be a list of texts")
 
 def _distinct(seeds: list[int]) -> list[int]:
     if len(set(seeds)) < len(seeds):
-        raise ValueError("a seed is there twice")
+        raise ValueError("a seed occurs twice")
     return seeds
 
 
@@ -110,7 +110,7 @@ class Range:
         high: The highest number.
         log: Whether the sampler draws numbers uniformly on a log scale.
         choices: The values of a choice.
-        prior: The value of the configuration that a search tries first; None without one.
+        prior: The value in the configuration that a search tries first; None: no prior.
     """
 
     key: str
@@ -144,7 +144,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
     for key, table in _flatten_ranges(tables):
         spec = {name: value for name, value in table.items() if name != "prior"}
         if key == "seed":
-            rule = "a seed is no knob, and is not sampled"
+            rule = "the seed cannot be sampled"
             move = "Write seeds = [0, 1] at the top, or give --seeds."
             raise SpaceError(Fault(f"{source} [search.ranges]", key, "", rule, move))
         if key not in all_knobs:
@@ -159,8 +159,8 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
             ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
         else:
             rule = (
-                "must be { low, high[, log] } with low < high (log: low > 0), or { choices } "
-                "that differ, without lists, tables, and auto where a checkpoint sets its value"
+                "must be { low, high[, log] } with low < high (log: low > 0), or { choices } with "
+                "distinct values; no lists, no tables, no auto for a checkpoint's setting"
             )
             where = f"{source} [search.ranges]"
             move = "Correct the range. Lists go into the grid of a [[block]]."
@@ -181,7 +181,7 @@ def _with_prior(item: Range, prior: Any, source: str) -> Range:
         holds = type(prior) in ((int,) if item.kind == "int" else (int, float))
         holds = holds and item.holds(prior)
     if not holds:
-        where, rule = f"{source} [search.ranges]", "its prior must be a value of the range"
+        where, rule = f"{source} [search.ranges]", "must be a value of the range"
         move = "Correct the prior or the range."
         raise SpaceError(Fault(where, f"{item.key}.prior", shown(prior), rule, move))
     return replace(item, prior=float(prior) if item.kind == "float" else prior)
@@ -221,8 +221,8 @@ class Point:
     """One grid point before its validation.
 
     Attributes:
-        values: Dotted values. Those that the point's method or optimizer lacks are ignored.
-        required: The keys of the grid itself, which are never ignored.
+        values: Dotted values. Knobs that the point's method or optimizer lacks are ignored.
+        required: The keys of the grid, which are never ignored.
     """
 
     values: Values
@@ -255,7 +255,7 @@ def expand(points: Iterable[Point], source: str) -> list[TrialConfig]:
 
 
 def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
-    """The points' configurations with overrides; ConfigError if none has an override's knob."""
+    """The points' configurations with overrides; ConfigError if no point has its knob."""
     where = "--set"
     changed = expand([Point({**point.values, **overrides}) for point in points], where)
     existing_keys = {key for config in changed for key in config.dotted()}

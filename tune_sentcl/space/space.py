@@ -45,7 +45,7 @@ class Space:
         tables: The paper's tables whose rows the space contains.
         summary: One line of text.
         configurations: The distinct grid points, each with seed 0, in the file's order.
-        base: Values of `[fixed]`, `[search.fixed]` and `--set`, which sampled values complete.
+        base: Values of `[fixed]`, `[search.fixed]` and `--set`, to which sampled values are added.
         ranges: The ranges of a sampler, `method.name` and `optimizer.name` first; may be empty.
         seeds: The seeds of each configuration.
         text: The file's content.
@@ -254,14 +254,14 @@ def _check_own_names(space: Space) -> None:
     try:
         own_sources(sorted(entries))
     except ValueError as error:
-        rule, move = f"must be {error}, in one trial or in two", "Rename one of the two tasks."
+        rule, move = f"must be {error}, even in different trials", "Rename one of the two tasks."
         raise SpaceError(Fault(space.source, "evaluation.own", "", rule, move)) from None
 
 
 def _check_ranges(space: Space) -> None:
     """Validate the ends of every range with each method and optimizer that has its knob."""
     if space.ranges and "method.name" not in {**space.base, **space.branches()[0]}:
-        rule = "must be given for the ranges, because they do not use the methods of the blocks"
+        rule = "must be set for [search.ranges], which do not take it from the blocks"
         move = 'Write method.name = "scl" in [search.fixed], or a choice in [search.ranges].'
         raise SpaceError(Fault(f"{space.source} [search]", "method.name", "", rule, move))
     faults: dict[Fault, None] = {}
@@ -302,7 +302,7 @@ def load_space(
             file.
         overrides: Dotted keys and values that replace the file's in every trial, as in `--set`.
         plugins: Files that end in .py, or names of installed plugins, besides those that the file
-            names. One of the same name as one of the file's stands for it.
+            names. A plugin here replaces the file's plugin of the same name.
 
     Returns:
         The space with its distinct configurations.

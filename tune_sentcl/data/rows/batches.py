@@ -19,7 +19,7 @@ def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[
 
     Each row goes to the first batch with room that follows every batch with one of its texts. All
     batches are full except the last few. If a text has more rows than there would be batches,
-    there are additional short ones. Takes about linear time.
+    there are additional short batches. Takes about linear time.
     """
     if not len(rows):
         return []
@@ -108,13 +108,13 @@ def batches(
             pairs, `groups` keeps the rows of a premise together, at the position of the first,
             and closes a batch if the next group would overflow it; `shuffled_groups` does so
             with the groups in the generator's order.
-        generator: Needed by the shuffled orders; a fresh one for each epoch.
+        generator: Needed by the shuffled orders; a new generator for each epoch.
         drop_last: Drop a source's short last batch, unless it is the only one. With `distinct`,
             drop its shortest batches, unless all are short. In both cases, fewer rows than a
             batch are left out.
-        mix: `proportional` takes all batches, in the generator's order, or each source's spread
-            evenly; `in_turn` takes one batch of each source in turn, until the smallest source is
-            used up. Each source's batches stay in order.
+        mix: `proportional` takes all batches, in the generator's order or, without a generator,
+            each source's batches spread evenly; `in_turn` takes one batch of each source in turn,
+            until a source is used up. Each source's batches stay in order.
 
     Returns:
         The row numbers of each batch, in the order of training.

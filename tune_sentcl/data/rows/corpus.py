@@ -20,15 +20,16 @@ RowNumbers = npt.NDArray[np.int64]
 class Corpus:
     """Rows in file order.
 
-    kind: The kind of the rows; `KINDS` lists the table's columns. If an anchor has several
-        positives, each is a row, and those with the same number in the column `row` are
-        alternatives, one of which an epoch has.
-    table: The rows, each column in one chunk.
-    source: The file or data set, for messages.
-    fingerprint: 16 hexadecimal digits over the rows in order, independent of names and paths.
-    parts: The number of rows of each source, in order; empty for a single source.
-    names: The names of those sources.
-    dropped: The number of dropped rows with a blank sentence.
+    Attributes:
+        kind: The kind of the rows; `KINDS` lists the table's columns. If an anchor has several
+            positives, each is a row. Rows with the same number in the column `row` are
+            alternatives; an epoch has one of them.
+        table: The rows, each column in one chunk.
+        source: The file or data set, for messages.
+        fingerprint: 16 hexadecimal digits over the rows in order, independent of names and paths.
+        parts: The number of rows of each source, in order; empty for a single source.
+        names: The names of the sources in `parts`.
+        dropped: The number of dropped rows with a blank sentence.
     """
 
     kind: Rows
@@ -55,7 +56,7 @@ class Corpus:
         return tuple(name for name in self.table.column_names if name not in NUMBERS)
 
     def negatives(self) -> tuple[str, ...]:
-        """The names of the columns of negatives; a row without one has ""."""
+        """The names of the columns of negatives; a missing negative is ""."""
         return tuple(name for name in self.table.column_names if NEGATIVE.fullmatch(name))
 
     def sentences(self) -> list[str]:
@@ -75,7 +76,7 @@ class Corpus:
         ]
 
     def epoch_sizes(self) -> tuple[int, ...]:
-        """The rows of each source that an epoch has before batches leave out any."""
+        """The number of rows of each source in an epoch, before batches leave out rows."""
         return tuple(len(part._alternatives()) for part in self.by_source())
 
     def epoch_rows(self, generator: np.random.Generator) -> tuple["Corpus", RowNumbers]:
@@ -151,9 +152,9 @@ def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> C
 
 
 def join_corpora(parts: Sequence[Corpus]) -> Corpus:
-    """Concatenate the rows of several sources of one kind; a single part is returned itself.
+    """Concatenate the rows of several sources of one kind; a single part is returned unchanged.
 
-    If a part has fewer columns of negatives, the missing ones are filled with "".
+    If a part has fewer columns of negatives, the missing columns are filled with "".
     """
     if len(parts) == 1:
         return parts[0]

@@ -56,7 +56,7 @@ NUMBERS = {"label": "<i8", "score": "<f8", "row": "<i8"}
 
 
 def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, ...]:
-    """The columns that rows of a kind are made of, among those that a table has.
+    """The columns of a table that rows of a kind are made of.
 
     Raises:
         DataError: There is no complete set of columns; the error says how to name them.
@@ -80,7 +80,7 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
 
 
 def roles_read(kind: Rows, there: Collection[str]) -> Sequence[str]:
-    """The roles that rows of a kind are made of or chosen by, among those that a file has."""
+    """The roles of a file that rows of a kind are made of or chosen by."""
     complete = next((roles for roles in KINDS[kind].sources if {*roles} <= {*there}), ())
     if kind == "triplets" and complete == _TRIPLET:
         return [role for role in there if role in complete or role.startswith("negative")]
@@ -93,7 +93,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 _NO_LABEL = -1
 _SENTENCES = ("premise", "hypothesis")
 _LABEL_RULE = (
-    "a label must be 0, 1 or 2 (-1: no label), or entailment, neutral or contradiction (-: none)"
+    "a label must be 0, 1 or 2, or entailment, neutral or contradiction; -1 or - is no label"
 )
 
 
@@ -115,10 +115,10 @@ def labelled_rows(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
 def numbered_rows(table: pa.Table, where: Origin) -> pa.Table:
     """The columns `premise: string`, `hypothesis: string`, `label: int8` of labeled rows.
 
-    Rows without a label (-1) or with blank sentences are among them.
+    Rows without a label (-1) and rows with blank sentences are included.
 
     Raises:
-        DataError: A column is missing or of another type, a label is unknown, or no row is there.
+        DataError: A column is missing or of another type, a label is unknown, or there is no row.
     """
     columns_read("labeled_pairs", table.column_names, where)
     if table.num_rows == 0:
@@ -155,7 +155,7 @@ def require_sentences(table: pa.Table, names: Sequence[str], where: Origin) -> N
         if rows:
             value = repr(table.column(name)[rows[0]].as_py()) if len(rows) == 1 else ""
             rule = "a sentence must not be blank"
-            rule += f", and {len(rows):,} are" if len(rows) > 1 else ""
+            rule += f", but {len(rows):,} are" if len(rows) > 1 else ""
             move = "Correct the file, or drop such rows: --set data.blanks=drop."
             faults.append(Fault(where.at(rows), name, value, rule, move))
     if faults:

@@ -1,7 +1,7 @@
 """Load the training rows of a config.
 
-Sentences can be taken from pairs; pairs of the same meaning from pairs labeled entailment or with
-a high score; triplets from either. An empty sentence is a valid row of sentences and pairs, as in
+Sentences can be taken from pairs; pairs of the same meaning, from pairs labeled entailment or with
+a high score; triplets, from both. An empty sentence is a valid row of sentences and pairs, as in
 SimCSE's training.
 """
 
@@ -29,10 +29,9 @@ from tune_sentcl.errors import DataError, Fault
 def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
     """Load the rows that a method of this kind reads from the configured sources.
 
-    Labeled pairs give pairs of the same meaning: those labeled entailment (CLSR, section 4.1).
-    They give triplets by `nli_triplets`. Pairs with a `score` give those from `min_score` on.
-    Other pairs are all taken. Pairs give their distinct sentences, those of the first column
-    first.
+    Pairs of the same meaning are labeled pairs with entailment (CLSR, section 4.1), pairs with a
+    `score` of at least `min_score`, and all pairs without label and score. `nli_triplets` makes
+    triplets of labeled pairs. Pairs give their distinct sentences, the first column's first.
 
     Args:
         kind: The kind of the rows.
@@ -46,7 +45,7 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
     if kind == "nothing":
         return Corpus("nothing", pa.table({}), "", "")
     if config.columns and all(map(is_named, names)):
-        rule = f"is only for own files and data sets, and {config.source} is not one"
+        rule = f"is only for own files and data sets, which {config.source} is not"
         raise DataError(Fault("data.columns", "", config.columns, rule, "Drop it."))
     each = (config.model_copy(update={"source": name}) for name in names)
     return join_corpora([_load(kind, single, root) for single in each])
@@ -81,7 +80,7 @@ def _from_labels(kind: Rows, table: pa.Table, where: Origin) -> tuple[pa.Table, 
         return labeled, where
     if kind == "triplets":
         rows = nli_triplets(labeled)
-        rule = "no premise has a row labeled entailment and one labeled contradiction"
+        rule = "no premise has both a row labeled entailment and a row labeled contradiction"
     else:
         rows = labeled.filter(pc.equal(labeled.column("label"), 0))
         rows = rows.select(["premise", "hypothesis"]).rename_columns(["sentence1", "sentence2"])
@@ -149,7 +148,7 @@ def _close(
     kept = np.flatnonzero(scores >= min_score)
     if len(scores) and not len(kept):
         rule = f"no pair has a score of data.min_score = {min_score:g} or above"
-        rule += f"; the scores are {scores.min():g} to {scores.max():g}"
+        rule += f"; the scores are from {scores.min():g} to {scores.max():g}"
         move = "Set data.min_score to the least score of pairs that mean the same."
         raise DataError(Fault(str(where), "score", "", rule, move))
     return rows.take(pa.array(kept)), where.take(kept)

@@ -69,12 +69,12 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
         kind: The kind of rows to make.
         config: Its source is `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`, a
             file, a folder saved by `datasets`, or a hub data set as `owner/name` (its `train`
-            split). If there is a limit, a partial set may stand for one in `WHOLE`.
+            split). If there is a limit, a partial set may replace a set in `WHOLE`.
         root: The data root; read only for `sts-b` and the names in `SOURCES` and `JOINED`.
 
     Raises:
-        DataError: The source does not exist, cannot be read, is not the whole set, or lacks the
-            columns for such rows.
+        DataError: The source does not exist, cannot be read, is not the whole set, or lacks
+            columns of such rows.
     """
     source, limit = config.source, config.limit
     if source == "toy":
@@ -116,7 +116,7 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
         f"must be a known source ({', '.join(names)}), a file, a folder or the name of "
         "a hub data set (owner/name)"
     )
-    raise DataError(Fault("data.source", "", config.source, rule, f"{hint}Give one of them."))
+    raise DataError(Fault("data.source", "", config.source, rule, f"{hint}Give a source."))
 
 
 def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.Table, Origin]:
@@ -150,15 +150,15 @@ def _open_named(
 
 
 def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
-    """Return the rows, if a paper's set has as many as requested; other sources may have fewer.
+    """Return the rows; a paper's set must have as many as requested, other sources may have fewer.
 
     Raises:
         DataError: A paper's set has fewer rows than `limit`.
     """
     papers = all(part in WHOLE for part in JOINED.get(source, (source,)))
     if papers and limit is not None and len(rows) < limit:
-        rule = f"only {len(rows):,} fitting rows of {source} are there"
-        move = f"Take no more (--set data.limit={len(rows)}), or copy the whole file there."
+        rule = f"{source} has only {len(rows):,} rows that fit the method"
+        move = f"Give --set data.limit={len(rows)} or less, or copy the whole file there."
         raise DataError(Fault("data.limit", "", str(limit), rule, move))
     return rows
 

@@ -113,7 +113,7 @@ def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> J
             raise DataError(Fault(where, document, query, rule, "Leave one out."))
         grades[document] = grade
     if not judgments:
-        raise DataError(Fault(str(path), "", "", "holds no judgments", "Add some."))
+        raise DataError(Fault(str(path), "", "", "holds no judgments", "Add judgments."))
     return judgments
 
 

@@ -53,14 +53,14 @@ class Unread:
 
 @dataclass(frozen=True)
 class EvaluationSets:
-    """The sets to score on, and those that could not be read.
+    """The sets to score on, and the tasks that could not be read.
 
     Attributes:
         data: `toy`, or `root` for the data root.
-        sts: For the protocol `cosine`.
-        transfer: For `logreg-10fold`, `senteval-10fold` and `senteval-5fold`.
-        rated: For `relatedness`.
-        truncated: For `scl-paper-compat`.
+        sts: The tasks of the protocol `cosine`.
+        transfer: The tasks of `logreg-10fold`, `senteval-10fold` and `senteval-5fold`.
+        rated: The tasks of `relatedness`.
+        truncated: The tasks of `scl-paper-compat`.
         unread: The tasks that were requested and could not be read.
         own: The user's own tasks, each for the protocol of its kind.
     """

@@ -62,9 +62,9 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
 def read_with_training(
     source: OwnSource, data: Literal["toy", "root"] = "root", *, training: bool = True
 ) -> tuple[tuple[OwnTask, ...], Sequence[_Pair]]:
-    """As `read_own`, and the graded pairs beside a task of pairs that are not scored.
+    """As `read_own`, and the training pairs of a task of pairs, which are not scored.
 
-    Without `training`, a file of such pairs is not read.
+    Without `training`, a separate file of training pairs is not read.
     """
     if source.task:
         return read_mteb(source, data), ()
@@ -111,8 +111,8 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
         files: Sequence[Path] = [file for file in there if file.is_file()]
         if len(files) > 1:
             names = " and ".join(file.name for file in files)
-            rule = f"must hold one file of {split}, and has {names}"
-            raise DataError(Fault(str(path), "", "", rule, "Leave one of them."))
+            rule = f"must hold one file of {split}, but has {names}"
+            raise DataError(Fault(str(path), "", "", rule, "Keep only one of them."))
         if files:
             chosen[split] = files[0]
     if not set(chosen) & {"dev", "test"}:
@@ -124,7 +124,7 @@ def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
 def _kind_of(tables: Mapping[str, _Read], path: Path) -> _Kind:
     kinds = {_kind(*read) for read in tables.values()}
     if len(kinds) > 1:
-        rule = "its files must be of one kind, and some are pairs, some labeled sentences"
+        rule = "its files must be of one kind, but are pairs and labeled sentences"
         raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
     return kinds.pop()
 
@@ -135,7 +135,7 @@ def _kind(table: pa.Table, where: Origin) -> _Kind:
         return "pairs"
     if {"label", "text"} <= there:
         return "labeled"
-    rule = f"the columns are {', '.join(where.columns)}"
+    rule = f"the columns fit no task: {', '.join(where.columns)}"
     raise DataError(Fault(str(where), "", "", rule, _LAYOUTS))
 
 
@@ -156,7 +156,7 @@ def _texts(table: pa.Table, name: str, where: Origin) -> tuple[str, ...]:
     rows = np.flatnonzero(blank_sentences(texts)).tolist()
     if rows:
         value = repr(texts[rows[0]].as_py()) if len(rows) == 1 else ""
-        rule = "must not be blank" + (f", and {len(rows):,} are" if len(rows) > 1 else "")
+        rule = "must not be blank" + (f", but {len(rows):,} are" if len(rows) > 1 else "")
         move = "Correct the rows, or leave them out."
         raise DataError(Fault(where.at(rows), name, value, rule, move))
     return tuple(texts.to_pylist())
@@ -189,12 +189,12 @@ def _pair_tasks(
     where = " and ".join(str(file) for _, file in tables.values())
     if not {*pairs} & {*_SCORED_SPLITS}:
         rule = "there must be dev rows, test rows or both"
-        raise DataError(Fault(where, "split", "", rule, "Set some apart."))
+        raise DataError(Fault(where, "split", "", rule, "Set rows apart for them."))
     for split in _SCORED_SPLITS:
         if split in pairs:
             first, second, gold = zip(*pairs[split], strict=True)
             if len(set(gold)) < 2:
-                rule = "there must be at least two different scores, or no correlation exists"
+                rule = "there must be two different scores, because a correlation needs them"
                 given = f"{len(gold)} rows of {split}"
                 raise DataError(Fault(where, "score", given, rule, "Add rows."))
             rows = zip(first, second, map(float.hex, gold), strict=True)
@@ -239,7 +239,7 @@ def _labeled_tasks(
     )
     if learned is None or apart == [None, None]:
         rule = "there must be dev rows, test rows or both, besides the training rows"
-        raise DataError(Fault(where, "split", "", rule, "Set some apart."))
+        raise DataError(Fault(where, "split", "", rule, "Set rows apart for them."))
     if apart[0] is None:
         _check_counts(train, where)  # folds of the training rows select the regularization
     version = fingerprint_of(_content(parts))
@@ -280,7 +280,8 @@ def _classes(rows: Sequence[_Row], where: str) -> dict[str, int]:
     names = sorted({label for _, label in rows})
     if len(names) < 2:
         rule = "there must be two classes or more"
-        raise DataError(Fault(where, "label", ", ".join(names), rule, "Add rows of another one."))
+        move = "Add rows of another class."
+        raise DataError(Fault(where, "label", ", ".join(names), rule, move))
     return {name: number for number, name in enumerate(names)}
 
 
@@ -288,7 +289,8 @@ def _classified(rows: Sequence[_Row], classes: Mapping[str, int], where: str) ->
     unknown = next((label for _, label in rows if label not in classes), None)
     if unknown is not None:
         rule = "is a class that no training row has"
-        raise DataError(Fault(where, "label", repr(unknown), rule, "Add such rows, or drop it."))
+        move = "Add training rows of this class, or drop its rows."
+        raise DataError(Fault(where, "label", repr(unknown), rule, move))
     return ClassifiedRows(
         tuple(text for text, _ in rows), None, tuple(classes[label] for _, label in rows)
     )

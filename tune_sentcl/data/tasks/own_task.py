@@ -58,9 +58,9 @@ class RetrievalTask:
     Attributes:
         name: The user's name for it.
         split: The split of the judgments.
-        document_ids: In descending order, as `trec_eval` orders documents of equal score; then
-            likewise those of documents without text, which rank last.
-        documents: The texts of the first ones, in that order.
+        document_ids: The ids of documents with text, in descending order, as `trec_eval` orders
+            documents of equal score; then likewise of documents without text, which rank last.
+        documents: The texts of the documents with text, in the order of their ids.
         queries: The texts of the judged queries.
         relevance: For each query, the judged documents' ids and grades; above 0 is relevant.
         left_out: For each query, the document with the query's own id, or None. BEIR and mteb
@@ -94,8 +94,8 @@ class MtebTask:
     Attributes:
         name: The user's name for it, or MTEB's.
         split: The split that it counts as here.
-        theirs: The names of MTEB's splits that count as this one.
-        metric: The name of its main score.
+        theirs: The names of MTEB's splits that count as this split.
+        metric: The name of the task's main score.
         task: Its name in MTEB.
         data: See `Score`.
         version: The revision of its data, and MTEB's version.
@@ -118,12 +118,12 @@ def mteb_task(name: str) -> Any:
 
     Raises:
         ResourceError: `mteb` is not installed.
-        DataError: It has no such task.
+        DataError: MTEB has no such task.
     """
     try:
         from mteb import get_task  # slow to import
     except ModuleNotFoundError as error:
-        rule, move = "needs the package mteb", 'pip install "tune-sentcl[mteb]".'
+        rule, move = "its package is not installed", "Run: pip install 'tune-sentcl[mteb]'."
         raise ResourceError(Fault("evaluation.own", "", f"mteb:{name}", rule, move)) from error
     try:
         return get_task(name)
@@ -138,7 +138,7 @@ def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[MtebTask
 
     Raises:
         ResourceError: `mteb` is not installed.
-        DataError: It has no such task.
+        DataError: MTEB has no such task.
     """
     task = mteb_task(source.task)
     version = f"{task.metadata.revision}, mteb {importlib.metadata.version('mteb')}"
@@ -178,7 +178,7 @@ def with_cutoffs(
     Args:
         task: The task.
         cutoffs: Cut-offs at which every metric is added.
-        objectives: Objectives whose metrics are added; those of other tasks are ignored.
+        objectives: Objectives whose metrics are added; objectives of other tasks are ignored.
     """
     if not isinstance(task, RetrievalTask):
         return task

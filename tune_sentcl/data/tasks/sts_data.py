@@ -125,7 +125,7 @@ def _pairs(
             rule = f"a gold score must be a number from {low:g} to {high:g}"
             raise DataError(Fault(f"{scores} line {line}", "gold", repr(gold), rule, COPY_AGAIN))
         if not (left.strip() and right.strip()):
-            rule = "a scored row must have two sentences, and one is blank"
+            rule = "a scored row must have two sentences, but one of them is blank"
             raise DataError(Fault(f"{path} line {line}", "", "", rule, COPY_AGAIN))
         yield left, right, float(number)
 
@@ -192,7 +192,7 @@ def load_sts(data: Literal["toy", "root"], root: Path | None) -> tuple[StsTask, 
     """Every task: STS12 to STS16 (test), then STS-B and SICK-R (dev and test).
 
     Args:
-        data: The toy's tasks, or those under the data root.
+        data: The toy tasks, or the tasks under the data root.
         root: The data root.
 
     Raises:

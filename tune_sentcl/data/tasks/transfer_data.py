@@ -225,9 +225,8 @@ def read_whole(folder: Path, file: TransferFile, *, or_truncated: bool = False) 
     rule = f"the file must have {file.rows} rows"
     move = "Copy the file again from where the set is published."
     if len(rows) == file.truncated:
-        rule += "; it was cut off by the macOS sed truncation (that sed stops at the first byte"
-        rule += " that is not ASCII)"
-        move = "Rebuild with GNU sed/LC_ALL=C or take SimCSE's archive of after 2021-09-03."
+        rule += "; macOS sed truncated it at the first byte that is not ASCII"
+        move = "Rebuild it with GNU sed/LC_ALL=C, or take SimCSE's archive after 2021-09-03."
     raise DataError(Fault(str(path), "", f"{len(rows)} rows", rule, move))
 
 

@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA, Hu et al., ICLR 2022): small trained matrices beside frozen ones.
+"""Low-rank adapters (LoRA, Hu et al., ICLR 2022): small trained matrices beside frozen weights.
 
 A layer's W x becomes W x + (alpha / rank) B A dropout(x). Only A and B are trained; B begins at 0.
 They are peft's modules in the transformer, and a checkpoint holds them in peft's files.
@@ -83,7 +83,7 @@ def merge(transformer: Any) -> None:
             setattr(transformer.get_submodule(parent), last, part.get_base_layer())
     kept = [name for name in transformer.state_dict() if _NOT_MERGED.search(name)]
     if kept:
-        rule = f"its adapters hold weights that are no sum: {kept[0]}"
+        rule = f"its adapters hold weights that cannot be added: {kept[0]}"
         move = "Merge them by peft's merge_and_unload, and save the whole model."
         raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
     transformer._hf_peft_config_loaded = False
@@ -95,7 +95,7 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
     """The full names of the layers that targets select.
 
     Raises:
-        CheckpointError: They select none.
+        CheckpointError: The targets select no layer.
     """
     linear = [name for name, part in transformer.named_modules() if _fits(part)]
     if not linear:  # such as in GPT-2, whose layers are transformers' own Conv1D

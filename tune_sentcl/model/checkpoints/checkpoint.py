@@ -53,7 +53,7 @@ class Checkpoint(Description):
         revision: The hub's full commit hash; empty for folders.
         kind: `model`; `random`, the model's architecture with new random weights; or `words`, a
             text file of word vectors.
-        base: The base checkpoint of adapters alone; else None.
+        base: The base checkpoint if the files are only adapters; else None.
     """
 
     name: str
@@ -97,7 +97,7 @@ def resolve_checkpoint(name: str) -> Checkpoint:
         raise fault_of(
             name,
             "a checkpoint is a folder, or a .txt file of word vectors",
-            "Name the folder that holds it.",
+            "Name the folder that holds this file.",
         )
     return _from_hub(name)
 
@@ -170,7 +170,7 @@ def _from_adapters(
     base = resolve_checkpoint(str(Path(stated).resolve()) if local else stated)
     if fingerprint and base.fingerprint != fingerprint:
         rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
-        raise fault_of(name, rule, "Restore them.")
+        raise fault_of(name, rule, "Restore the files.")
     files = () if revision else (*ADAPTER_FILES, *_module_files(folder, description.shaping))
     if files and not fingerprint:
         files += tuple(file for file in TOKENIZER_FILES if (folder / file).is_file())
@@ -221,7 +221,7 @@ def _check_files(name: str, folder: Path) -> None:
         raise fault_of(name, "the folder holds no config.json", "Save it with save_pretrained.")
     if not _weight_files(folder):
         raise fault_of(
-            name, "the folder holds no model.safetensors", "Save the weights beside it."
+            name, "the folder holds no model.safetensors", "Save the weights in the folder."
         )
     if not present & set(_VOCABULARIES) and not reads_bytes(folder):
         raise fault_of(

@@ -21,7 +21,7 @@ class Prefixes:
     Attributes:
         query: The prefix of queries.
         text: The prefix of all other sentences.
-        document: The prefix of the documents of retrieval; None: that of texts.
+        document: The prefix of the documents of retrieval; None: `text`.
     """
 
     query: str = ""
@@ -54,7 +54,7 @@ _ROBERTAS = frozenset(
 
 
 def padding_position(transformer: Any) -> int | None:
-    """The position of padding, if a model counts its positions from the next number; else None.
+    """The position of padding, if a model counts its positions from the next number, or None.
 
     RoBERTa and similar models do. They also give that position to a padding token in a sentence.
     """
@@ -103,17 +103,17 @@ class Description:
     """The statements of a checkpoint's small files.
 
     Attributes:
-        pooling: How it pools; None if they state nothing.
+        pooling: How the encoder pools; None if the files state nothing.
         max_length: Longest input in tokens, or None.
         prefixes: Prefixes of sentences.
         width: Width of an embedding, or None.
         layers: Number of transformer layers, or None.
         positions: Longest input that the positions allow, in tokens; None: no limit.
-        notes: What a search says of it once.
-        place: The folder of the transformer, below the checkpoint's.
+        notes: Notices that a search prints once.
+        place: The folder of the transformer, inside the checkpoint's.
         shaping: The folders of the modules that shape embeddings, besides a transformer, a pooling
             that the configuration names, and a Normalize at the end.
-        lower_case: Whether texts are put in lower case first.
+        lower_case: Whether texts are lower-cased first.
     """
 
     pooling: Pooling | None = None
@@ -139,16 +139,16 @@ def read_description(name: str, folder: Path) -> Description:
     Missing and damaged files count as empty; loading the model reports them.
 
     Raises:
-        CheckpointError: A module lies outside the folder, none of them is a transformer, or it
-            asks for what is not done here.
+        CheckpointError: A module lies outside the folder, the first module is no transformer, or
+            a module or setting is not supported.
     """
     modules = _modules(name, folder)
     place = modules[0][1] if modules else ""
     config, own = _table(folder / place / "config.json"), _table(folder / OWN_FILE)
     settings = _settings(folder / place) if modules else {}
     if settings.get("processing_kwargs"):
-        rule = f"it asks for processing_kwargs = {settings['processing_kwargs']}"
-        move = "Take it out of the settings of its module Transformer, and tune without it."
+        rule = f"its processing_kwargs = {settings['processing_kwargs']} are not supported"
+        move = "Remove them from the settings of its module Transformer, and tune without."
         raise fault_of(name, rule, move)
     pooling = _stated_pooling(folder, modules, config)
     max_length, prefixes = _stated_length(folder / place, settings, config), _prompts(folder)
@@ -175,10 +175,10 @@ def read_description(name: str, folder: Path) -> Description:
 
 
 def read_base(folder: Path) -> tuple[str, str] | None:
-    """The name and fingerprint of the base of a folder's adapters; None: it has no adapters.
+    """The name and fingerprint of the base of a folder's adapters; None without adapters.
 
-    The fingerprint is empty if peft wrote the folder, which knows no fingerprint. Beside a whole
-    model, its adapters are the model's.
+    The fingerprint is empty if peft wrote the folder, which knows no fingerprint. Adapters beside
+    a whole model count as part of it.
     """
     base = _table(folder / OWN_FILE).get("base")
     if isinstance(base, dict):
@@ -189,7 +189,7 @@ def read_base(folder: Path) -> tuple[str, str] | None:
 
 
 def reads_bytes(folder: Path) -> bool:
-    """Whether a tokenizer reads bytes or characters, which takes no file of a vocabulary."""
+    """Whether a tokenizer reads bytes or characters, so that it needs no vocabulary file."""
     stated = _table(folder / "tokenizer_config.json").get("tokenizer_class")
     return stated in ("ByT5Tokenizer", "CanineTokenizer")
 
@@ -204,10 +204,10 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
     for _, place in modules:
         path = PurePosixPath(place)
         if path.is_absolute() or ".." in path.parts:
-            rule = f"its modules.json names {place}, which is not below it"
+            rule = f"its modules.json names {place}, which is outside the folder"
             raise fault_of(name, rule, "Correct the file.")
     if any(kind == "Router" for kind, _ in modules[1:]):
-        rule = "it takes queries and other texts by different modules (Router)"
+        rule = "its modules differ for queries and other texts (Router), which is not supported"
         raise fault_of(name, rule, "Take another encoder.")
     if modules and modules[0][0] != "Transformer":
         rule = f"it begins with a module {modules[0][0]}, and only a Transformer can be trained"
@@ -223,9 +223,9 @@ def _notes(folder: Path) -> Iterator[str]:
     if similarity in ("dot", "euclidean", "manhattan") and not (
         similarity == "dot" and str(ends[-1].get("type", "")).endswith(".Normalize")
     ):
-        yield f"its files compare embeddings by {similarity}; scores here are of cosines"
+        yield f"its files compare embeddings by {similarity}; scores here use cosines"
     if width:
-        yield f"its files cut embeddings to {width} numbers; here they are whole"
+        yield f"its files cut embeddings to {width} numbers; here embeddings are whole"
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:

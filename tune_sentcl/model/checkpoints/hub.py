@@ -10,7 +10,7 @@ from tune_sentcl.errors import first_line
 _SMALL = ("*.json",)
 _NEEDED = ("*.json", "*.txt", "*.model")
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
-"""Patterns of a module's weights; files of the first one that its folder has are fetched."""
+"""Patterns of a module's weights; the files of the first pattern with files are fetched."""
 
 
 class HubError(Exception):
@@ -24,7 +24,7 @@ def find_revision(name: str) -> str:
     trial.
 
     Raises:
-        HubError: No such repository, or no network and no cache.
+        HubError: There is no such repository, or neither network nor cache.
     """
     try:
         return _snapshot(name, "main", _SMALL, cached=True).name

@@ -1,4 +1,4 @@
-"""Loading of a checkpoint by sentence-transformers, once a process and without output."""
+"""Loading of a checkpoint by sentence-transformers, once per process and without output."""
 
 import copy
 import inspect
@@ -38,8 +38,8 @@ class Base:
     Attributes:
         transformer: A transformers model.
         tokenizer: Its tokenizer.
-        head: The modules between the transformer's states and the embedding; none of `toy`.
-        tail: The modules behind them.
+        head: The modules between the transformer's states and the embedding; empty for `toy`.
+        tail: The modules after `head`.
         normalize: The Normalize at the end, which no cosine depends on; often None.
         settings: Prompts, similarity and width that the files state, for an export.
     """
@@ -58,7 +58,7 @@ def load_base(checkpoint: Checkpoint) -> Base:
     """Load the starting weights; the caller must copy the result and not change it.
 
     Raises:
-        CheckpointError: The files are not those of an encoder.
+        CheckpointError: The files hold no encoder, or cannot be read.
     """
     if checkpoint.name == "toy":
         return Base(*build_toy())

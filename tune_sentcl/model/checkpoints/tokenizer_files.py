@@ -21,15 +21,15 @@ links, pieces of words, and words without an end."""
 
 
 def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, tuple[str, ...]]:
-    """The tokenizer to use, and what is told of it.
+    """The tokenizer to use, and notices about it.
 
-    The file rules where the two differ. Only special tokens that `tokenizer_config.json` asks for
-    by name are those of the class, which reads that file.
+    Where `tokenizer.json` and the class of the tokenizer differ, the file is used. Only if
+    `tokenizer_config.json` sets special tokens may the class differ in them.
 
     Args:
-        folder: Of the tokenizer's files.
+        folder: The folder of the tokenizer's files.
         tokenizer: As `AutoTokenizer` loads it.
-        lower: Whether texts are put in lower case first.
+        lower: Whether texts are lower-cased first.
     """
     notes: tuple[str, ...] = ()
     if (folder / "tokenizer.json").is_file():
@@ -37,7 +37,9 @@ def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, 
         by_class = [tokenizer(_PROBE, add_special_tokens=s)["input_ids"] for s in (False, True)]
         asked = _asks_for_tokens(folder / "tokenizer_config.json")
         if by_file[0] != by_class[0] or (by_file[1] != by_class[1] and not asked):
-            rule = f"is read otherwise by {type(tokenizer).__name__}, its class; the file is used"
+            rule = (
+                f"and its class {type(tokenizer).__name__} give different tokens; the file is used"
+            )
             notes = (f"tokenizer.json {rule}",)
             tokenizer = _of_file(folder, lower=lower)
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
@@ -48,17 +50,17 @@ def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, 
 
 
 def reads_alike(other: Any, tokenizer: Any) -> bool:
-    """Whether another tokenizer reads texts, in lower case if need be, as this one does."""
+    """Whether another tokenizer gives the same tokens for texts, lower-cased if need be."""
     text = _PROBE.lower() if is_lower_case(tokenizer) else _PROBE
     return bool(other(text)["input_ids"] == tokenizer(_PROBE)["input_ids"])
 
 
 def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
-    """Messages about an encoder, which a search prints once.
+    """Notices about an encoder, which a search prints once.
 
     Args:
         checkpoint: The encoder.
-        pooling: How it pools; said if that is the default, because its files state nothing.
+        pooling: How it pools; printed if its files state nothing and this is the default.
     """
     for text in (*checkpoint.notes, *_tokenizer_notes(checkpoint)):
         yield f"{checkpoint.name}: {text}"
@@ -112,7 +114,7 @@ def quiet() -> Iterator[None]:
 
 
 def _ids_of_file(file: Path, text: str) -> list[list[int]]:
-    """The tokens of a text by the file alone, without and with special tokens."""
+    """The tokens of a text by only the file, without and with special tokens."""
     from tokenizers import Tokenizer
 
     # For its error class: the tokenizers library raises a bare Exception on damaged JSON.
