@@ -9,7 +9,7 @@ from typing import Any, Literal
 from analysis_samples import Trial, config, objectives, score, write_study
 
 from tune_sentcl.analysis import read_study
-from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.subject import ReportData
 from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
@@ -124,6 +124,6 @@ def write_each(path: Path, cases: Iterable[tuple[float, Mapping[str, Any]]]) -> 
     return path
 
 
-def subject_of(path: Path) -> Subject:
+def subject_of(path: Path) -> ReportData:
     frames = read_study(path)
-    return Subject(frames, frames.objectives())
+    return ReportData(frames, frames.objectives())

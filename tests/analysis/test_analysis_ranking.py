@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
 from tune_sentcl.analysis.report.scores import leaderboard_frame
-from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.subject import ReportData
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import rank_keys
@@ -44,7 +44,7 @@ def winners(study: Study) -> dict[str, str]:
     """Whom each of those that rank configurations puts first."""
     path = study.files.where
     frames = read_study(path)
-    subject = Subject(frames, frames.objectives())
+    subject = ReportData(frames, frames.objectives())
     shown = run("show", path).partition("Means over seeds")[2]
     judged = [one.name for one in Configurations.read(study).scored()]
     return {

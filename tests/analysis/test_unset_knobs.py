@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.report import report_of
-from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.subject import ReportData
 from tune_sentcl.cli import app
 from tune_sentcl.config import (
     is_start,
@@ -62,7 +62,7 @@ def test_judge_names_the_value(study: Study) -> None:
 
 
 def test_the_report_draws_and_names_it(study: Study) -> None:
-    report = report_of(Subject(read_study(study.files.where), (DEV,)))
+    report = report_of(ReportData(read_study(study.files.where), (DEV,)))
     assert report.answer.winner == "max_grad_norm=1"
     (leaderboard, *_) = report.tables
     at = leaderboard.columns.index("max_grad_norm")

@@ -20,7 +20,7 @@ from tune_sentcl.config import (
     trial_id_of,
 )
 from tune_sentcl.config.data_names import own_source
-from tune_sentcl.config.idle import acting_alike
+from tune_sentcl.config.idle import canonical_values
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.space import load_space, space_names
 
@@ -116,7 +116,7 @@ def test_only_a_knob_with_effect_names_a_trial(member: str) -> None:
         now = trial_id(config, prints(values))
         if label in IDLE[member]:
             assert now == here, label
-            assert is_idle(key, values) or key in acting_alike(values)
+            assert is_idle(key, values) or key in canonical_values(values)
         elif key in NAMES | MEASURING or not label or never_counted(member, key):
             assert now == here, label
         else:

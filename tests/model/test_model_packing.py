@@ -187,7 +187,7 @@ def test_a_batch_is_laid_out_without_a_wait_for_the_device() -> None:
     packing = Packing(_tokens(LENGTHS), torch.device("meta"))
     states = torch.empty(1, sum(LENGTHS), 4, device="meta")
     with Calls() as calls:  # type: ignore[no-untyped-call]
-        laid, mask = packing.laid_out(states)
+        laid, mask = packing.padded_states(states)
     assert (laid.shape, mask.shape) == ((len(LENGTHS), max(LENGTHS), 4), laid.shape[:2])
     assert calls.seen and not [call for call in calls.seen if "index_put" in call]
 

@@ -10,7 +10,7 @@ import torch
 from trial_samples import LOADER, drained
 
 from tune_sentcl.config import is_idle, parse_dotted
-from tune_sentcl.config.idle import IDLE, acting_alike
+from tune_sentcl.config.idle import IDLE, canonical_values
 from tune_sentcl.trial import run
 
 Values = dict[str, Any]
@@ -92,7 +92,7 @@ def test_an_idle_knob_changes_no_weight(
     key: str, value: Any, idle: Values, awake: Values | None
 ) -> None:
     values = parse_dotted({**idle, key: value}, "test").dotted()
-    assert is_idle(key, values) or acting_alike(values)[key] is None
+    assert is_idle(key, values) or canonical_values(values)[key] is None
     assert same(weights(idle), weights({**idle, key: value}))
     if awake is not None:
         assert not is_idle(key, parse_dotted({**awake, key: value}, "test").dotted())

@@ -2,10 +2,10 @@
 
 Searches with other suites, objectives, seeds, samplers and numbers of checkpoints follow each
 other over one study; trials fail or lose their worker; a driver dies between any two writes.
-Whatever happened, a number stays, nothing is trained unasked or twice, the mirror shows all that
-was run, the stages hold whom a plain restatement of halving lets go on, and a trial that has lost
-its worker is tried up to twice more. What a trial had left to go on from is where it goes on, and
-lies there no longer than somebody may ask for it.
+After each search, every score is still there, no trial is trained unasked or twice, the journal
+shows every run, the stages hold the configurations that a plain restatement of halving lets go on,
+and a trial that lost its worker is tried up to twice more. A trial continues from its saved state,
+which is deleted once no trial can need it.
 """
 
 import random

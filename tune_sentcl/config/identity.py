@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tune_sentcl.config.catalogue import knobs
-from tune_sentcl.config.idle import acting_alike, is_idle
+from tune_sentcl.config.idle import canonical_values, is_idle
 from tune_sentcl.config.registry import cached
 from tune_sentcl.config.sections import completed
 from tune_sentcl.config.tables import Values
@@ -72,7 +72,7 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` are hashed.
     Knobs without effect (`is_idle`) are left out. So are values at their original defaults, so
     that new fields and defaults do not rename old trials. Values with the same effect hash alike
-    (`acting_alike`). Fingerprints replace the names of checkpoints and data, so that a moved
+    (`canonical_values`). Fingerprints replace the names of checkpoints and data, so that a moved
     folder gives the same id. The seed is hashed even if the trial draws no random numbers, because
     each seed of a configuration is a trial.
 
@@ -103,7 +103,7 @@ def weight_values(values: Values) -> dict[str, Any]:
     It holds the knobs with an effect that differ from their original defaults. Two configs with
     equal parts train alike on the same rows and starting weights.
     """
-    values = {**values, **acting_alike(values)}
+    values = {**values, **canonical_values(values)}
     return {k: v for k, v in _departures(values).items() if not is_idle(k, values)}
 
 

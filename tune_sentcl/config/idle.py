@@ -178,7 +178,7 @@ def draws(values: Values) -> bool:
     return not _is_stepless(values)
 
 
-def acting_alike(values: Values) -> dict[str, Any]:
+def canonical_values(values: Values) -> dict[str, Any]:
     """Values to hash in place of values with the same effect.
 
     A `train_length` of `max_length` or more is no limit. With a loss of weight 0, ConIsI's head

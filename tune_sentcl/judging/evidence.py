@@ -1,4 +1,4 @@
-"""What the seeds of a study can support: comparisons, and how many fresh seeds decide."""
+"""Comparisons that a study's seeds support, and the number of fresh seeds that decide."""
 
 import math
 from bisect import bisect_left

@@ -73,7 +73,7 @@ class Mnr(TripletMethod[MnrConfig]):
         return torch.cat(blocks, dim=1) / config.temperature
 
     def _bias(self, triplets: Triplets) -> Float[Tensor, "rows candidates"] | None:
-        """What is added to the logit of each candidate; nothing to that of the positive.
+        """The number that is added to the logit of each candidate; 0 for the positive.
 
         `negative_weight` is SimCSE's alpha, whose logarithm is added to a row's own negatives.
         `hardness` is alpha of Lan et al., "LLaVE", 2025, eq. 5.

@@ -255,7 +255,7 @@ class Encoder(nn.Module):
         numbers = {sentence: row for row, sentence in enumerate(distinct)}
         return matrix[[numbers[sentence] for sentence in sentences]]
 
-    def give_up_runner(self) -> bool:
+    def drop_runner(self) -> bool:
         """Drop the runner, if there is one, to free its memory; the transformer is called then."""
         runner, self.runner = self.runner, None
         if runner is not None:
@@ -274,7 +274,7 @@ class Encoder(nn.Module):
         else:
             return embeddings.float()
         # After the handler, because the traceback keeps the states alive.
-        if self.give_up_runner():
+        if self.drop_runner():
             return self._encoded_batch(tokens)
         halves = np.array_split(np.arange(len(tokens)), 2)
         return torch.cat([self._encoded_batch(tokens.take(half)) for half in halves])

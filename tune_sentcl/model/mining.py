@@ -66,7 +66,7 @@ def with_mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpo
 
 
 class _Miner:
-    """What `mine_hard_negatives` asks of a model."""
+    """The model that `mine_hard_negatives` calls."""
 
     device = torch.device("cpu")
 

@@ -96,7 +96,7 @@ class Packing:
         rows = to_device(np.stack([ids, position_ids, kinds]), self.device).unsqueeze(1)
         return {"input_ids": rows[0], "position_ids": rows[1], "token_type_ids": rows[2]}
 
-    def laid_out(self, states: Tensor) -> tuple[TokenStates, Mask]:
+    def padded_states(self, states: Tensor) -> tuple[TokenStates, Mask]:
         """Turn packed states of shape 1 x tokens x dim into a padded batch in the given order.
 
         Returns:

@@ -42,8 +42,8 @@ def packed_states(transformer_input: TransformerInput, tokens: Tokens) -> States
     given = packing.inputs(padding_position(transformer_input.transformer))
     run = transformer_input.runner or run_transformer
     last, other = run(transformer_input, given, packing)
-    laid, mask = packing.laid_out(last)
-    return laid, mask, None if other is None else packing.laid_out(other)[0]
+    laid, mask = packing.padded_states(last)
+    return laid, mask, None if other is None else packing.padded_states(other)[0]
 
 
 def padded_states(transformer_input: TransformerInput, tokens: Tokens) -> States:

@@ -2,7 +2,7 @@
 
 On an H200 the launches of a step with 64 pairs take ten times as long as its kernels. A graph has
 fixed shapes, so packed inputs are filled up to one of a few numbers of tokens, at most an eighth
-more. What fills them up are inputs of their own, which no other token sees and no loss reads.
+more. The padding is a dummy sequence that no other token attends to and no loss reads.
 """
 
 import os
@@ -86,8 +86,8 @@ class GraphedTransformer:
     def __init__(self, encoder: Encoder) -> None:
         named = encoder.transformer.named_parameters()
         self._weights = {name: weight for name, weight in named if weight.requires_grad}
-        # What autograd runs a backward pass for. Not a weight: to each belongs a node of autograd
-        # that remembers its stream, and a capture must meet none from another stream.
+        # The input for which autograd runs a backward pass. A weight will not do: its node of
+        # autograd remembers a stream, and a capture must not meet a node of another stream.
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
         self._size = sum(w.numel() * w.element_size() for w in self._weights.values())
@@ -174,7 +174,7 @@ def graphed(method: AnyMethod) -> Iterator[None]:
     try:
         yield
     finally:
-        encoder.give_up_runner()
+        encoder.drop_runner()
 
 
 class _Use:

@@ -184,7 +184,7 @@ def _new_gradient(method: AnyMethod, weights: list[torch.nn.Parameter], drawn: D
             raise
         reason = first_line(error)
     # After the handler, because the traceback keeps the step's frames and graph alive.
-    if isinstance(method.encoder, Encoder) and method.encoder.give_up_runner():
+    if isinstance(method.encoder, Encoder) and method.encoder.drop_runner():
         return _new_gradient(method, weights, drawn)
     move = "Lower optimizer.batch_size, encoder.train_length or encoder.max_length."
     chunk = getattr(method.config, "chunk", 1)

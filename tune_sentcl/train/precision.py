@@ -22,7 +22,7 @@ from tune_sentcl.model.encoder import Encoder
 _GAIN = 1.15  # fewer digits must gain more than the noise of timing
 _ROUNDS = 3
 
-# What was chosen in this process, by everything that decides a step's speed; holds no encoder.
+# The choices of this process, by everything that decides a step's speed; holds no encoder.
 _chosen: dict[tuple[object, ...], Arithmetic] = {}
 
 
@@ -110,7 +110,7 @@ def _timed(encoder: Encoder, step: Callable[[], Any]) -> float:
         encoder.zero_grad()
         return seconds
     encoder.zero_grad()
-    return _timed(encoder, step) if encoder.give_up_runner() else float("inf")
+    return _timed(encoder, step) if encoder.drop_runner() else float("inf")
 
 
 @contextmanager

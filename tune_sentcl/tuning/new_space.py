@@ -33,7 +33,7 @@ _TEMPERATURE = "{ low = 0.01, high = 0.1, log = true, prior = 0.05 }    # 0.05: 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """What trains on rows of one kind.
+    """The methods for rows of one kind.
 
     Attributes:
         methods: The methods that are tried.

@@ -27,7 +27,7 @@ from tune_sentcl.analysis.report.scores import indistinguishable
 from tune_sentcl.analysis.report.subject import (
     STS_AVERAGE,
     TRANSFER_AVERAGE,
-    Subject,
+    ReportData,
     title_of,
 )
 from tune_sentcl.analysis.report.table import Estimate, Hours, Row, Table
@@ -45,7 +45,7 @@ _LEGEND_LINE = 48
 _COST = "cost"
 
 
-def seed_figure(subject: Subject, ranked: Sequence[Configuration]) -> Iterator[Figure]:
+def seed_figure(subject: ReportData, ranked: Sequence[Configuration]) -> Iterator[Figure]:
     """The score of each seed of the best configurations, if there are any."""
     drawn = ranked[:_DRAWN]
     if not drawn:
@@ -95,7 +95,7 @@ def seed_figure(subject: Subject, ranked: Sequence[Configuration]) -> Iterator[F
     )
 
 
-def curve_figures(subject: Subject) -> Iterator[Figure]:
+def curve_figures(subject: ReportData) -> Iterator[Figure]:
     """A figure of the early-stopping objective, and one of the training loss."""
     # Only scores that were measured during training have a curve.
     there = set(subject.frames.curves["metric"].unique())
@@ -107,7 +107,7 @@ def curve_figures(subject: Subject) -> Iterator[Figure]:
             yield _curve_figure(f"curve-{metric.replace('.', '-')}", title, frame, num_others)
 
 
-def _curves(subject: Subject, metric: str) -> tuple[pd.DataFrame, int]:
+def _curves(subject: ReportData, metric: str) -> tuple[pd.DataFrame, int]:
     """The points to draw, and the number of other configurations that have a curve."""
     points = subject.frames.curves.query("metric == @metric").dropna(subset=["value", "samples"])
     points = points.merge(subject.trials[["trial_id", "configuration"]], on="trial_id")

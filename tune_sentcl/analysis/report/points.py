@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import rounded
-from tune_sentcl.analysis.report.subject import Subject
+from tune_sentcl.analysis.report.subject import ReportData
 from tune_sentcl.analysis.report.table import time_unit, written
 from tune_sentcl.config import UNSET, knobs
 
@@ -29,7 +29,7 @@ class Points:
     `t0_high` (one standard deviation to each side; null for one seed) and so on.
     """
 
-    subject: Subject
+    subject: ReportData
 
     @cached_property
     def frame(self) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from tune_sentcl.analysis.report.runs import (
     run_tables,
 )
 from tune_sentcl.analysis.report.scores import leaderboards, on_data, suite_tables
-from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject, title_of
+from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, ReportData, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, duration, written
 from tune_sentcl.config import UNTRAINED, draws, is_start
 from tune_sentcl.errors import ObjectiveError
@@ -34,10 +34,10 @@ from tune_sentcl.objective import Objective
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class FirstScreen:
     """The first screen of a report: who won, whether that may be claimed, and what to do next."""
 
-    subject: Subject
+    subject: ReportData
 
     @cached_property
     def chosen_by(self) -> Objective:
@@ -200,7 +200,7 @@ class Report:
     key_figures: Sequence[tuple[str, str, str]]
     sections: Sequence[Section]
     points: Points
-    answer: Answer
+    answer: FirstScreen
     first_figures: Sequence[Figure] = ()
 
     @property
@@ -215,7 +215,7 @@ class Report:
         return (part for part in parts if isinstance(part, Figure))
 
 
-def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Report:
+def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> Report:
     """Build a report.
 
     Args:
@@ -223,7 +223,7 @@ def report_of(subject: Subject, most: int = 50, *, figures: bool = True) -> Repo
         most: Rows of each long table; 0: all.
         figures: Whether to build figures, which take most of the time.
     """
-    points, answer = Points(subject), Answer(subject)
+    points, answer = Points(subject), FirstScreen(subject)
     pareto = (part for part in front(points, most) if figures or isinstance(part, Table))
     sections: list[tuple[str, str, str, Iterable[Table | Figure]]] = [
         ("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
@@ -259,7 +259,7 @@ def _pictured(points: Points) -> Iterator[tuple[str, str, str, Iterable[Figure]]
     yield "curves", "Learning curves", "Curves", curve_figures(points.subject)
 
 
-def _key_figures(subject: Subject) -> Iterator[tuple[str, str, str]]:
+def _key_figures(subject: ReportData) -> Iterator[tuple[str, str, str]]:
     trials = subject.trials
     status = trials["status"].value_counts()
     words = ", ".join(f"{count:,} {kind}" for kind, count in status.items())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, Subject
+from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, ReportData
 from tune_sentcl.analysis.report.table import Hours, Row, Table
 from tune_sentcl.errors import first_names
 from tune_sentcl.store.manifest import Manifest
@@ -33,7 +33,7 @@ _USED = {
 _SHOWN = 6
 
 
-def run_tables(subject: Subject) -> Iterator[Table]:
+def run_tables(subject: ReportData) -> Iterator[Table]:
     """The studies, where their time went, their estimates, and their stages."""
     manifests = subject.frames.manifests
     yield Table(
@@ -69,7 +69,7 @@ def elapsed_hours(trials: pd.DataFrame) -> float:
     return float("nan") if timed.empty else float(span.total_seconds()) / _HOUR
 
 
-def _run(subject: Subject, name: str, manifest: Manifest) -> Row:
+def _run(subject: ReportData, name: str, manifest: Manifest) -> Row:
     trials = subject.trials
     trials = trials[trials[STUDY] == name] if STUDY in trials else trials
     began, hosts = trials["started_at"].min(), trials["host"].dropna().nunique()
@@ -101,7 +101,7 @@ def _times(trials: pd.DataFrame) -> Iterator[Table]:
         yield Table("time", "Where the time went", ("part", "time", "share"), rows)
 
 
-def _stages(subject: Subject) -> Iterator[Table]:
+def _stages(subject: ReportData) -> Iterator[Table]:
     """How well the scores at the end of each stage rank the trials, for searches with stages."""
     final = str(subject.objectives[0])
     trials = subject.trials[subject.trials["stages"].notna()].explode("stages")
@@ -122,7 +122,7 @@ def _stages(subject: Subject) -> Iterator[Table]:
     yield Table("stages", "Stages", header, tuple(rows), note)
 
 
-def failures(subject: Subject, most: int) -> Iterator[Table]:
+def failures(subject: ReportData, most: int) -> Iterator[Table]:
     """Failed trials and scores by reason."""
     trials, scores = subject.trials, subject.frames.scores
     failed = trials[trials["status"] == "failed"]
@@ -152,7 +152,7 @@ def _grouped(
     yield Table(name, title, (*keys, "trials", "which"), rows, more=more)
 
 
-def measured(subject: Subject) -> Iterator[Table]:
+def measured(subject: ReportData) -> Iterator[Table]:
     """Every kind of score with the rows scored, and the versions that measured it."""
     trials, scores = subject.frames.trials, subject.frames.scores
     whole = scores[scores["subset"].isna() & scores["value"].notna()]
@@ -165,7 +165,7 @@ def measured(subject: Subject) -> Iterator[Table]:
     yield Table("versions", "Versions", ("what", "value"), tuple(rows))
 
 
-def _protocols(subject: Subject, whole: pd.DataFrame) -> Table:
+def _protocols(subject: ReportData, whole: pd.DataFrame) -> Table:
     order = [task for suite in ("sts", "transfer") for task in subject.tasks(suite)]
     order += sorted({*whole["task"]} - {*order})
     texts = whole[["aggregation", "version"]].astype(object).fillna("")
@@ -198,7 +198,7 @@ def _listed(found: "pd.Series[int]") -> str:
     return ", ".join(shown) + (f", and {rest} others" if rest > 0 else "")
 
 
-def commands(subject: Subject) -> Iterator[str]:
+def commands(subject: ReportData) -> Iterator[str]:
     """Each study's command lines, with secrets hidden."""
     for manifest in subject.frames.manifests.values():
         for command in manifest.commands:

@@ -10,7 +10,7 @@ import pandas as pd
 from tune_sentcl.analysis.report.subject import (
     GPU_HOURS,
     HOURS,
-    Subject,
+    ReportData,
     estimates,
     mean_of,
     title_of,
@@ -39,7 +39,7 @@ def on_data(objective: Objective, data: str) -> str:
     return "" if objective.is_own else _ON_DATA[data]
 
 
-def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
+def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
     """The leaderboard, if a trial has finished; at most `most` rows, 0: all."""
     order = subject.over_seeds
     if order.empty:
@@ -67,7 +67,7 @@ def leaderboards(subject: Subject, most: int) -> Iterator[Table]:
     yield _filled(subject, empty, columns, most, averages)
 
 
-def _note(subject: Subject, averages: str) -> str:
+def _note(subject: ReportData, averages: str) -> str:
     seeds, lost = subject.over_seeds["n", ""], subject.over_seeds["lost", ""]
     title = subject.title(str(subject.objectives[0]))
     ranked = f"Ranked by {title}; times 100, mean ± sd over seeds."
@@ -84,7 +84,7 @@ def _note(subject: Subject, averages: str) -> str:
     return f"{ranked} {single} of {len(seeds)} have one seed." if single else ranked
 
 
-def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
+def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
     """One table per measured suite and protocol, with the paper's order of columns."""
     for suite in _SUITES:
         tasks = subject.tasks(suite)
@@ -97,7 +97,7 @@ def suite_tables(subject: Subject, most: int) -> Iterator[Table]:
         yield _by_task(subject, empty, columns, most, "", knobs_first=False)
 
 
-def _suite(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[Table]:
+def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterator[Table]:
     title, metric, shown_metric = _SUITES[suite]
     scores, printed = subject.by_seed, subject.printed(suite)
     offered = [task for task in subject.tasks(suite) if protocol in OFFERS[task]]
@@ -124,7 +124,7 @@ def _suite(subject: Subject, suite: str, protocol: str, most: int) -> Iterator[T
 
 
 def _by_task(
-    subject: Subject,
+    subject: ReportData,
     empty: Table,
     columns: Mapping[str, "pd.Series[float]"],
     most: int,
@@ -140,15 +140,15 @@ def _by_task(
     return _filled(subject, empty, ordered, most, averages)
 
 
-def _ranks(subject: Subject) -> _Columns:
+def _ranks(subject: ReportData) -> _Columns:
     return {"rank": {name: rank for rank, name in enumerate(subject.over_seeds.index, 1)}}
 
 
-def _seeds(subject: Subject) -> _Columns:
+def _seeds(subject: ReportData) -> _Columns:
     return {"seeds": subject.over_seeds["n", ""].to_dict()}
 
 
-def _knobs(subject: Subject) -> _Columns:
+def _knobs(subject: ReportData) -> _Columns:
     rows = {name: subject.stated(name) for name in subject.over_seeds.index}
     return {
         subject.labels[key]: {name: row[at] for name, row in rows.items()}
@@ -156,7 +156,9 @@ def _knobs(subject: Subject) -> _Columns:
     }
 
 
-def _filled(subject: Subject, empty: Table, columns: _Columns, most: int, averages: str) -> Table:
+def _filled(
+    subject: ReportData, empty: Table, columns: _Columns, most: int, averages: str
+) -> Table:
     """A table with its columns, and with the first sentence of its caption."""
     order = subject.over_seeds
     spare = _SPARE if empty.name == "leaderboard" else 0
@@ -244,7 +246,7 @@ def indistinguishable(
     return found
 
 
-def leaderboard_frame(subject: Subject) -> pd.DataFrame:
+def leaderboard_frame(subject: ReportData) -> pd.DataFrame:
     """Every configuration with unrounded values.
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`

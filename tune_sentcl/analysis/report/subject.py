@@ -34,7 +34,7 @@ _HOUR = 3600.0
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ReportData:
     """One or several studies with the objectives to report.
 
     Attributes:

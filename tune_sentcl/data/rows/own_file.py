@@ -1,4 +1,4 @@
-"""Read a file of training rows whose kind and columns nobody has stated."""
+"""Read a file of training rows, and find out their kind and columns."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is wrong with training rows: duplicates, trivial pairs, and rows of the evaluation sets.
+"""Faults of training rows: duplicates, trivial pairs, and rows of the evaluation sets.
 
 Texts are compared without regard to capitals and to blanks around them.
 """
