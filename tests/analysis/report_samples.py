@@ -9,7 +9,7 @@ from typing import Any, Literal
 from analysis_samples import Trial, config, objectives, score, write_study
 
 from tune_sentcl.analysis import read_study
-from tune_sentcl.analysis.report.subject import ReportData
+from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space

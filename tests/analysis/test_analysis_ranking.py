@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
+from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.analysis.report.scores import leaderboard_frame
-from tune_sentcl.analysis.report.subject import ReportData
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import rank_keys

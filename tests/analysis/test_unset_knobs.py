@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.analysis.report.report import report_of
-from tune_sentcl.analysis.report.subject import ReportData
+from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.cli import app
 from tune_sentcl.config import (
     is_start,

@@ -13,7 +13,7 @@ from tune_sentcl.cli.terminal_tables import line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis.report.subject import Subject
+    from tune_sentcl.analysis.report.report_data import ReportData
 
 Format = Literal["html", "md", "tex", "csv"]
 
@@ -56,12 +56,12 @@ def report(
         check_pictures()
     from tune_sentcl.analysis import read_study
     from tune_sentcl.analysis.conversion import rows_of
+    from tune_sentcl.analysis.report.report_data import ReportData
     from tune_sentcl.analysis.report.scores import leaderboard_frame
-    from tune_sentcl.analysis.report.subject import Subject
 
     frames = read_study(study[0] if len(study) == 1 else study)
     say_trials_read(frames)
-    subject = Subject(frames, frames.objectives(objective))
+    subject = ReportData(frames, frames.objectives(objective))
     if json_rows:
         print_json(rows_of(leaderboard_frame(subject)))
     elif kind == "csv":
@@ -71,7 +71,7 @@ def report(
 
 
 def _report(
-    subject: "Subject", kind: str, limit: int, out: Path | None, figures: Path | None
+    subject: "ReportData", kind: str, limit: int, out: Path | None, figures: Path | None
 ) -> None:
     """Write a page or tables, and figures if there is a folder for them."""
     from tune_sentcl.analysis.report import formats

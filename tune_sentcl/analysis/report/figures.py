@@ -23,13 +23,13 @@ from tune_sentcl.analysis.report.figure import (
     tooltips,
 )
 from tune_sentcl.analysis.report.points import Points, evenly
-from tune_sentcl.analysis.report.scores import indistinguishable
-from tune_sentcl.analysis.report.subject import (
+from tune_sentcl.analysis.report.report_data import (
     STS_AVERAGE,
     TRANSFER_AVERAGE,
     ReportData,
     title_of,
 )
+from tune_sentcl.analysis.report.scores import indistinguishable
 from tune_sentcl.analysis.report.table import Estimate, Hours, Row, Table
 from tune_sentcl.analysis.summary import front_of
 from tune_sentcl.history import Configuration

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tune_sentcl.analysis.report.figure import rounded
-from tune_sentcl.analysis.report.subject import ReportData
+from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.analysis.report.table import time_unit, written
 from tune_sentcl.config import UNSET, knobs
 

@@ -13,6 +13,7 @@ from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.figures import curve_figures, front, seed_figure
 from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
 from tune_sentcl.analysis.report.points import Points
+from tune_sentcl.analysis.report.report_data import GPU_HOURS, HOURS, ReportData, title_of
 from tune_sentcl.analysis.report.runs import (
     commands,
     elapsed_hours,
@@ -21,7 +22,6 @@ from tune_sentcl.analysis.report.runs import (
     run_tables,
 )
 from tune_sentcl.analysis.report.scores import leaderboards, on_data, suite_tables
-from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, ReportData, title_of
 from tune_sentcl.analysis.report.table import Estimate, Table, Value, duration, written
 from tune_sentcl.config import UNTRAINED, draws, is_start
 from tune_sentcl.errors import ObjectiveError

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.report.subject import GPU_HOURS, HOURS, ReportData
+from tune_sentcl.analysis.report.report_data import GPU_HOURS, HOURS, ReportData
 from tune_sentcl.analysis.report.table import Hours, Row, Table
 from tune_sentcl.errors import first_names
 from tune_sentcl.store.manifest import Manifest

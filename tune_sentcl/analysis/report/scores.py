@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tune_sentcl.analysis.report.subject import (
+from tune_sentcl.analysis.report.report_data import (
     GPU_HOURS,
     HOURS,
     ReportData,
