@@ -55,9 +55,10 @@ def test_the_page_leads_to_a_model_that_is_better(
     (tmp_path / "support.toml").write_text(
         space.replace('"minilm"', '"toy"').replace("optimizer.lr = 5e-5", "optimizer.lr = 5e-3")
     )
-    said = {}
+    said, errors = {}, {}
     for words in commands():
         code, said[words[1]], error = run(words)
+        errors[words[1]] = error
         legal = (0, 1, 3) if words[1] == "judge" else (0,)
         assert code in legal, (words, said[words[1]], error)
     assert [words[1] for words in commands()] == [
@@ -69,5 +70,7 @@ def test_the_page_leads_to_a_model_that_is_better(
     assert values["mnr"] > values["none"]
     assert {trial["objective_name"] for trial in trials} == {"support:ndcg@10:dev"}
     assert "support" in said["judge"]
+    # The weights of the winner have the scores of single queries beside them.
+    assert "95 % bootstrap interval over 120 items" in errors["judge"]
     assert (tmp_path / "best-model" / "model.safetensors").is_file()
     assert "support" in (tmp_path / "best-model" / "README.md").read_text()

@@ -76,8 +76,8 @@ def evaluate(
     """Score an encoder without training it, or compare two on the same items."""
     import torch
 
-    from tune_sentcl.evaluate.bootstrap import comparison
     from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
+    from tune_sentcl.items import comparison
     from tune_sentcl.store.rows import SCORES
     from tune_sentcl.trial.run import EncoderOptions, score_encoder
     from tune_sentcl.watch.terminal import encoding_bar

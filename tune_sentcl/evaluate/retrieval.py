@@ -14,8 +14,8 @@ from jaxtyping import Float64, Int64
 
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import NonFiniteError
-from tune_sentcl.evaluate.bootstrap import ItemScores
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
+from tune_sentcl.items import ItemScores
 from tune_sentcl.objective import metric_cutoff
 from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix

@@ -14,8 +14,8 @@ from jaxtyping import Float64
 
 from tune_sentcl.data.task import StsSubset, StsTask
 from tune_sentcl.errors import NonFiniteError
-from tune_sentcl.evaluate.bootstrap import ItemScores
 from tune_sentcl.evaluate.encode import FEW_ZEROS, SentenceTable
+from tune_sentcl.items import ItemScores
 from tune_sentcl.score import Aggregation, Score
 from tune_sentcl.shapes import EmbeddingMatrix
 

@@ -20,13 +20,13 @@ from tune_sentcl.data.tasks.own_task import (
 )
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
-from tune_sentcl.evaluate.bootstrap import ItemScores
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
 from tune_sentcl.evaluate.mteb_tasks import score_mteb
 from tune_sentcl.evaluate.retrieval import score_retrieval
 from tune_sentcl.evaluate.splits import FOLD_SEED
 from tune_sentcl.evaluate.sts import few_zeros, score_task
 from tune_sentcl.evaluate.transfer import score_labeled, score_rated, score_transfer
+from tune_sentcl.items import ItemScores
 from tune_sentcl.objective import OFFERS
 from tune_sentcl.score import Measurement, Score
 

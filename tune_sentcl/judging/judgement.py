@@ -3,15 +3,16 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tune_sentcl.history import Configuration
+from tune_sentcl.items import read_items, score_interval
 from tune_sentcl.judging.comparing import ALPHA, Comparison, Verdict
 from tune_sentcl.judging.configurations import Configurations, Named
 from tune_sentcl.judging.evidence import MOST_SEEDS, Evidence, Source
 from tune_sentcl.judging.statistics import POWER, mean, sd
-from tune_sentcl.objective import Objective
+from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import TOLERANCE
 
@@ -109,12 +110,37 @@ def judge(
         rule = f"needs two configurations with {configurations.objective}"
         raise configurations.fault("", rule, "Run more of its space.")
     if baseline is not None:
-        return judge_winner(evidence, configurations.named(baseline))[:1]
+        found = judge_winner(evidence, configurations.named(baseline))[:1]
+        return _with_items(study, configurations.scored()[0], found)
     plain = configurations.baselines()
     if not plain:
         rule = "has no baseline: no method `none`, no lambda 0, no first point of a grid"
         raise configurations.fault("", rule, "Name it: --baseline KNOB=VALUE.")
-    return judge_winner(evidence, plain[0])
+    return _with_items(study, configurations.scored()[0], judge_winner(evidence, plain[0]))
+
+
+def _with_items(
+    study: Study, winner: Configuration, judgements: list[Judgement]
+) -> list[Judgement]:
+    """Add to the first judgement how far other test items could move the winner's score."""
+    first, *others = judgements
+    objective = parse_objectives([first.objective], allow_test=True)[0]
+    if objective.protocol not in ("cosine", "retrieval"):
+        return judgements
+    kept, title = study.checkpoints(), f"the winner's score on {objective}"
+    note = f"No scores of single items are kept for {title}: search with --keep."
+    for trial_id in sorted({*winner.trials.values()} & kept):
+        with study.checkpoint(trial_id) as folder:
+            items = read_items(folder, objective.task, objective.split, objective.metric)
+        if items is not None:
+            found = score_interval(items)
+            note = (
+                f"With other items, {title} ({found.value:.2f} in trial {trial_id[:8]}) would "
+                f"probably lie within {found.low:.2f} to {found.high:.2f} (95 % bootstrap "
+                f"interval over {len(items.values):,} items)."
+            )
+            break
+    return [replace(first, notes=(*first.notes, note)), *others]
 
 
 def judge_winner(evidence: Evidence, baseline: Configuration | None) -> list[Judgement]:

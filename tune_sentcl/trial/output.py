@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tune_sentcl.config import TrialConfig, flatten, parse_dotted
 from tune_sentcl.errors import ConfigError, Fault, StudyError
+from tune_sentcl.items import ItemScores, write_items
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import keep
 from tune_sentcl.objective import Objective
@@ -176,11 +177,16 @@ class Output:
         with self.files.state(self.trial_id) as folder:
             return None if folder is None else TrialState.read(folder)
 
-    def end(self, encoder: Encoder | None) -> None:
-        """Write the weights of a trial that has finished."""
-        if self.keep_checkpoint and encoder is not None:
-            metadata, name = {"trial_id": self.trial_id}, self.trial_id
-            self.files.write_checkpoint(name, lambda folder: keep(encoder, folder, metadata))
+    def end(self, encoder: Encoder | None, items: Sequence[ItemScores] = ()) -> None:
+        """Write the weights of a trial that has finished, and the scores of single items."""
+        if not self.keep_checkpoint or encoder is None:
+            return
+
+        def write(folder: Path) -> None:
+            keep(encoder, folder, {"trial_id": self.trial_id})
+            write_items(items, folder)
+
+        self.files.write_checkpoint(self.trial_id, write)
 
 
 _BYTES_PER_SECOND = 1e8

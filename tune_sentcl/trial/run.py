@@ -246,7 +246,7 @@ def _finish(trial: TrialRun, output: Output | None) -> Progress:
     scores = measure_end(trial)
     last = trial.progress(trial.account.steps, scores, final=True)
     if output is not None:
-        output.end(_encoder_to_save(trial))
+        output.end(_encoder_to_save(trial), trial.items)
     return last
 
 

@@ -14,6 +14,7 @@ from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import NonFiniteError, StudyError
 from tune_sentcl.evaluate.suites import score_by_cosine, score_sets
+from tune_sentcl.items import ItemScores
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.trained import trained_state
@@ -68,6 +69,7 @@ class TrialRun:
     best: tuple[float, dict[str, torch.Tensor]] | None = None
     points: list[tuple[int, int, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    items: tuple[ItemScores, ...] = ()
 
     def record_step(self, step: Step) -> None:
         """Record a step.
@@ -232,6 +234,7 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     unread = [missing.error for missing in trial.inputs.sets.unread]
     trial.notes += [str(error) for error in evaluation.errors if error not in unread]
     trial.notes += evaluation.notes
+    trial.items = evaluation.items
     return evaluation.scores
 
 

@@ -6,13 +6,17 @@ task has, with replacement (Efron 1979). Two models are compared on the same dra
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from jaxtyping import Float64, Int64
 
-from tune_sentcl.data.task import StsSplit
-
 DRAWS = 10_000
+FILE = "items.parquet"
+"""The file of the scores of single items beside a trial's weights."""
 _BLOCK = 4_000_000
 """Numbers of a block of draws; at 32 MB each, ten arrays of this size exist at a time."""
 
@@ -32,7 +36,7 @@ class ItemScores:
     """
 
     task: str
-    split: StsSplit
+    split: Literal["train", "dev", "test"]
     metric: str
     values: Float64[np.ndarray, " items"]
     gold: Float64[np.ndarray, " items"] | None = None
@@ -74,6 +78,44 @@ def difference_interval(
         raise ValueError(f"{first.task}: both models must be scored on the same items")
     (one, of_one), (other, of_other) = _resampled([first, second], draws)
     return _interval(one - other, of_one - of_other, level)
+
+
+def write_items(items: Sequence[ItemScores], folder: Path) -> None:
+    """Write the scores of single items into a folder of weights: one row per task and metric."""
+    rows = [
+        {
+            "task": one.task,
+            "split": one.split,
+            "metric": one.metric,
+            "values": one.values.tolist(),
+            "gold": None if one.gold is None else one.gold.tolist(),
+        }
+        for one in items
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), folder / FILE)
+
+
+def read_items(folder: Path, task: str, split: str, metric: str) -> ItemScores | None:
+    """The scores of single items of one score, from a folder of weights; None if it has none."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    for row in pq.read_table(path).to_pylist():
+        if (row["task"], row["split"], row["metric"]) == (task, split, metric):
+            gold = None if row["gold"] is None else np.array(row["gold"], np.float64)
+            return ItemScores(
+                task, row["split"], metric, np.array(row["values"], np.float64), gold
+            )
+    return None
+
+
+_NUMBERS = pa.list_(pa.float64())
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("task", "split", "metric")),
+        *((name, _NUMBERS) for name in ("values", "gold")),
+    ]
+)
 
 
 def comparison(

@@ -1,12 +1,19 @@
 """The bootstrap over a task's items, against scipy's and against simulated populations."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from tune_sentcl.evaluate.bootstrap import ItemScores, difference_interval, score_interval
+from tune_sentcl.items import (
+    ItemScores,
+    difference_interval,
+    read_items,
+    score_interval,
+    write_items,
+)
 
 
 def pairs(seed: int, count: int, noise: float, *, ties: bool = False) -> ItemScores:
@@ -84,6 +91,16 @@ def spearman_of(noise: float) -> float:
 
 
 TRUE = {"pairs": spearman_of(0.8) - spearman_of(1.2), "queries": 0.0}
+
+
+def test_written_items_are_read_again(tmp_path: Path) -> None:
+    one, other = pairs(1, 20, 0.6), queries(1, 20, 0.5)
+    assert read_items(tmp_path, "own", "dev", "ndcg@10") is None
+    write_items([one, other], tmp_path)
+    for items in (one, other):
+        found = read_items(tmp_path, items.task, items.split, items.metric)
+        assert found is not None and score_interval(found) == score_interval(items)
+    assert read_items(tmp_path, "own", "test", "ndcg@10") is None
 
 
 def test_equal_models_do_not_differ_and_other_items_are_refused() -> None:
