@@ -21,6 +21,7 @@ from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, objectives_of
 from tune_sentcl.errors import ConfigError, DataError, Fault
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.tokenizing import token_ids
 from tune_sentcl.objective import default_among
@@ -168,11 +169,12 @@ def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:
     """The lengths of the texts in tokens, and how many are cut off."""
     loaded = load_encoder(resolve_checkpoint(encoder), "auto", "auto", "cpu")
     texts = corpus.sentences()[:_SAMPLE]
-    ids = token_ids(loaded.tokenizer, 10**6, texts)
-    lengths = np.array([len(one) for one in ids])
+    with quiet():
+        ids = token_ids(loaded.tokenizer, 10**6, texts)
+    lengths = np.array([len(text) for text in ids])
     among = "" if len(texts) < _SAMPLE else f" of the first {_SAMPLE:,} texts"
     yield (
-        f"tokens a text{among}: {int(np.median(lengths))} in the median, {lengths.max()} at most"
+        f"tokens per text{among}: {int(np.median(lengths))} in the median, {lengths.max()} at most"
     )
     limit = loaded.max_length
     if cut := int((lengths > limit).sum()):

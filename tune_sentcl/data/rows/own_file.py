@@ -1,7 +1,7 @@
 """Read a file of training rows, and find out their kind and columns."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,17 +39,23 @@ def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str]:
 def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
     """The kind of a file's rows, and the roles of its columns."""
     table, where = read_table(rows, columns=columns_of(columns))
-    for attempt in (set(table.column_names), None):
-        if attempt is None:
-            if columns or not (columns := _guessed(rows, where.columns)):
-                break
-            attempt = set(columns_of(columns))
-        for kind in _KINDS:
-            if any(attempt.issuperset(needed) for needed in KINDS[kind].sources):
-                return kind, columns
+    guessed = columns
+    kind = _kind_among({*table.column_names})
+    if kind is None and not columns:
+        guessed = _guessed(rows, where.columns)
+        kind = _kind_among({*columns_of(guessed)})
+    if kind is not None:
+        return kind, guessed
     rule = f"the columns are {', '.join(where.columns)}, and two or three of them must be known"
     move = "Name them: --columns 'anchor=QUESTION,positive=ANSWER' (docs/data.md has the roles)."
     raise DataError(Fault(str(rows), "", "", rule, move))
+
+
+def _kind_among(roles: Collection[str]) -> Rows | None:
+    """The first kind whose columns are all among some roles."""
+    there = {*roles}
+    fits = (kind for kind in _KINDS if any(there >= {*needed} for needed in KINDS[kind].sources))
+    return next(fits, None)
 
 
 def _guessed(rows: Path, names: Sequence[str]) -> str:
