@@ -71,6 +71,7 @@ def test_the_page_leads_to_a_model_that_is_better(
     assert {trial["objective_name"] for trial in trials} == {"support:ndcg@10:dev"}
     assert "support" in said["judge"]
     # The weights of the winner have the scores of single queries beside them.
-    assert "95 % bootstrap interval over 120 items" in errors["judge"]
+    for text in (errors["judge"], (tmp_path / "report.html").read_text()):
+        assert "95 % bootstrap interval over 120 items" in text
     assert (tmp_path / "best-model" / "model.safetensors").is_file()
     assert "support" in (tmp_path / "best-model" / "README.md").read_text()

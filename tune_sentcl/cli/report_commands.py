@@ -58,10 +58,12 @@ def report(
     from tune_sentcl.analysis.conversion import rows_of
     from tune_sentcl.analysis.report.report_data import ReportData
     from tune_sentcl.analysis.report.scores import leaderboard_frame
+    from tune_sentcl.store.study import Study
 
     frames = read_study(study[0] if len(study) == 1 else study)
     say_trials_read(frames)
-    subject = ReportData(frames, frames.objectives(objective))
+    alone = Study.read(study[0]) if len(study) == 1 else None
+    subject = ReportData(frames, frames.objectives(objective), alone)
     if json_rows:
         print_json(rows_of(leaderboard_frame(subject)))
     elif kind == "csv":

@@ -111,15 +111,15 @@ def judge(
         raise configurations.fault("", rule, "Run more of its space.")
     if baseline is not None:
         found = judge_winner(evidence, configurations.named(baseline))[:1]
-        return _with_items(study, configurations.scored()[0], found)
+        return with_items(study, configurations.scored()[0], found)
     plain = configurations.baselines()
     if not plain:
         rule = "has no baseline: no method `none`, no lambda 0, no first point of a grid"
         raise configurations.fault("", rule, "Name it: --baseline KNOB=VALUE.")
-    return _with_items(study, configurations.scored()[0], judge_winner(evidence, plain[0]))
+    return with_items(study, configurations.scored()[0], judge_winner(evidence, plain[0]))
 
 
-def _with_items(
+def with_items(
     study: Study, winner: Configuration, judgements: list[Judgement]
 ) -> list[Judgement]:
     """Add to the first judgement how far other test items could move the winner's score."""

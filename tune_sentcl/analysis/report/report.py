@@ -28,7 +28,12 @@ from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.evidence import Evidence
-from tune_sentcl.judging.judgement import Judgement, judge_winner, unequal_precisions
+from tune_sentcl.judging.judgement import (
+    Judgement,
+    judge_winner,
+    unequal_precisions,
+    with_items,
+)
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import Objective
 
@@ -68,7 +73,9 @@ class FirstScreen:
         if len(self.ranked) < 2:
             return ()
         baseline = next(iter(self.configurations.baselines()), None)
-        return judge_winner(Evidence(self.configurations), baseline)
+        judgements = judge_winner(Evidence(self.configurations), baseline)
+        study = self.subject.study
+        return judgements if study is None else with_items(study, self.ranked[0], judgements)
 
     @property
     def question(self) -> str:

@@ -21,6 +21,7 @@ from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import OFFERS, Objective, objective_named, tasks_of
 from tune_sentcl.space.grids import read_ranges
+from tune_sentcl.store.study import Study
 
 STS_AVERAGE, TRANSFER_AVERAGE = "STS average", "transfer average"
 HOURS, GPU_HOURS = "hours", "GPU hours"
@@ -40,10 +41,12 @@ class ReportData:
     Attributes:
         frames: The studies.
         objectives: The scores to rank configurations by; the first decides.
+        study: The study, if it is a single one, with the scores of single items.
     """
 
     frames: StudyFrames
     objectives: tuple[Objective, ...]
+    study: Study | None = None
 
     @cached_property
     def data(self) -> str:
