@@ -20,7 +20,7 @@ from cli_samples import (
 from disk_samples import write
 from rich.cells import cell_len
 
-from tune_sentcl.cli.terminal_tables import Layout, table_lines
+from tune_sentcl.cli.terminal_tables import Layout, cell, table_lines
 
 pytest_plugins = ["cli_fixtures"]
 
@@ -206,6 +206,14 @@ def test_texts_wrap_at_words_long_words_anywhere_and_numbers_never() -> None:
     second = next(place for place, one in enumerate(cells) if place and one["rows"])
     assert " ".join(one["repair"] for one in cells[:second]).split() == texts[0].split()
     assert "".join(one["repair"] for one in cells[second:]) == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.00"), (-0.05, "-0.05"), (0.1, "0.10"), (0.01234, "0.0123"), (float("nan"), "")],
+)
+def test_small_numbers_keep_three_digits(value: float, text: str) -> None:
+    assert cell(value) == text
 
 
 def test_a_column_that_fits_when_a_wider_one_has_gone_stays() -> None:
