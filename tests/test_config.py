@@ -142,3 +142,12 @@ def test_a_key_of_another_member_is_refused_with_its_owners(
         parse_dotted({"method.name": "scl", **values}, "--set")
     (fault,) = caught.value.faults
     assert fault.rule == rule
+
+
+@pytest.mark.parametrize("length", [True, 2, -3, 8.0, "long"])
+def test_a_length_is_a_whole_number_of_3_or_more_or_auto(length: object) -> None:
+    with pytest.raises(ConfigError, match="3 or more"):
+        parse_dotted({"method.name": "mnr", "encoder.max_length": length}, "test")
+    for legal in (3, "auto"):
+        config = parse_dotted({"method.name": "mnr", "encoder.max_length": legal}, "test")
+        assert config.encoder.max_length == legal

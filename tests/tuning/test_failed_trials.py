@@ -47,6 +47,18 @@ def test_time_is_over_when_the_clock_says_so() -> None:
     assert limits.stop_reason(), "what is spent stays so"
 
 
+def test_only_a_running_trial_is_overdue() -> None:
+    clock = Clock()
+    limits = Limits(trial_seconds=10.0, clock=clock)
+    limits.started("first", 0.0)
+    clock.now = 10.0
+    limits.started("second", 0.0)
+    clock.now = 10.5
+    assert [limits.overdue(name) for name in ("first", "second", "third")] == [True, False, False]
+    limits.ended("first")
+    assert not limits.overdue("first") and not Limits(clock=clock).overdue("second")
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 50), st.integers(1, 50), st.sampled_from([0.0, 0.25, 1.0])),
