@@ -15,7 +15,7 @@ from tune_sentcl.config import METHODS, is_idle, knobs, parse_dotted, register_a
 from tune_sentcl.errors import BadInputError, ConfigError, PluginError
 from tune_sentcl.launch import train_one
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
-from tune_sentcl.plugins import load_plugins
+from tune_sentcl.plugins import EXTENSIONS, load_plugins
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 
@@ -157,6 +157,16 @@ def loss_file(parameters: str, body: str = "return anchors.sum()") -> str:
     return f'@tune_sentcl.loss("margin_cosine")\ndef margin_cosine({parameters}):\n    {body}\n'
 
 
+def task_file(
+    parameters: str = "encode, split",
+    name: str = "tickets",
+    metrics: str = '("recall",)',
+    splits: str = '("dev",)',
+) -> str:
+    head = f'@tune_sentcl.task("{name}", metrics={metrics}, splits={splits})'
+    return f"{head}\ndef tickets({parameters}):\n    pass\n"
+
+
 def _space(folder: Path, text: str) -> Path:
     (folder / "margin.toml").write_text(text)
     return folder / "margin.toml"
@@ -172,7 +182,7 @@ BAD = {
         "raises ValueError (no) when it is loaded",
     ),
     "exits": ("import sys\nsys.exit(3)\n", "raises SystemExit (3) when it is loaded"),
-    "nothing": (HEAD, "declares no loss. Decorate a function"),
+    "nothing": (HEAD, "declares nothing. Decorate a function"),
     "built in": (
         HEAD + loss_file(PAIR).replace("_cosine", "").replace("margin", "scl"),
         "built in",
@@ -217,6 +227,24 @@ BAD = {
         HEAD + loss_file(f"{PAIR}, chunk: int = 3"),
         "chunk: int = 3: this name is reserved",
     ),
+    "task name": (HEAD + task_file(name="Tickets"), "task: 'Tickets': must be lower-case letters"),
+    "task metrics": (
+        HEAD + task_file(metrics="'recall'"),
+        "task tickets: metrics = 'recall': must be a tuple of different names",
+    ),
+    "task without metrics": (HEAD + task_file(metrics="()"), "metrics = (): must be a tuple"),
+    "task metric twice": (HEAD + task_file(metrics="('a', 'a')"), "must be a tuple of different"),
+    "task metric": (HEAD + task_file(metrics="('a:b',)"), "metrics = ('a:b',): must be"),
+    "task split": (HEAD + task_file(splits="('train',)"), "splits = ('train',): must be a tuple"),
+    "task parameters": (HEAD + task_file("encode"), "must be a function of (encode, split)"),
+    "task class": (
+        HEAD + task_file().replace("def tickets(encode, split):", "class tickets:"),
+        "must be a function of (encode, split)",
+    ),
+    "task twice": (
+        HEAD + task_file() + task_file().replace("def ", "def other_"),
+        "my_loss.py: tickets: a task of this name exists (my_loss.py). Give it another name.",
+    ),
     "column": (
         HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),
         "method.hidden = float: must be int: it shares a study column with that of method clsr",
@@ -233,7 +261,7 @@ def test_a_bad_plugin_is_one_sentence_and_nothing_is_written(tmp_path: Path, cas
     done = CliRunner().invoke(app, given)
     assert done.exit_code == 2, done.exception
     assert said in done.stderr and done.stderr.count("\n") == 1
-    assert before == METHODS and not (tmp_path / "study").exists()
+    assert before == METHODS and not EXTENSIONS and not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
-"""Tasks of MTEB, scored by MTEB's own evaluators."""
+"""Tasks that MTEB or a plugin scores."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tune_sentcl.data.tasks.own_task import MtebTask, mteb_task
-from tune_sentcl.errors import DataError, Fault, first_line
+from tune_sentcl.data.tasks.own_task import ForeignTask, mteb_task
+from tune_sentcl.errors import DataError, Fault, TuneSentclError, first_line
 from tune_sentcl.evaluate.encode import Encode
+from tune_sentcl.plugins import EXTENSIONS
 from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
@@ -15,7 +16,18 @@ _BATCH = 1024
 """Texts that MTEB passes in one call; the encoder makes its own batches of them."""
 
 
-def score_mteb(encode: Encode, task: MtebTask) -> Score:
+def score_foreign(encode: Encode, task: ForeignTask) -> list[Score]:
+    """The scores of a task x 100.
+
+    Raises:
+        DataError: MTEB cannot load the task's data, or cannot evaluate it.
+        PluginError: The plugin raises an error, or returns something else than a number from 0 to
+            1 for each of its metrics.
+    """
+    return score_plugin(encode, task) if task.protocol == "plugin" else [score_mteb(encode, task)]
+
+
+def score_mteb(encode: Encode, task: ForeignTask) -> Score:
     """A task's main score x 100: a mean over splits of means over languages; `n` counts texts.
 
     Raises:
@@ -47,7 +59,7 @@ def score_mteb(encode: Encode, task: MtebTask) -> Score:
         "mteb",
         task.name,
         task.split,
-        task.metric,
+        task.metrics[0],
         "mteb",
         task.data,
         value,
@@ -84,3 +96,36 @@ class _Model:
         from mteb.similarity_functions import pairwise_cos_sim
 
         return pairwise_cos_sim(embeddings1, embeddings2)
+
+
+def score_plugin(encode: Encode, task: ForeignTask) -> list[Score]:
+    """The metrics of a plugin's task x 100; `n` counts the texts that it has encoded."""
+    plugin, count = EXTENSIONS["task", task.task], 0
+
+    def counted(texts: Iterable[str], **prompt: str) -> EmbeddingMatrix:
+        nonlocal count
+        given = list(texts)
+        count += len(given)
+        return encode(given, **prompt)
+
+    try:
+        values = plugin.value(counted, task.split)
+    except TuneSentclError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise plugin.failure(task.split, error) from error
+    if not isinstance(values, Mapping) or not {*task.metrics} <= values.keys():
+        shown = (
+            ", ".join(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
+        )
+        rule = f"must return a dict with {', '.join(task.metrics)}, and returns {shown}"
+        raise plugin.failure(task.split, rule)
+    scores = []
+    for metric in task.metrics:
+        value = values[metric]
+        if not isinstance(value, float | int | np.floating | np.integer) or not 0 <= value <= 1:
+            rule = f"{metric} must be a number from 0 to 1, and is {value!r}"
+            raise plugin.failure(task.split, rule)
+        of = ("own", task.name, task.split, metric, "plugin", task.data)
+        scores.append(Score(*of, 100 * float(value), count, version=task.version))
+    return scores
