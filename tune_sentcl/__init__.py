@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
     from tune_sentcl.launch import search
-    from tune_sentcl.plugins import loss, task
+    from tune_sentcl.plugins import loss, task, watcher
     from tune_sentcl.space import Space, load_space
     from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -28,6 +28,7 @@ __all__ = [
     "read_study",
     "search",
     "task",
+    "watcher",
 ]
 
 _HOMES = {
@@ -42,6 +43,7 @@ _HOMES = {
     "read_study": "tune_sentcl.analysis",
     "search": "tune_sentcl.launch",
     "task": "tune_sentcl.plugins",
+    "watcher": "tune_sentcl.plugins",
 }
 
 

@@ -68,6 +68,26 @@ def near(encode, split):
     return {"cosine@all": min(cosine, 1.0), "accuracy": int(cosine > 0)}
 '''
 
+WATCHER = '''"""Prints what it is told."""
+
+import tune_sentcl
+
+
+@tune_sentcl.watcher("lines")
+class Lines:
+    def __init__(self, space, study, folder):
+        self.where = (space, study, folder)
+
+    def begin(self, trial_id, configuration, params):
+        print("begin", trial_id, configuration, params["method.name"])
+
+    def point(self, trial_id, step, values):
+        print("point", trial_id, step)
+
+    def end(self, trial_id, step, values, texts):
+        print("end", trial_id, step, texts["status"])
+'''
+
 SPACE = """name = "margin"
 plugins = ["my_loss.py"]
 [fixed]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from plugin_samples import MARGIN, RANKING, SPACE, margin_space, registry, written
+from plugin_samples import MARGIN, RANKING, SPACE, WATCHER, margin_space, registry, written
 from search_samples import numbers, rows, run_here
 from typer.testing import CliRunner
 
@@ -15,9 +15,10 @@ from tune_sentcl.config import METHODS, is_idle, knobs, parse_dotted, register_a
 from tune_sentcl.errors import BadInputError, ConfigError, PluginError
 from tune_sentcl.launch import train_one
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
-from tune_sentcl.plugins import EXTENSIONS, load_plugins
+from tune_sentcl.plugins import EXTENSIONS, extensions, load_plugins
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
+from tune_sentcl.watch.trackers import TRACKERS
 
 __all__ = ["registry"]
 
@@ -167,6 +168,10 @@ def task_file(
     return f"{head}\ndef tickets({parameters}):\n    pass\n"
 
 
+def watcher_file(name: str = "lines") -> str:
+    return WATCHER.replace("lines", name)
+
+
 def _space(folder: Path, text: str) -> Path:
     (folder / "margin.toml").write_text(text)
     return folder / "margin.toml"
@@ -245,6 +250,16 @@ BAD = {
         HEAD + task_file() + task_file().replace("def ", "def other_"),
         "my_loss.py: tickets: a task of this name exists (my_loss.py). Give it another name.",
     ),
+    "watcher name": (HEAD + watcher_file("mlflow"), "a watcher of this name exists (built in)"),
+    "watcher without a point": (
+        HEAD + watcher_file().replace("def point", "def dot"),
+        "watcher lines: Lines: must be a class with __init__, begin, point and end",
+    ),
+    "watcher's end": (HEAD + watcher_file().replace(", texts", ""), "Lines: must be a class with"),
+    "watcher function": (
+        HEAD + '@tune_sentcl.watcher("lines")\ndef lines(space, study, folder):\n    pass\n',
+        "watcher lines: lines: must be a class with",
+    ),
     "column": (
         HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),
         "method.hidden = float: must be int: it shares a study column with that of method clsr",
@@ -262,6 +277,10 @@ def test_a_bad_plugin_is_one_sentence_and_nothing_is_written(tmp_path: Path, cas
     assert done.exit_code == 2, done.exception
     assert said in done.stderr and done.stderr.count("\n") == 1
     assert before == METHODS and not EXTENSIONS and not (tmp_path / "study").exists()
+
+
+def test_no_plugin_hides_what_is_built_in() -> None:
+    assert set(extensions._BUILT_IN["watcher"]) == set(TRACKERS)
 
 
 @pytest.mark.parametrize(

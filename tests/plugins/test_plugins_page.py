@@ -1,5 +1,6 @@
 """docs/plugins.md from its first command to its last."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -22,6 +23,7 @@ FILES = {
     "my_loss.py": ("tune_sentcl.loss", "python"),
     "my.toml": ("plugins = ", "toml"),
     "tickets.py": ("tune_sentcl.task", "python"),
+    "lines.py": ("tune_sentcl.watcher", "python"),
 }
 """What each file's block holds, and its language."""
 
@@ -42,7 +44,7 @@ def test_the_commands_of_the_page_run_its_files(
     for name in FILES:
         Path(name).write_text(block(name))
     commands = re.findall(r"^tune-sentcl (.*)$", PAGE, re.M)
-    assert len(commands) == 5
+    assert len(commands) == 6
     printed = ""
     for command in commands:
         short = command.replace("--trials 4", "--trials 1")
@@ -57,6 +59,10 @@ def test_the_commands_of_the_page_run_its_files(
     assert set(scored.trials["objective_name"]) == {"tickets:recall@p90:dev"}
     assert set(scored.trials["objective"]) <= {0.0, 50.0, 100.0}
     assert "recall@p90" in printed
+    lines = Path("studies/watched/lines.jsonl").read_text().splitlines()
+    ends = [line for line in map(json.loads, lines) if "status" in line]
+    stored = read_study("studies/watched").trials.set_index("trial_id")["objective"]
+    assert {end["trial"]: end["objective"] for end in ends} == stored.to_dict()
 
 
 def test_the_loss_of_the_page_is_a_function_still() -> None:

@@ -16,17 +16,6 @@ _BATCH = 1024
 """Texts that MTEB passes in one call; the encoder makes its own batches of them."""
 
 
-def score_foreign(encode: Encode, task: ForeignTask) -> list[Score]:
-    """The scores of a task x 100.
-
-    Raises:
-        DataError: MTEB cannot load the task's data, or cannot evaluate it.
-        PluginError: The plugin raises an error, or returns something else than a number from 0 to
-            1 for each of its metrics.
-    """
-    return score_plugin(encode, task) if task.protocol == "plugin" else [score_mteb(encode, task)]
-
-
 def score_mteb(encode: Encode, task: ForeignTask) -> Score:
     """A task's main score x 100: a mean over splits of means over languages; `n` counts texts.
 
@@ -98,8 +87,16 @@ class _Model:
         return pairwise_cos_sim(embeddings1, embeddings2)
 
 
-def score_plugin(encode: Encode, task: ForeignTask) -> list[Score]:
-    """The metrics of a plugin's task x 100; `n` counts the texts that it has encoded."""
+def score_foreign(encode: Encode, task: ForeignTask) -> list[Score]:
+    """The scores of a task x 100; `n` counts the texts that it has encoded.
+
+    Raises:
+        DataError: MTEB cannot load the task's data, or cannot evaluate it.
+        PluginError: The plugin raises an error, or returns something else than a number from 0 to
+            1 for each of its metrics.
+    """
+    if task.protocol == "mteb":
+        return [score_mteb(encode, task)]
     plugin, count = EXTENSIONS["task", task.task], 0
 
     def counted(texts: Iterable[str], **prompt: str) -> EmbeddingMatrix:

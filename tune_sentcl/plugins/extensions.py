@@ -1,4 +1,4 @@
-"""What plugins define besides methods: evaluation tasks."""
+"""What plugins define besides methods: evaluation tasks and watchers."""
 
 import inspect
 import re
@@ -15,6 +15,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 MARK = "_tune_sentcl_defines"
 """The attribute by which a decorated function or class holds what it defines."""
 
+_BUILT_IN = {"watcher": ("mlflow", "wandb", "tensorboard", "trackio")}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _METRIC, _SPLIT = re.compile(r"[a-z][a-z0-9_@.-]*"), re.compile("dev|test")
 
@@ -33,7 +34,7 @@ class Extension:
         fingerprint: A hash of the plugin's code.
     """
 
-    kind: Literal["task"]
+    kind: Literal["task", "watcher"]
     name: str
     value: Callable[..., Any]
     metrics: tuple[str, ...] = ()
@@ -41,16 +42,22 @@ class Extension:
     plugin: str = ""
     fingerprint: str = ""
 
+    def line(self, error: BaseException | None = None) -> int:
+        """The last line of its own file that an error has passed, or its first line."""
+        code: CodeType = getattr(self.value, "begin", self.value).__code__
+        passed = reversed(traceback.extract_tb(error.__traceback__ if error else None))
+        own = (frame.lineno for frame in passed if frame.filename == code.co_filename)
+        return next(own, None) or code.co_firstlineno
+
     def failure(self, what: str, fault: BaseException | str) -> PluginError:
         """What it has raised, or the rule that it breaks, with a line of the plugin's file."""
-        code: CodeType = getattr(self.value, "begin", self.value).__code__
-        line, rule = code.co_firstlineno, str(fault)
+        where, rule, error = f"{self.plugin}: {self.kind} {self.name}", str(fault), None
         if isinstance(fault, BaseException):
             rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
-            passed = reversed(traceback.extract_tb(fault.__traceback__))
-            line = next((f.lineno or 0 for f in passed if f.filename == code.co_filename), line)
-        where, rule = f"{self.plugin}: {self.kind} {self.name}", f"{rule}: line {line}"
-        return PluginError(Fault(where, what, "", rule, "Correct it."))
+            error = fault
+        return PluginError(
+            Fault(where, what, "", f"{rule}: line {self.line(error)}", "Correct it.")
+        )
 
 
 EXTENSIONS: dict[tuple[str, str], Extension] = {}
@@ -62,6 +69,9 @@ def check_name(kind: str, name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "must be lower-case letters, digits and underscores, starting with a letter"
         raise PluginError(Fault(kind, "", repr(name), rule, f'Write @tune_sentcl.{kind}("mine").'))
+    if name in _BUILT_IN.get(kind, ()):
+        rule = f"a {kind} of this name exists (built in)"
+        raise PluginError(Fault(kind, "", name, rule, "Give it another name."))
 
 
 def task(
@@ -87,21 +97,38 @@ def task(
             if not good or not all(fits.fullmatch(str(one)) for one in names):
                 rule, move = "must be a tuple of different names", "Correct the decorator."
                 raise PluginError(Fault(f"task {name}", key, repr(names), rule, move))
-        fits_task = inspect.isfunction(function) and _takes(function, 2)
         parts: Any = tuple(sorted(splits))
         own = Extension("task", name, function, tuple(metrics), parts)
-        return _marked(own, function, fits_task, "a function of (encode, split)")
+        return _marked(own, function, _takes(function, 2), "a function of (encode, split)")
 
     return declare
 
 
-def _takes(value: Callable[..., Any], count: int) -> bool:
-    """Whether something can be called with this many arguments by position."""
+def watcher(name: str) -> Callable[[T], T]:
+    """Declare a class like `tune_sentcl.watch.trackers.Tracker`, which `--track NAME` chooses.
+
+    Raises:
+        PluginError: The class lacks a method, or its name exists.
+    """
+
+    def declare(value: T) -> T:
+        methods = {"__init__": 4, "begin": 4, "point": 4, "end": 5}
+        fits = inspect.isclass(value) and all(
+            _takes(getattr(value, one, None), n) for one, n in methods.items()
+        )
+        wanted = "a class with __init__, begin, point and end as in docs/plugins.md"
+        return _marked(Extension("watcher", name, value), value, fits, wanted)
+
+    return declare
+
+
+def _takes(value: Any, count: int) -> bool:
+    """Whether a function can be called with this many arguments by position."""
     try:
         inspect.signature(value).bind(*range(count))
-    except (TypeError, ValueError):
+    except TypeError:
         return False
-    return True
+    return inspect.isfunction(value)
 
 
 def _marked(own: Extension, value: T, fits: bool, wanted: str) -> T:

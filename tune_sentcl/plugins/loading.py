@@ -82,10 +82,9 @@ def activate(plugins: Sequence[Plugin]) -> None:
         dropped = {name for kind, name in older if kind == "method"}
         _check_kinds([*(m for m in METHODS.values() if m.name not in dropped), *methods])
         register_all(methods, dropped)
-        kept = {key: one for key, one in EXTENSIONS.items() if key not in older}
-        kept |= {key: one for key, one in found.items() if isinstance(one, Extension)}
-        EXTENSIONS.clear()
-        EXTENSIONS.update(kept)
+        for key in older:
+            EXTENSIONS.pop(key, None)
+        EXTENSIONS.update((k, one) for k, one in found.items() if isinstance(one, Extension))
 
 
 def _check_kinds(methods: Sequence[Registered]) -> None:

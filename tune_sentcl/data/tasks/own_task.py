@@ -112,11 +112,6 @@ class ForeignTask:
     data: Literal["toy", "root"] = "root"
     version: str = ""
 
-    @property
-    def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
-        """The metrics and splits that it gives, in order."""
-        return tuple((metric, self.split) for metric in self.metrics)
-
 
 _DEV = ("dev", "val")  # prefixes: also validation and validation.full
 
@@ -154,13 +149,9 @@ def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[ForeignT
     for split in task.eval_splits:
         ours: OwnSplit = "dev" if split.startswith(_DEV) else "test"
         theirs[ours] = (*theirs.get(ours, ()), split)
-    metric = task.metadata.main_score
-    return tuple(
-        ForeignTask(
-            source.name, split, theirs[split], (metric,), source.task, "mteb", data, version
-        )
-        for split in sorted(theirs)
-    )
+    of = (task.metadata.main_score,), source.task
+    any_split = ForeignTask(source.name, "dev", (), *of, "mteb", data, version)
+    return tuple(replace(any_split, split=s, theirs=theirs[s]) for s in sorted(theirs))
 
 
 def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[ForeignTask, ...]:
@@ -169,11 +160,9 @@ def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[Foreig
     if found is None:
         rule, name = "no loaded plugin defines this task", f"plugin:{source.plugin}"
         raise DataError(Fault("evaluation.own", "", name, rule, "Give its --plugin."))
-    metrics, version = found.metrics, found.fingerprint
-    return tuple(
-        ForeignTask(source.name, split, (split,), metrics, found.name, "plugin", data, version)
-        for split in found.splits
-    )
+    of = found.metrics, found.name
+    any_split = ForeignTask(source.name, "dev", (), *of, "plugin", data, found.fingerprint)
+    return tuple(replace(any_split, split=s, theirs=(s,)) for s in found.splits)
 
 
 OwnTask = StsTask | LabeledTask | RetrievalTask | ForeignTask
@@ -221,8 +210,10 @@ def _offers(task: OwnTask) -> tuple[tuple[str, str], ...]:
     match task:
         case StsTask():
             return ("spearman", task.split), ("pearson", task.split)
-        case _:
+        case LabeledTask() | RetrievalTask():
             return task.offers
+        case ForeignTask():
+            return tuple((metric, task.split) for metric in task.metrics)
 
 
 def texts_of(task: OwnTask, prompt: Prompt = "text") -> Iterator[str]:
