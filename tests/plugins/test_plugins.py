@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 from tune_sentcl import loss
 from tune_sentcl.cli import app
 from tune_sentcl.config import METHODS, is_idle, knobs, parse_dotted, register_all
+from tune_sentcl.data.rows.sources import JOINED, SOURCES
 from tune_sentcl.errors import BadInputError, ConfigError, PluginError
 from tune_sentcl.launch import train_one
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
-from tune_sentcl.plugins import EXTENSIONS, extensions, load_plugins
+from tune_sentcl.plugins import EXTENSIONS, load_plugins, loading
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 from tune_sentcl.watch.trackers import TRACKERS
@@ -172,6 +173,10 @@ def watcher_file(name: str = "lines") -> str:
     return WATCHER.replace("lines", name)
 
 
+def source_file(parameters: str, name: str = "faq") -> str:
+    return f'@tune_sentcl.source("{name}")\ndef faq({parameters}):\n    yield {{}}\n'
+
+
 def _space(folder: Path, text: str) -> Path:
     (folder / "margin.toml").write_text(text)
     return folder / "margin.toml"
@@ -260,6 +265,11 @@ BAD = {
         HEAD + '@tune_sentcl.watcher("lines")\ndef lines(space, study, folder):\n    pass\n',
         "watcher lines: lines: must be a class with",
     ),
+    "source name": (HEAD + source_file("", "nli"), "a source of this name exists (built in)"),
+    "source parameter": (
+        HEAD + source_file("limit"),
+        "my_loss.py: source faq: faq: must be a function without arguments. Correct it.",
+    ),
     "column": (
         HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),
         "method.hidden = float: must be int: it shares a study column with that of method clsr",
@@ -280,7 +290,9 @@ def test_a_bad_plugin_is_one_sentence_and_nothing_is_written(tmp_path: Path, cas
 
 
 def test_no_plugin_hides_what_is_built_in() -> None:
-    assert set(extensions._BUILT_IN["watcher"]) == set(TRACKERS)
+    names = ("toy", *JOINED, *SOURCES)
+    built_in = {("source", name) for name in names if name.isidentifier()}
+    assert built_in | {("watcher", name) for name in TRACKERS} == loading._BUILT_IN
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ FILES = {
     "my.toml": ("plugins = ", "toml"),
     "tickets.py": ("tune_sentcl.task", "python"),
     "lines.py": ("tune_sentcl.watcher", "python"),
+    "faq.py": ("tune_sentcl.source", "python"),
 }
 """What each file's block holds, and its language."""
 
@@ -44,7 +45,7 @@ def test_the_commands_of_the_page_run_its_files(
     for name in FILES:
         Path(name).write_text(block(name))
     commands = re.findall(r"^tune-sentcl (.*)$", PAGE, re.M)
-    assert len(commands) == 6
+    assert len(commands) == 7
     printed = ""
     for command in commands:
         short = command.replace("--trials 4", "--trials 1")

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.options import (
-    DataOption,
-    JsonOption,
-    OwnOption,
-    PluginOption,
-    own_entries,
-)
+from tune_sentcl.cli.options import DataOption, JsonOption, OwnOption, PluginOption, own_entries
 from tune_sentcl.cli.terminal_tables import Layout, print_json, print_table, spread
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.errors import BadInputError, ConfigError, Fault

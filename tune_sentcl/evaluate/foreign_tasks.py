@@ -14,6 +14,7 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 _BATCH = 1024
 """Texts that MTEB passes in one call; the encoder makes its own batches of them."""
+_NUMBERS = (float, int, np.floating, np.integer)
 
 
 def score_mteb(encode: Encode, task: ForeignTask) -> Score:
@@ -111,18 +112,11 @@ def score_foreign(encode: Encode, task: ForeignTask) -> list[Score]:
         raise
     except (Exception, SystemExit) as error:
         raise plugin.failure(task.split, error) from error
-    if not isinstance(values, Mapping) or not {*task.metrics} <= values.keys():
-        shown = (
-            ", ".join(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
-        )
-        rule = f"must return a dict with {', '.join(task.metrics)}, and returns {shown}"
-        raise plugin.failure(task.split, rule)
-    scores = []
-    for metric in task.metrics:
-        value = values[metric]
-        if not isinstance(value, float | int | np.floating | np.integer) or not 0 <= value <= 1:
-            rule = f"{metric} must be a number from 0 to 1, and is {value!r}"
-            raise plugin.failure(task.split, rule)
-        of = ("own", task.name, task.split, metric, "plugin", task.data)
-        scores.append(Score(*of, 100 * float(value), count, version=task.version))
-    return scores
+    found = [values.get(m) if isinstance(values, Mapping) else None for m in task.metrics]
+    numbers = [float(v) for v in found if isinstance(v, _NUMBERS) and 0 <= v <= 1]
+    if len(numbers) < len(found):
+        rule = f"must return a dict with a number from 0 to 1 for {' and '.join(task.metrics)}"
+        raise plugin.failure(task.split, f"{rule}, and returns {first_line(repr(values))}")
+    of, by = ("own", task.name, task.split), ("plugin", task.data)
+    scored = zip(task.metrics, numbers, strict=True)
+    return [Score(*of, m, *by, 100 * v, count, version=task.version) for m, v in scored]

@@ -1,4 +1,4 @@
-"""What plugins define besides methods: evaluation tasks and watchers."""
+"""What plugins define besides methods: evaluation tasks, watchers and sources of rows."""
 
 import inspect
 import re
@@ -15,7 +15,6 @@ T = TypeVar("T", bound=Callable[..., Any])
 MARK = "_tune_sentcl_defines"
 """The attribute by which a decorated function or class holds what it defines."""
 
-_BUILT_IN = {"watcher": ("mlflow", "wandb", "tensorboard", "trackio")}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _METRIC, _SPLIT = re.compile(r"[a-z][a-z0-9_@.-]*"), re.compile("dev|test")
 
@@ -34,7 +33,7 @@ class Extension:
         fingerprint: A hash of the plugin's code.
     """
 
-    kind: Literal["task", "watcher"]
+    kind: Literal["task", "watcher", "source"]
     name: str
     value: Callable[..., Any]
     metrics: tuple[str, ...] = ()
@@ -69,9 +68,6 @@ def check_name(kind: str, name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "must be lower-case letters, digits and underscores, starting with a letter"
         raise PluginError(Fault(kind, "", repr(name), rule, f'Write @tune_sentcl.{kind}("mine").'))
-    if name in _BUILT_IN.get(kind, ()):
-        rule = f"a {kind} of this name exists (built in)"
-        raise PluginError(Fault(kind, "", name, rule, "Give it another name."))
 
 
 def task(
@@ -113,11 +109,23 @@ def watcher(name: str) -> Callable[[T], T]:
 
     def declare(value: T) -> T:
         methods = {"__init__": 4, "begin": 4, "point": 4, "end": 5}
-        fits = inspect.isclass(value) and all(
-            _takes(getattr(value, one, None), n) for one, n in methods.items()
-        )
+        fits = all(_takes(getattr(value, one, None), n) for one, n in methods.items())
         wanted = "a class with __init__, begin, point and end as in docs/plugins.md"
         return _marked(Extension("watcher", name, value), value, fits, wanted)
+
+    return declare
+
+
+def source(name: str) -> Callable[[T], T]:
+    """Declare a function that yields dicts, rows with the columns of docs/data.md, as a source.
+
+    Raises:
+        PluginError: It is no function without arguments, or its name exists.
+    """
+
+    def declare(value: T) -> T:
+        own = Extension("source", name, value)
+        return _marked(own, value, _takes(value, 0), "a function without arguments")
 
     return declare
 

@@ -18,6 +18,9 @@ from tune_sentcl.errors import Fault, PluginError, first_line
 from tune_sentcl.plugins.extensions import EXTENSIONS, MARK, Extension
 from tune_sentcl.plugins.sources import Plugin, read_plugin
 
+_TRACKERS, _SOURCES = "mlflow wandb tensorboard trackio", "toy nli snli mnli wiki"
+_BUILT_IN = {("watcher", name) for name in _TRACKERS.split()}
+_BUILT_IN |= {("source", name) for name in _SOURCES.split()}
 _Defined = Registered | Extension
 _ran: dict[Plugin, list[_Defined]] = {}
 """What each plugin has defined in this process: the same code runs once."""
@@ -69,9 +72,8 @@ def activate(plugins: Sequence[Plugin]) -> None:
     known |= EXTENSIONS
     found: dict[tuple[str, str], _Defined] = {}
     for key, one in (((o.kind, o.name), o) for plugin in plugins for o in _ran[plugin]):
-        before = found.get(key) or known.get(key)
-        if key in found or (before is not None and not before.plugin):
-            whose = before.plugin if before and before.plugin else "built in"
+        if key in found or key in _BUILT_IN or (key in known and not known[key].plugin):
+            whose = found[key].plugin if key in found else "built in"
             rule = f"a {one.kind} of this name exists ({whose})"
             raise PluginError(Fault(one.plugin, "", one.name, rule, "Give it another name."))
         found[key] = one
