@@ -44,8 +44,7 @@ class Score:
         classifier_seed: The seed of a randomly initialized classifier; None for other protocols.
         reason: Why there is no value; None if there is one.
         version: Identifies the scored data if names do not: for an own task, the fingerprint of
-            its content; for an MTEB task, its revision and MTEB's version; for a plugin's task,
-            the fingerprint of the plugin.
+            its content or its plugin; for an MTEB task, its revision and MTEB's version.
     """
 
     suite: str

@@ -12,6 +12,7 @@ from tune_sentcl.data.tasks.own_task import (
     ForeignTask,
     LabeledTask,
     OwnTask,
+    QuickTask,
     RetrievalTask,
     objectives_of,
     protocol_of,
@@ -267,7 +268,7 @@ def _name(task: _Task) -> str:
 
 def score_by_cosine(
     encode: Encode,
-    tasks: Sequence[StsTask | RetrievalTask | ForeignTask],
+    tasks: Sequence[QuickTask],
     among: Sequence[StsTask] | None = None,
 ) -> list[Score]:
     """Score a model without training a classifier: by cosine, or by a plugin.

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 from tune_sentcl.errors import Fault, PluginError, first_line
 
 T = TypeVar("T", bound=Callable[..., Any])
+Split = Literal["dev", "test"]
 
 MARK = "_tune_sentcl_defines"
 """The attribute by which a decorated function or class holds what it defines."""
@@ -37,7 +38,7 @@ class Extension:
     name: str
     value: Callable[..., Any]
     metrics: tuple[str, ...] = ()
-    splits: tuple[Literal["dev", "test"], ...] = ()
+    splits: tuple[Split, ...] = ()
     plugin: str = ""
     fingerprint: str = ""
 
@@ -54,9 +55,8 @@ class Extension:
         if isinstance(fault, BaseException):
             rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
             error = fault
-        return PluginError(
-            Fault(where, what, "", f"{rule}: line {self.line(error)}", "Correct it.")
-        )
+        rule += f": line {self.line(error)}"
+        return PluginError(Fault(where, what, "", rule, "Correct it."))
 
 
 EXTENSIONS: dict[tuple[str, str], Extension] = {}
@@ -71,7 +71,7 @@ def check_name(kind: str, name: object) -> None:
 
 
 def task(
-    name: str, *, metrics: Sequence[str], splits: Sequence[str] = ("dev",)
+    name: str, *, metrics: Sequence[str], splits: Sequence[Split] = ("dev",)
 ) -> Callable[[T], T]:
     """Declare a function `score(encode, split)` as the evaluation task `plugin:NAME`.
 
@@ -93,8 +93,7 @@ def task(
             if not good or not all(fits.fullmatch(str(one)) for one in names):
                 rule, move = "must be a tuple of different names", "Correct the decorator."
                 raise PluginError(Fault(f"task {name}", key, repr(names), rule, move))
-        parts: Any = tuple(sorted(splits))
-        own = Extension("task", name, function, tuple(metrics), parts)
+        own = Extension("task", name, function, tuple(metrics), tuple(sorted(splits)))
         return _marked(own, function, _takes(function, 2), "a function of (encode, split)")
 
     return declare

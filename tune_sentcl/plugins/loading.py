@@ -18,9 +18,8 @@ from tune_sentcl.errors import Fault, PluginError, first_line
 from tune_sentcl.plugins.extensions import EXTENSIONS, MARK, Extension
 from tune_sentcl.plugins.sources import Plugin, read_plugin
 
-_TRACKERS, _SOURCES = "mlflow wandb tensorboard trackio", "toy nli snli mnli wiki"
-_BUILT_IN = {("watcher", name) for name in _TRACKERS.split()}
-_BUILT_IN |= {("source", name) for name in _SOURCES.split()}
+_BUILT_IN = {("watcher", one) for one in ("mlflow", "wandb", "tensorboard", "trackio")}
+_BUILT_IN |= {("source", one) for one in ("toy", "nli", "snli", "mnli", "wiki")}
 _Defined = Registered | Extension
 _ran: dict[Plugin, list[_Defined]] = {}
 """What each plugin has defined in this process: the same code runs once."""

@@ -94,7 +94,7 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
     elif source in SOURCES:
         table, where = _open_named(source, root, source, limit)
     elif own := EXTENSIONS.get(("source", source)):
-        table, where = _open_plugin(own, columns_of(config.columns), partial(roles_read, kind))
+        table, where = _open_plugin(own, config, partial(roles_read, kind))
     else:
         table, where = _open_own(config, partial(roles_read, kind))
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
@@ -115,8 +115,7 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
     if _HUB_NAME.fullmatch(config.source):
         return _read_dataset(config.source, columns, read)
-    names = ["toy", "sts-b", *JOINED, *SOURCES]
-    names += [name for kind, name in EXTENSIONS if kind == "source"]
+    names = ["toy", "sts-b", *JOINED, *SOURCES, *(n for k, n in EXTENSIONS if k == "source")]
     near = difflib.get_close_matches(config.source, names, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     rule = (
@@ -128,9 +127,7 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     )
 
 
-def _open_plugin(
-    own: Extension, columns: Mapping[str, str], read: Read
-) -> tuple[pa.Table, Origin]:
+def _open_plugin(own: Extension, config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     try:
         rows = list(own.value())
     except (Exception, SystemExit) as error:
@@ -143,7 +140,8 @@ def _open_plugin(
     except (pa.ArrowException, TypeError) as error:
         rule = f"must yield values of one type in each column ({first_line(error)})"
         raise own.failure("", rule) from None
-    return by_role(table, roles_of([*names], columns, read, where)), Origin(where, tuple(names))
+    roles = roles_of([*names], columns_of(config.columns), read, where)
+    return by_role(table, roles), Origin(where, tuple(names))
 
 
 def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.Table, Origin]:

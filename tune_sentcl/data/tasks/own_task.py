@@ -166,6 +166,8 @@ def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[Foreig
 
 
 OwnTask = StsTask | LabeledTask | RetrievalTask | ForeignTask
+QuickTask = StsTask | RetrievalTask | ForeignTask
+"""The tasks that need no classifier."""
 OwnProtocol = Literal["cosine", "logreg-10fold", "retrieval", "mteb", "plugin"]
 
 
