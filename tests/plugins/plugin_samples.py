@@ -130,3 +130,8 @@ def margin_space(folder: Path, *plugins: Path) -> Space:
     """A space of the margin loss that names its file, and two points."""
     (folder / "margin.toml").write_text(SPACE)
     return load_space(folder / "margin.toml", plugins=plugins)
+
+
+def loss_file(parameters: str, body: str = "return anchors.sum()") -> str:
+    """A plugin that declares a loss with these parameters."""
+    return f'@tune_sentcl.loss("margin_cosine")\ndef margin_cosine({parameters}):\n    {body}\n'
