@@ -150,6 +150,9 @@ def test_every_offer_is_read_again_as_it_is_written() -> None:
         ("pairs:pearson", "pairs:pearson:dev"),
         ("Banking:accuracy:test:mteb", "Banking:accuracy:test:mteb"),
         ("Quora:ndcg_at_10", "Quora:ndcg_at_10:dev"),
+        ("tickets:recall@p90", "tickets:recall@p90:dev"),
+        ("tickets:hit_rate:dev:plugin", "tickets:hit_rate:dev"),
+        ("tickets:f1:dev:plugin", "tickets:f1:dev:plugin"),
     ],
 )
 def test_a_name_of_ones_own_has_the_protocol_of_its_metric(text: str, whole: str) -> None:

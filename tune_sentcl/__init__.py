@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
     from tune_sentcl.launch import search
-    from tune_sentcl.plugins import loss
+    from tune_sentcl.plugins import loss, source, task, watcher
     from tune_sentcl.space import Space, load_space
     from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -27,6 +27,9 @@ __all__ = [
     "paper_results",
     "read_study",
     "search",
+    "source",
+    "task",
+    "watcher",
 ]
 
 _HOMES = {
@@ -40,6 +43,9 @@ _HOMES = {
     "paper_results": "tune_sentcl.analysis",
     "read_study": "tune_sentcl.analysis",
     "search": "tune_sentcl.launch",
+    "source": "tune_sentcl.plugins",
+    "task": "tune_sentcl.plugins",
+    "watcher": "tune_sentcl.plugins",
 }
 
 

@@ -42,12 +42,16 @@ RETRIEVAL = ("ndcg", "mrr", "recall")
 DEFAULT_CUTOFFS = ("ndcg@10", "mrr@10", "recall@100")
 """The metrics of every retrieval task; others are added on request."""
 _CUTOFF = re.compile(rf"({'|'.join(RETRIEVAL)})@([1-9][0-9]{{0,8}})")
+_LIKE_CUTOFF = re.compile(rf"({'|'.join(RETRIEVAL)})@(?![a-z]+[0-9])")
+"""The beginning of a retrieval metric, also of a mistyped one; `recall@p90` is a plugin's."""
 _OWN = {
     "cosine": _CORRELATIONS,
     "logreg-10fold": ("accuracy", "macro_f1"),
     "retrieval": DEFAULT_CUTOFFS,
 }
-"""The metrics of own tasks by protocol; for `mteb`, the task defines the metric."""
+"""The metrics of own tasks by protocol; MTEB's tasks and those of plugins have others."""
+_MTEB = re.compile(r".*_at_\d+|cosine_spearman|v_measure|max_ap|f1|lrap|nmi|kendalltau|p-MRR")
+"""The usual main scores of MTEB's tasks; metrics of other names are a plugin's by default."""
 _CLASSIFIERS = ("logreg-10fold", "senteval-10fold", "senteval-5fold")
 
 
@@ -109,7 +113,7 @@ class Objective:
 
         A classifier would take as long as many training steps, and a test split must not choose.
         """
-        return self.protocol in ("cosine", "retrieval") and self.split == "dev"
+        return self.protocol in ("cosine", "retrieval", "plugin") and self.split == "dev"
 
     @property
     def suite(self) -> str:
@@ -126,7 +130,7 @@ class Objective:
     def rests_on(self, measurement: Measurement) -> bool:
         """Whether a measurement gives it; without a classifier each split is measured alone."""
         same = (measurement.task, measurement.protocol) == (self.task, self.protocol)
-        alone = self.protocol in ("cosine", "retrieval", "mteb")
+        alone = self.protocol in ("cosine", "retrieval", "mteb", "plugin")
         same = same and measurement.metric in (None, self.metric)
         return same and (not alone or measurement.split == self.split)
 
@@ -241,9 +245,10 @@ def metric_cutoff(metric: str) -> tuple[str, int] | None:
 def _default(task: str, metric: str) -> str:
     if task in OFFERS:
         return next(iter(OFFERS[task]))
-    if metric_cutoff(metric):
+    if _LIKE_CUTOFF.match(metric.casefold()):
         return "retrieval"
-    return next((name for name, metrics in _OWN.items() if metric in metrics), "mteb")
+    fallback = "mteb" if _MTEB.fullmatch(metric) else "plugin"
+    return next((name for name, metrics in _OWN.items() if metric in metrics), fallback)
 
 
 def _parse(text: str, allow_test: bool) -> Objective:
@@ -269,13 +274,13 @@ def _parse(text: str, allow_test: bool) -> Objective:
 def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
     metrics_of_own_tasks = {name for metrics in _OWN.values() for name in metrics}
     folded = parts[0].casefold()
-    if "@" in folded and folded.partition("@")[0] in RETRIEVAL and not metric_cutoff(folded):
-        rule = f"retrieval has {', '.join(f'{name}@K' for name in RETRIEVAL)} with a whole number "
-        raise _wrong(text, f"{rule}K of 1 or more", f"Try {task}:recall@5.")
     metric = folded if folded in metrics_of_own_tasks or metric_cutoff(folded) else parts[0]
     split = parts[1].casefold() if parts[1:] else "dev"
     protocol = parts[2].casefold() if parts[2:] else _default(task, metric)
-    protocols = (*_OWN, "mteb")
+    if protocol == "retrieval" and "@" in metric and not metric_cutoff(metric):
+        rule = f"retrieval has {', '.join(f'{name}@K' for name in RETRIEVAL)} with a whole number "
+        raise _wrong(text, f"{rule}K of 1 or more", f"Try {task}:recall@5.")
+    protocols = (*_OWN, "mteb", "plugin")
     if split not in ("dev", "test") or protocol not in protocols:
         rule = f"a task of your own has the splits dev and test, by {_either(protocols)}"
         raise _wrong(text, rule, "Name one of them.")

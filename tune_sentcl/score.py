@@ -34,7 +34,7 @@ class Score:
         split: `train`, `dev` or `test`; means over folds are `test`.
         metric: Lower case: `spearman`, `pearson`, `accuracy`, `f1`, `macro_f1`, `ndcg@10`.
         protocol: How it was measured: `cosine`, `relatedness`, a transfer protocol's name,
-            `retrieval` or `mteb`.
+            `retrieval`, `mteb` or `plugin`.
         data: `toy` for generated sets, `root` for files under the data root.
         value: The score times 100, as papers print it; None if it could not be measured.
         n: The number of rows scored.
@@ -44,7 +44,7 @@ class Score:
         classifier_seed: The seed of a randomly initialized classifier; None for other protocols.
         reason: Why there is no value; None if there is one.
         version: Identifies the scored data if names do not: for an own task, the fingerprint of
-            its content; for an MTEB task, its revision and MTEB's version.
+            its content or its plugin; for an MTEB task, its revision and MTEB's version.
     """
 
     suite: str

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tune_sentcl.config import METHODS, register_all
+from tune_sentcl.plugins import EXTENSIONS
 from tune_sentcl.space import Space, load_space
 
 RANKING = '''"""CoSENT and AnglE, as a user would write them."""
@@ -51,6 +52,41 @@ def margin_cosine(
     return losses.mean() + (losses.T.mean() if side == "both" else 0.0) * whitening_dim
 '''
 
+TASK = '''"""The mean cosine of two texts, as an evaluation task."""
+
+import numpy as np
+
+import tune_sentcl
+
+TEXTS = {"dev": ["a man eats", "a person is eating"], "test": ["a dog runs", "a cat sleeps"]}
+
+
+@tune_sentcl.task("near", metrics=("cosine@all", "accuracy"), splits=("test", "dev"))
+def near(encode, split):
+    left, right = encode(text for text in TEXTS[split])
+    cosine = abs(left @ right) / np.linalg.norm(left) / np.linalg.norm(right)
+    return {"cosine@all": min(cosine, 1.0), "accuracy": int(cosine > 0)}
+'''
+
+WATCHER = '''"""Prints what it is told."""
+
+import tune_sentcl
+
+
+@tune_sentcl.watcher("lines")
+class Lines:
+    def __init__(self, space, study, folder):
+        self.where = (space, study, folder)
+
+    def begin(self, trial_id, configuration, params):
+        print("begin", trial_id, configuration, params["method.name"])
+
+    def point(self, trial_id, step, values):
+        print("point", trial_id, step)
+
+    def end(self, trial_id, step, values, texts):
+        print("end", trial_id, step, texts["status"])
+'''
 
 SPACE = """name = "margin"
 plugins = ["my_loss.py"]
@@ -69,9 +105,11 @@ grid.method.reach = [0.2, 0.4]
 @contextmanager
 def unchanged_registry() -> Iterator[None]:
     """Within this, plugins may register methods; then only the earlier ones are left."""
-    before = dict(METHODS)
+    before, extensions = dict(METHODS), dict(EXTENSIONS)
     yield
     register_all(before.values(), METHODS.keys() - before.keys())
+    EXTENSIONS.clear()
+    EXTENSIONS.update(extensions)
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +130,8 @@ def margin_space(folder: Path, *plugins: Path) -> Space:
     """A space of the margin loss that names its file, and two points."""
     (folder / "margin.toml").write_text(SPACE)
     return load_space(folder / "margin.toml", plugins=plugins)
+
+
+def loss_file(parameters: str, body: str = "return anchors.sum()") -> str:
+    """A plugin that declares a loss with these parameters."""
+    return f'@tune_sentcl.loss("margin_cosine")\ndef margin_cosine({parameters}):\n    {body}\n'

@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from plugin_samples import MARGIN, RANKING, SPACE, margin_space, registry, written
+from plugin_samples import MARGIN, RANKING, SPACE, loss_file, margin_space, registry, written
 from search_samples import numbers, rows, run_here
 from typer.testing import CliRunner
 
 from tune_sentcl import loss
 from tune_sentcl.cli import app
 from tune_sentcl.config import METHODS, is_idle, knobs, parse_dotted, register_all
-from tune_sentcl.errors import BadInputError, ConfigError, PluginError
+from tune_sentcl.errors import ConfigError, PluginError
 from tune_sentcl.launch import train_one
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
 from tune_sentcl.plugins import load_plugins
@@ -153,106 +153,9 @@ def test_a_loss_that_fails_fails_its_trial(
         assert line.strip() == body
 
 
-def loss_file(parameters: str, body: str = "return anchors.sum()") -> str:
-    return f'@tune_sentcl.loss("margin_cosine")\ndef margin_cosine({parameters}):\n    {body}\n'
-
-
 def _space(folder: Path, text: str) -> Path:
     (folder / "margin.toml").write_text(text)
     return folder / "margin.toml"
-
-
-HEAD = "import tune_sentcl\nfrom typing import Literal\n"
-PAIR = "anchors, positives"
-BAD = {
-    "syntax": ("def broken(:\n", "must be valid Python (invalid syntax, line 1)"),
-    "import": ("import tune_sentcl\nimport not_there\n", "raises ModuleNotFoundError (No module"),
-    "raises": (
-        HEAD + "raise ValueError('no')\n",
-        "raises ValueError (no) when it is loaded",
-    ),
-    "exits": ("import sys\nsys.exit(3)\n", "raises SystemExit (3) when it is loaded"),
-    "nothing": (HEAD, "declares no loss. Decorate a function"),
-    "built in": (
-        HEAD + loss_file(PAIR).replace("_cosine", "").replace("margin", "scl"),
-        "built in",
-    ),
-    "twice": (
-        HEAD + loss_file(PAIR) + loss_file(PAIR).replace("def ", "def other_"),
-        "a method of this name exists (my_loss.py)",
-    ),
-    "name": (HEAD + loss_file(PAIR).replace('"margin', '"My margin'), "must be lower-case"),
-    "class": (
-        HEAD + '@tune_sentcl.loss("margin_cosine")\nclass Margin:\n    pass\n',
-        "loss margin_cosine: type: must be a function",
-    ),
-    "no positives": (HEAD + loss_file("anchors"), "positives: a loss must have this parameter"),
-    "both": (
-        HEAD + loss_file(f"{PAIR}, labels, negatives"),
-        "a loss may ask for labels or negatives",
-    ),
-    "keywords": (HEAD + loss_file(f"{PAIR}, **more"), "**more: must be a parameter that can"),
-    "default": (
-        HEAD + loss_file(f"{PAIR}, reach: float"),
-        "float: a knob must have a default",
-    ),
-    "annotation": (
-        HEAD + loss_file(f"{PAIR}, reach=1.0"),
-        "reach=1.0: a knob must be annotated",
-    ),
-    "kind": (
-        HEAD + loss_file(f"{PAIR}, reach: str = 'a'"),
-        "reach: str = 'a': a knob must be annotated float, int, bool or Literal of texts",
-    ),
-    "unknown": (HEAD + loss_file(f"{PAIR}, reach: Reach = 1"), "name 'Reach' is not defined"),
-    "fit": (
-        HEAD + loss_file(f"{PAIR}, reach: int = 0.5"),
-        "reach = 0.5: must be a valid default",
-    ),
-    "choice": (
-        HEAD + loss_file(f"{PAIR}, side: Literal['a'] = 'b'"),
-        "side = 'b': must be a valid",
-    ),
-    "taken": (
-        HEAD + loss_file(f"{PAIR}, chunk: int = 3"),
-        "chunk: int = 3: this name is reserved",
-    ),
-    "column": (
-        HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),
-        "method.hidden = float: must be int: it shares a study column with that of method clsr",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_plugin_is_one_sentence_and_nothing_is_written(tmp_path: Path, case: str) -> None:
-    code, said = BAD[case]
-    path, before = written(tmp_path, code), dict(METHODS)
-    space = _space(tmp_path, SPACE.replace('plugins = ["my_loss.py"]\n', ""))
-    given = ["search", str(space), "--study", str(tmp_path / "study"), "--plugin", str(path)]
-    done = CliRunner().invoke(app, given)
-    assert done.exit_code == 2, done.exception
-    assert said in done.stderr and done.stderr.count("\n") == 1
-    assert before == METHODS and not (tmp_path / "study").exists()
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["nothere.py"], "--plugin: nothere.py: must be a readable file"),
-        (["not_installed"], "or an installed plugin (installed: none)"),
-        (["a/my_loss.py", "b/my_loss.py"], "two plugins have the same name"),
-    ],
-)
-def test_a_plugin_that_is_not_there_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path / "a")
-    written(tmp_path / "b", factor=2.0)
-    with pytest.raises(BadInputError) as refused:
-        load_plugins(names)
-    assert said in str(refused.value)
 
 
 def test_only_named_files_and_what_they_import_are_run(tmp_path: Path) -> None:

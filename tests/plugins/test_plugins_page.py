@@ -1,5 +1,6 @@
 """docs/plugins.md from its first command to its last."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -18,33 +19,56 @@ __all__ = ["registry"]
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 
 
-def block(kind: str) -> str:
-    (found,) = re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.S | re.M)
-    return str(found)
+FILES = {
+    "my_loss.py": ("tune_sentcl.loss", "python"),
+    "my.toml": ("plugins = ", "toml"),
+    "tickets.py": ("tune_sentcl.task", "python"),
+    "lines.py": ("tune_sentcl.watcher", "python"),
+    "faq.py": ("tune_sentcl.source", "python"),
+}
+"""What each file's block holds, and its language."""
 
 
-def test_the_page_trains_and_searches_a_loss(
+def block(name: str) -> str:
+    mark, kind = FILES[name]
+    found = re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.S | re.M)
+    (text,) = (text for text in found if mark in text)
+    assert f"`{name}`" in PAGE
+    return str(text)
+
+
+def test_the_commands_of_the_page_run_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    Path("my_loss.py").write_text(block("python"))
-    Path("my.toml").write_text(block("toml"))
+    for name in FILES:
+        Path(name).write_text(block(name))
     commands = re.findall(r"^tune-sentcl (.*)$", PAGE, re.M)
-    assert len(commands) == 3
+    assert len(commands) == 7
+    printed = ""
     for command in commands:
         short = command.replace("--trials 4", "--trials 1")
         with searches_without_ray():
             done = CliRunner().invoke(app, shlex.split(short))
         assert done.exit_code == 0, done.output
+        printed += done.stdout
     trials = read_study("studies/margin").trials
     assert {"margin_cosine", "mnr"} == set(trials["method.name"])
     assert {0.2, 0.4} <= set(trials["method.reach"].dropna())
+    scored = read_study("studies/tickets")
+    assert set(scored.trials["objective_name"]) == {"tickets:recall@p90:dev"}
+    assert set(scored.trials["objective"]) <= {0.0, 50.0, 100.0}
+    assert "recall@p90" in printed
+    lines = Path("studies/watched/lines.jsonl").read_text().splitlines()
+    ends = [line for line in map(json.loads, lines) if "status" in line]
+    stored = read_study("studies/watched").trials.set_index("trial_id")["objective"]
+    assert {end["trial"]: end["objective"] for end in ends} == stored.to_dict()
 
 
 def test_the_loss_of_the_page_is_a_function_still() -> None:
     found: dict[str, object] = {}
-    exec(compile(block("python"), "my_loss.py", "exec"), found)
+    exec(compile(block("my_loss.py"), "my_loss.py", "exec"), found)
     function = found["margin_cosine"]
     assert callable(function)
     pairs = torch.tensor([[1.0, 0.0], [0.0, 1.0]])

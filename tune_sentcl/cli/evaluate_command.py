@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tune_sentcl.cli.exits import BAD_INPUT, FAILED, say
-from tune_sentcl.cli.options import DataOption, JsonOption, OwnOption, own_entries
+from tune_sentcl.cli.options import DataOption, JsonOption, OwnOption, PluginOption, own_entries
 from tune_sentcl.cli.terminal_tables import Layout, print_json, print_table, spread
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.errors import BadInputError, ConfigError, Fault
@@ -42,6 +42,7 @@ def evaluate(
         Literal["sts", "transfer", "all", "none"], typer.Option(help="Tasks of SentEval to score.")
     ] = "sts",
     own: OwnOption = None,
+    plugins: PluginOption = None,
     protocol: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,10 +79,12 @@ def evaluate(
 
     from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures
     from tune_sentcl.items import comparison
+    from tune_sentcl.plugins import load_plugins
     from tune_sentcl.store.rows import SCORES
     from tune_sentcl.trial.run import EncoderOptions, score_encoder
     from tune_sentcl.watch.terminal import encoding_bar
 
+    load_plugins(plugins or ())
     measures = Measures(
         suites=_SUITES[suite],
         protocols=_protocols(protocol or DETERMINISTIC),

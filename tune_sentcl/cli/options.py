@@ -54,7 +54,7 @@ PluginOption = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py",
-        help="File with a loss of your own, or the name of an installed plugin; its code is run "
+        help="File with code of your own, or the name of an installed plugin; its code is run "
         "(repeatable).",
         rich_help_panel=DATA_AND_SPACE,
     ),

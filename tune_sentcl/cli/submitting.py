@@ -61,8 +61,9 @@ def submit(
     space = _checked(study, asked)
     prepare_ray()
     from tune_sentcl.on_ray.jobs import StudyJobs, job_id, runtime_environment
+    from tune_sentcl.watch.trackers import TRACKERS
 
-    extras = [*space.extras, *(asked["track"] or ())]
+    extras = [*space.extras, *(name for name in asked["track"] or () if name in TRACKERS)]
     environment = runtime_environment(pip=pip, extras=extras)
     command = shlex.join(command_words(context, study or "STUDY", space.plugins))
     if dry_run:

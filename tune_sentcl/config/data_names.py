@@ -95,6 +95,9 @@ SENTEVAL = (
 MTEB = "mteb:"
 """The prefix of an MTEB task's name."""
 
+PLUGIN = "plugin:"
+"""The prefix of the name of a plugin's task."""
+
 _NAME = re.compile(r"[A-Za-z][\w.()-]{0,79}", re.ASCII)
 
 
@@ -104,34 +107,36 @@ class OwnSource:
 
     Attributes:
         name: The name of its scores.
-        path: A file or a folder; empty for an MTEB task.
+        path: A file or a folder; empty for an MTEB or a plugin's task.
         task: Its name in MTEB; empty for other tasks.
+        plugin: Its name in a plugin; empty for other tasks.
     """
 
     name: str
     path: str = ""
     task: str = ""
+    plugin: str = ""
 
 
 def own_source(entry: str) -> OwnSource:
-    """Parse `name=path`, `mteb:TASK` or `name=mteb:TASK`.
+    """Parse `name=path`, `PREFIX:TASK` or `name=PREFIX:TASK`; a prefix is `mteb` or `plugin`.
 
     Raises:
         ValueError: The entry is malformed or the name is taken; the text states the rule.
     """
-    if entry.startswith(MTEB):
-        entry = f"{entry.removeprefix(MTEB)}={entry}"
+    if entry.startswith((MTEB, PLUGIN)):
+        entry = f"{entry.partition(':')[2]}={entry}"
     name, _, path = entry.partition("=")
-    if not path.removeprefix(MTEB):
-        raise ValueError("name=path, with a file or a folder, or mteb:TASK")
+    prefix = next((prefix for prefix in (MTEB, PLUGIN) if path.startswith(prefix)), "")
+    if not path.removeprefix(prefix):
+        raise ValueError("name=path, with a file or a folder, mteb:TASK or plugin:TASK")
     if not _NAME.fullmatch(name):
         raise ValueError("a name of letters, digits, '_', '-' and '.', a letter first, then =path")
     if spelled_alike(name) in {spelled_alike(task) for task in SENTEVAL}:
         rule = f"named differently from SentEval's tasks, and {name} is one of them"
-        raise ValueError(f"{rule}: mine=mteb:{name}" if path.startswith(MTEB) else rule)
-    if path.startswith(MTEB):
-        return OwnSource(name, task=path.removeprefix(MTEB))
-    return OwnSource(name, path)
+        raise ValueError(f"{rule}: mine={prefix}{name}" if prefix else rule)
+    kinds = {MTEB: "task", PLUGIN: "plugin", "": "path"}
+    return OwnSource(name, **{kinds[prefix]: path.removeprefix(prefix)})
 
 
 def own_sources(entries: Sequence[str]) -> tuple[OwnSource, ...]:

@@ -4,7 +4,7 @@ import functools
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ParamSpec, TypeVar, Union
+from typing import Annotated, Any, ClassVar, ParamSpec, TypeVar, Union
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, TypeAdapter
 
@@ -30,6 +30,7 @@ class Registered:
     implementation: Callable[..., Any] | None = None
     plugin: str = ""
     fingerprint: str = ""
+    kind: ClassVar = "method"
 
     @property
     def name(self) -> str:

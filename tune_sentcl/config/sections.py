@@ -239,7 +239,7 @@ class EvaluationConfig(Frozen):
     ] = Field(
         (),
         description="own tasks, each as name=path: pairs with a score, labeled sentences, or "
-        "retrieval in BEIR's layout; or mteb:TASK (docs/evaluation.md)",
+        "retrieval in BEIR's layout; mteb:TASK, or plugin:TASK (docs/evaluation.md)",
     )
     cutoffs: Annotated[
         tuple[int, ...],

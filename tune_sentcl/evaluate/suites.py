@@ -9,9 +9,10 @@ from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import Prompt, StsTask, TransferTask
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, RatedTask, load_sets
 from tune_sentcl.data.tasks.own_task import (
+    ForeignTask,
     LabeledTask,
-    MtebTask,
     OwnTask,
+    QuickTask,
     RetrievalTask,
     objectives_of,
     protocol_of,
@@ -19,9 +20,16 @@ from tune_sentcl.data.tasks.own_task import (
     texts_of,
 )
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
-from tune_sentcl.errors import ConfigError, DataError, Fault, NonFiniteError, TuneSentclError
+from tune_sentcl.errors import (
+    ConfigError,
+    DataError,
+    Fault,
+    NonFiniteError,
+    PluginError,
+    TuneSentclError,
+)
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
-from tune_sentcl.evaluate.mteb_tasks import score_mteb
+from tune_sentcl.evaluate.foreign_tasks import score_foreign
 from tune_sentcl.evaluate.retrieval import score_retrieval
 from tune_sentcl.evaluate.splits import FOLD_SEED
 from tune_sentcl.evaluate.sts import few_zeros, score_task
@@ -131,7 +139,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
             found = _score(sentences, task, by, seed, measures.device, zeros=zeros > 0)
             scores += found[0]
             items += found[1]
-        except (DataError, NonFiniteError) as error:
+        except (DataError, NonFiniteError, PluginError) as error:
             if isinstance(error, DataError):
                 name = f"{_name(task)}, {by}"
                 error = DataError(replace(f, where=name) for f in error.faults)
@@ -246,8 +254,8 @@ def _score(
             return score_retrieval(sentences, task)
         case LabeledTask():
             return list(score_labeled(sentences, task, device)), []
-        case MtebTask():
-            return [score_mteb(sentences.encode, task)], []
+        case ForeignTask():
+            return score_foreign(sentences.encode, task), []
         case RatedTask():
             return list(score_rated(sentences, task, seed or FOLD_SEED, device)), []
         case TransferTask():
@@ -260,10 +268,10 @@ def _name(task: _Task) -> str:
 
 def score_by_cosine(
     encode: Encode,
-    tasks: Sequence[StsTask | RetrievalTask],
+    tasks: Sequence[QuickTask],
     among: Sequence[StsTask] | None = None,
 ) -> list[Score]:
-    """Score a model by cosine, without training a classifier.
+    """Score a model without training a classifier: by cosine, or by a plugin.
 
     Args:
         encode: The model; called once for each prompt, with all distinct texts.
@@ -276,6 +284,7 @@ def score_by_cosine(
 
     Raises:
         NonFiniteError: An embedding, a cosine or a correlation is not a finite number.
+        PluginError: A plugin cannot score the model.
     """
     prompts = get_args(Prompt)
     texts = ((text for task in tasks for text in texts_of(task, prompt)) for prompt in prompts)
@@ -286,6 +295,8 @@ def score_by_cosine(
     for task in tasks:
         if isinstance(task, StsTask):
             scores += score_task(sentences, task, zeros=zeros)[0]
-        else:
+        elif isinstance(task, RetrievalTask):
             scores += score_retrieval(sentences, task)[0]
+        else:
+            scores += score_foreign(encode, task)
     return scores

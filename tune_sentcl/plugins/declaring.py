@@ -1,36 +1,25 @@
-"""The decorators with which a plugin registers what it defines."""
+"""The decorator with which a plugin declares a loss."""
 
 import inspect
-import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ValidationError, create_model
 
+from tune_sentcl.config import Registered
 from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
 from tune_sentcl.config.tables import MethodBase, shown
 from tune_sentcl.errors import Fault, PluginError
+from tune_sentcl.plugins.extensions import MARK, check_name
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
 """The parameters by which a loss asks for the tensors of a batch."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _KINDS = (float, int, bool)
 _RESERVED = ("guide",)  # ids take this knob for the name of an encoder
-_MARK = "_tune_sentcl_config"
-
-
-def declared(module: ModuleType) -> Iterator[tuple[type[MethodBase], Callable[..., Any]]]:
-    """The config and the implementation of each method in a module's namespace."""
-    found = {id(value): value for value in vars(module).values()}
-    for value in found.values():
-        config = getattr(value, "__dict__", {}).get(_MARK)
-        if config is not None:
-            yield config, value
 
 
 def loss(name: str) -> Callable[[FunctionT], FunctionT]:
@@ -58,7 +47,7 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     """
 
     def declare(function: FunctionT) -> FunctionT:
-        setattr(function, _MARK, _loss_config(name, function))
+        setattr(function, MARK, Registered(_loss_config(name, function), function))
         return function
 
     return declare
@@ -67,9 +56,7 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
 def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     """The class of a loss's knobs, from the function's signature."""
     where = f"loss {name}"
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        rule = "must be lower-case letters, digits and underscores, starting with a letter"
-        raise PluginError(Fault("loss", "", repr(name), rule, 'Write @tune_sentcl.loss("mine").'))
+    check_name("loss", name)
     if not inspect.isfunction(function):
         rule, move = "must be a function", "Decorate a function."
         raise PluginError(Fault(where, "", type(function).__name__, rule, move))

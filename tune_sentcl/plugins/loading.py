@@ -15,11 +15,14 @@ from typing import Any
 from tune_sentcl.config import METHODS, Knob, Registered, register_all
 from tune_sentcl.config.catalogue import section_knobs
 from tune_sentcl.errors import Fault, PluginError, first_line
-from tune_sentcl.plugins.declaring import declared
+from tune_sentcl.plugins.extensions import EXTENSIONS, MARK, Extension
 from tune_sentcl.plugins.sources import Plugin, read_plugin
 
-_ran: dict[Plugin, list[Registered]] = {}
-"""The methods that each plugin has declared in this process: the same code runs once."""
+_BUILT_IN = {("watcher", one) for one in ("mlflow", "wandb", "tensorboard", "trackio")}
+_BUILT_IN |= {("source", one) for one in ("toy", "nli", "snli", "mnli", "wiki")}
+_Defined = Registered | Extension
+_ran: dict[Plugin, list[_Defined]] = {}
+"""What each plugin has defined in this process: the same code runs once."""
 
 
 def load_plugins(
@@ -34,7 +37,7 @@ def load_plugins(
         folder: The space file's folder, from which its paths start.
 
     Raises:
-        PluginError: A plugin cannot be read or run, defines no loss or an existing method, or two
+        PluginError: A plugin cannot be read or run, defines nothing or what exists already, or two
             plugins have the same name.
     """
     plugins = [read_plugin(str(name), "--plugin") for name in given]
@@ -54,9 +57,9 @@ def load_plugins(
 
 
 def activate(plugins: Sequence[Plugin]) -> None:
-    """Register all methods that plugins define, or none of them.
+    """Register all that plugins define, or nothing.
 
-    A method that another version of a plugin has registered in this process is replaced.
+    What another version of a plugin has registered in this process is replaced.
 
     Raises:
         PluginError: As for `load_plugins`.
@@ -64,20 +67,25 @@ def activate(plugins: Sequence[Plugin]) -> None:
     for plugin in plugins:
         if plugin not in _ran:
             _ran[plugin] = _run(plugin)
-    methods: dict[str, Registered] = {}
-    for one in (one for plugin in plugins for one in _ran[plugin]):
-        before = methods.get(one.name) or METHODS.get(one.name)
-        if one.name in methods or (before is not None and not before.plugin):
-            whose = before.plugin if before and before.plugin else "built in"
-            rule = f"a method of this name exists ({whose})"
+    known: dict[tuple[str, str], _Defined] = {(m.kind, m.name): m for m in METHODS.values()}
+    known |= EXTENSIONS
+    found: dict[tuple[str, str], _Defined] = {}
+    for key, one in (((o.kind, o.name), o) for plugin in plugins for o in _ran[plugin]):
+        if key in found or key in _BUILT_IN or (key in known and not known[key].plugin):
+            whose = found[key].plugin if key in found else "built in"
+            rule = f"a {one.kind} of this name exists ({whose})"
             raise PluginError(Fault(one.plugin, "", one.name, rule, "Give it another name."))
-        methods[one.name] = one
+        found[key] = one
     names = {plugin.name for plugin in plugins}
-    older = {name for name, one in METHODS.items() if one.plugin in names} - methods.keys()
-    if older or any(METHODS.get(name) is not one for name, one in methods.items()):
-        kept = (one for one in METHODS.values() if one.name not in older)
-        _check_kinds([*kept, *methods.values()])
-        register_all(methods.values(), older)
+    older = {key for key, one in known.items() if one.plugin in names} - found.keys()
+    if older or any(known.get(key) is not one for key, one in found.items()):
+        methods = [one for one in found.values() if isinstance(one, Registered)]
+        dropped = {name for kind, name in older if kind == "method"}
+        _check_kinds([*(m for m in METHODS.values() if m.name not in dropped), *methods])
+        register_all(methods, dropped)
+        for key in older:
+            EXTENSIONS.pop(key, None)
+        EXTENSIONS.update((k, one) for k, one in found.items() if isinstance(one, Extension))
 
 
 def _check_kinds(methods: Sequence[Registered]) -> None:
@@ -122,8 +130,8 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type
         raise OSError(f"{path} is not a file of the plugin")
 
 
-def _run(plugin: Plugin) -> list[Registered]:
-    """Run a plugin's code; returns what it declares."""
+def _run(plugin: Plugin) -> list[_Defined]:
+    """Run a plugin's code; returns what it defines."""
     _make_importable(plugin)
     try:
         module = importlib.import_module(plugin.module)
@@ -136,11 +144,13 @@ def _run(plugin: Plugin) -> list[Registered]:
         what = f"{type(error).__name__} ({first_line(str(error))})"
         rule = f"raises {what} when it is loaded: {line}"
         raise PluginError(Fault(plugin.name, "", "", rule, "Correct it.")) from None
-    methods = [Registered(*one, plugin.name, plugin.fingerprint) for one in declared(module)]
-    if not methods:
+    marks = {id(value): getattr(value, "__dict__", {}) for value in vars(module).values()}
+    own = {"plugin": plugin.name, "fingerprint": plugin.fingerprint}
+    found = [replace(space[MARK], **own) for space in marks.values() if MARK in space]
+    if not found:
         move = 'Decorate a function: @tune_sentcl.loss("mine").'
-        raise PluginError(Fault(plugin.name, "", "", "declares no loss", move))
-    return methods
+        raise PluginError(Fault(plugin.name, "", "", "declares nothing", move))
+    return found
 
 
 def _make_importable(plugin: Plugin) -> None:

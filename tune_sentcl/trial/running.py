@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
-from tune_sentcl.data.tasks.own_task import RetrievalTask
+from tune_sentcl.data.tasks.own_task import QuickTask
 from tune_sentcl.errors import NonFiniteError, StudyError
 from tune_sentcl.evaluate.suites import score_by_cosine, score_sets
 from tune_sentcl.items import ItemScores
@@ -240,19 +239,18 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
 
 def tasks_at_points(
     sets: EvaluationSets, early_stopping_objective: Objective, *, default: bool = True
-) -> list[StsTask | RetrievalTask]:
+) -> list[QuickTask]:
     """The tasks of an evaluation point: that of the early-stopping objective, and STS-B dev.
 
     Without `default` they are those of the end of a stage, which has no curve of STS-B dev.
     """
     objectives = (early_stopping_objective, *((DEFAULT,) if default else ()))
     wanted = {(objective.task, objective.split) for objective in objectives}
-    retrieval = (task for task in sets.own if isinstance(task, RetrievalTask))
-    candidates: list[StsTask | RetrievalTask] = [*sets.graded, *retrieval]
-    return [task for task in candidates if (task.name, task.split) in wanted]
+    own = (task for task in sets.own if isinstance(task, QuickTask))
+    return [task for task in (*sets.sts, *own) if (task.name, task.split) in wanted]
 
 
-def _measure(trial: TrialRun, tasks: Sequence[StsTask | RetrievalTask]) -> list[Score]:
+def _measure(trial: TrialRun, tasks: Sequence[QuickTask]) -> list[Score]:
     start = time.perf_counter()
     scores = score_by_cosine(trial.encoder.encode, tasks, trial.inputs.sets.graded)
     trial.account.evaluation_seconds += time.perf_counter() - start

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tune_sentcl.config import evaluation_data, evaluation_data_of
-from tune_sentcl.data.tasks.own_task import MtebTask, OwnTask, objectives_of
+from tune_sentcl.data.tasks.own_task import ForeignTask, OwnTask, objectives_of
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError, StudyError
 from tune_sentcl.history import History
 from tune_sentcl.objective import (
@@ -105,10 +105,10 @@ def check_versions(space: Space, loader: InputLoader, history: History) -> None:
     """Raise if rows of own tasks have changed since the study's trials were scored on them."""
     faults: dict[Fault, None] = {}
     for task, split, others in other_versions(space, loader, history):
-        mteb = isinstance(task, MtebTask)
-        whose = "MTEB or its data have" if mteb else "its rows have"
+        foreign = isinstance(task, ForeignTask)
+        whose = "its code or data have" if foreign else "its rows have"
         rule = f"is {task.version} now, and the study's trials were scored on {others}: "
-        old = "that version" if mteb else "the old rows"
+        old = "that version" if foreign else "the old rows"
         move = f"Restore {old}, rename the task, or start another study."
         faults[Fault("evaluation.own", task.name, split, f"{rule}{whose} changed", move)] = None
     if faults:

@@ -220,7 +220,7 @@ class SearchOptions:
     track: tuple[str, ...] = _option(
         (),
         OUTPUT,
-        "Log trials to mlflow, wandb, tensorboard or trackio too, if installed (repeatable).",
+        "Log trials to mlflow, wandb, tensorboard, trackio or a plugin's watcher (repeatable).",
         metavar="NAME",
     )
 

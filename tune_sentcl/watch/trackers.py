@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.plugins import EXTENSIONS
 from tune_sentcl.store.files import StudyFiles
 
 Params = Mapping[str, str | int | float | bool]
@@ -272,7 +273,10 @@ def check_tracking(names: Sequence[str], study: str, *, on_cluster: bool = False
 
 def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
     if name not in TRACKERS:
-        yield Fault("--track", "", name, f"must be one of {', '.join(TRACKERS)}", "Choose one.")
+        own = [one for kind, one in EXTENSIONS if kind == "watcher"]
+        rule = f"must be one of {', '.join((*TRACKERS, *own))}"
+        if name not in own:
+            yield Fault("--track", "", name, rule, "Choose one, or give its --plugin.")
         return
     package = find_spec(name)
     if not on_cluster and (package is None or package.origin is None):  # an empty folder

@@ -17,6 +17,7 @@ from tune_sentcl.config import flatten
 from tune_sentcl.errors import first_line
 from tune_sentcl.history import Assignment
 from tune_sentcl.objective import MAX_OBJECTIVES, value_columns
+from tune_sentcl.plugins import EXTENSIONS
 from tune_sentcl.score import Score
 from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.files import StudyFiles
@@ -166,10 +167,13 @@ class _TrackerThread(threading.Thread):
     def run(self) -> None:
         try:
             folder = self._files.folder or Path(gettempdir())
-            tracker = TRACKERS[self.name](self._space, self._files.where, folder)
+            kind = TRACKERS.get(self.name) or EXTENSIONS["watcher", self.name].value
+            tracker = kind(self._space, self._files.where, folder)
             while (event := self._events.get()) is not None and not self._is_lost:
                 method, args = event
                 getattr(tracker, method)(*args)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the search goes on without it
             reason = first_line(str(error)) or "no message"
+            if own := EXTENSIONS.get(("watcher", self.name)):
+                reason += f", {own.plugin}, line {own.line(error)}"
             self.lose(f"failed ({type(error).__name__}: {reason})")

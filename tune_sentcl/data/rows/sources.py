@@ -32,6 +32,8 @@ from tune_sentcl.data.tables import (
 from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.data.toy import toy_graded, toy_nli
 from tune_sentcl.errors import DataError, Fault, first_line
+from tune_sentcl.plugins import EXTENSIONS
+from tune_sentcl.plugins.extensions import Extension
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "snli": ("nli/snli_train.parquet", "nli/snli_train_partial.parquet"),
@@ -67,14 +69,16 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
 
     Args:
         kind: The kind of rows to make.
-        config: Its source is `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`, a
-            file, a folder saved by `datasets`, or a hub data set as `owner/name` (its `train`
-            split). If there is a limit, a partial set may replace a set in `WHOLE`.
+        config: Its source is `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`,
+            that of a plugin's source, a file, a folder saved by `datasets`, or a hub data set as
+            `owner/name` (its `train` split). If there is a limit, a partial set may replace a set
+            in `WHOLE`.
         root: The data root; read only for `sts-b` and the names in `SOURCES` and `JOINED`.
 
     Raises:
         DataError: The source does not exist, cannot be read, is not the whole set, or lacks
             columns of such rows.
+        PluginError: A plugin's source raises an error, or yields something else than dicts.
     """
     source, limit = config.source, config.limit
     if source == "toy":
@@ -89,6 +93,8 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
         where = Origin(" + ".join(str(origin) for _, origin in parts))
     elif source in SOURCES:
         table, where = _open_named(source, root, source, limit)
+    elif own := EXTENSIONS.get(("source", source)):
+        table, where = _open_plugin(own, config, partial(roles_read, kind))
     else:
         table, where = _open_own(config, partial(roles_read, kind))
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
@@ -109,14 +115,33 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
     if _HUB_NAME.fullmatch(config.source):
         return _read_dataset(config.source, columns, read)
-    names = ["toy", "sts-b", *JOINED, *SOURCES]
+    names = ["toy", "sts-b", *JOINED, *SOURCES, *(n for k, n in EXTENSIONS if k == "source")]
     near = difflib.get_close_matches(config.source, names, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     rule = (
         f"must be a known source ({', '.join(names)}), a file, a folder or the name of "
         "a hub data set (owner/name)"
     )
-    raise DataError(Fault("data.source", "", config.source, rule, f"{hint}Give a source."))
+    raise DataError(
+        Fault("data.source", "", config.source, rule, f"{hint}Give a source, or its --plugin.")
+    )
+
+
+def _open_plugin(own: Extension, config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
+    try:
+        rows = list(own.value())
+    except (Exception, SystemExit) as error:
+        raise own.failure("", error) from error
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        raise own.failure("", "must yield dicts, one or more, and nothing else")
+    names, where = dict.fromkeys(key for row in rows for key in row), f"{own.plugin}: {own.name}"
+    try:
+        table = pa.table({name: [row.get(name) for row in rows] for name in names})
+    except (pa.ArrowException, TypeError) as error:
+        rule = f"must yield values of one type in each column ({first_line(error)})"
+        raise own.failure("", rule) from None
+    roles = roles_of([*names], columns_of(config.columns), read, where)
+    return by_role(table, roles), Origin(where, tuple(names))
 
 
 def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.Table, Origin]:

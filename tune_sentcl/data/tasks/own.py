@@ -23,7 +23,7 @@ from tune_sentcl.data.tables import (
 )
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, fingerprint_of
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
-from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit, OwnTask, read_mteb
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit, OwnTask, read_mteb, read_plugin
 from tune_sentcl.errors import DataError, Fault
 
 _SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
@@ -53,7 +53,7 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
         One task per split that is scored separately, dev before test.
 
     Raises:
-        DataError: The path has no known layout, or a file is damaged.
+        DataError: The path has no known layout, a file is damaged, or no loaded plugin has it.
         ResourceError: It is an MTEB task and `mteb` is not installed.
     """
     return read_with_training(source, data, training=False)[0]
@@ -68,6 +68,8 @@ def read_with_training(
     """
     if source.task:
         return read_mteb(source, data), ()
+    if source.plugin:
+        return read_plugin(source, data), ()
     path = Path(source.path).expanduser()
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data)), ()

@@ -9,6 +9,7 @@ from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.task import ClassifiedRows, Prompt, StsTask
 from tune_sentcl.errors import DataError, Fault, ResourceError, first_line
 from tune_sentcl.objective import DEFAULT_CUTOFFS, RETRIEVAL, Objective, metric_cutoff
+from tune_sentcl.plugins import EXTENSIONS
 
 OwnSplit = Literal["dev", "test"]
 
@@ -88,24 +89,26 @@ class RetrievalTask:
 
 
 @dataclass(frozen=True)
-class MtebTask:
-    """An MTEB task on one split; MTEB loads its data.
+class ForeignTask:
+    """A task on one split, whose data and metrics MTEB or a plugin holds.
 
     Attributes:
-        name: The user's name for it, or MTEB's.
+        name: The user's name for it, or theirs.
         split: The split that it counts as here.
-        theirs: The names of MTEB's splits that count as this split.
-        metric: The name of the task's main score.
-        task: Its name in MTEB.
+        theirs: The names of their splits that count as this split.
+        metrics: The names of MTEB's main score, or of the plugin's metrics.
+        task: Its name in MTEB or the plugin.
+        protocol: Who scores it.
         data: See `Score`.
-        version: The revision of its data, and MTEB's version.
+        version: The revision of its data, and MTEB's version; or the plugin's fingerprint.
     """
 
     name: str
     split: OwnSplit
     theirs: tuple[str, ...]
-    metric: str
+    metrics: tuple[str, ...]
     task: str
+    protocol: Literal["mteb", "plugin"] = "mteb"
     data: Literal["toy", "root"] = "root"
     version: str = ""
 
@@ -133,7 +136,7 @@ def mteb_task(name: str) -> Any:
         raise DataError(fault) from None
 
 
-def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[MtebTask, ...]:
+def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[ForeignTask, ...]:
     """Look up a task; splits named `dev...` or `val...` count as `dev`, others as `test`.
 
     Raises:
@@ -146,15 +149,26 @@ def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[MtebTask
     for split in task.eval_splits:
         ours: OwnSplit = "dev" if split.startswith(_DEV) else "test"
         theirs[ours] = (*theirs.get(ours, ()), split)
-    metric = task.metadata.main_score
-    return tuple(
-        MtebTask(source.name, split, theirs[split], metric, source.task, data, version)
-        for split in sorted(theirs)
-    )
+    of = (task.metadata.main_score,), source.task
+    any_split = ForeignTask(source.name, "dev", (), *of, "mteb", data, version)
+    return tuple(replace(any_split, split=s, theirs=theirs[s]) for s in sorted(theirs))
 
 
-OwnTask = StsTask | LabeledTask | RetrievalTask | MtebTask
-OwnProtocol = Literal["cosine", "logreg-10fold", "retrieval", "mteb"]
+def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[ForeignTask, ...]:
+    """Look up a plugin's task, for each of its splits; DataError if no loaded plugin has it."""
+    found = EXTENSIONS.get(("task", source.plugin))
+    if found is None:
+        rule, name = "no loaded plugin defines this task", f"plugin:{source.plugin}"
+        raise DataError(Fault("evaluation.own", "", name, rule, "Give its --plugin."))
+    of = found.metrics, found.name
+    any_split = ForeignTask(source.name, "dev", (), *of, "plugin", data, found.fingerprint)
+    return tuple(replace(any_split, split=s, theirs=(s,)) for s in found.splits)
+
+
+OwnTask = StsTask | LabeledTask | RetrievalTask | ForeignTask
+QuickTask = StsTask | RetrievalTask | ForeignTask
+"""The tasks that need no classifier."""
+OwnProtocol = Literal["cosine", "logreg-10fold", "retrieval", "mteb", "plugin"]
 
 
 def protocol_of(task: OwnTask) -> OwnProtocol:
@@ -166,8 +180,8 @@ def protocol_of(task: OwnTask) -> OwnProtocol:
             return "logreg-10fold"
         case RetrievalTask():
             return "retrieval"
-        case MtebTask():
-            return "mteb"
+        case ForeignTask():
+            return task.protocol
 
 
 def with_cutoffs(
@@ -200,12 +214,12 @@ def _offers(task: OwnTask) -> tuple[tuple[str, str], ...]:
             return ("spearman", task.split), ("pearson", task.split)
         case LabeledTask() | RetrievalTask():
             return task.offers
-        case MtebTask():
-            return ((task.metric, task.split),)
+        case ForeignTask():
+            return tuple((metric, task.split) for metric in task.metrics)
 
 
 def texts_of(task: OwnTask, prompt: Prompt = "text") -> Iterator[str]:
-    """The sentences that are read with a prompt, including repeats; MTEB loads its own."""
+    """The sentences that are read with a prompt, except those of a `ForeignTask`."""
     match task, prompt:
         case RetrievalTask(), "query":
             yield from task.queries
@@ -223,7 +237,7 @@ def texts_of(task: OwnTask, prompt: Prompt = "text") -> Iterator[str]:
 
 
 def row_count(task: OwnTask) -> int:
-    """The number of pairs, sentences or queries to score; 0 for MTEB, which is not loaded."""
+    """The number of pairs, sentences or queries to score; 0 for a `ForeignTask`."""
     match task:
         case StsTask():
             return len(task)
@@ -231,7 +245,7 @@ def row_count(task: OwnTask) -> int:
             return sum(map(len, task.parts))
         case RetrievalTask():
             return len(task.queries)
-        case MtebTask():
+        case ForeignTask():
             return 0
 
 
@@ -245,7 +259,7 @@ def counted(task: OwnTask) -> str:
             return f"{rows} sentences in {len(set(task.rows.labels))} classes"
         case RetrievalTask():
             return f"{len(task.queries):,} queries, {len(task.document_ids):,} documents"
-        case MtebTask():
+        case ForeignTask():
             return f"{' and '.join(task.theirs)}, {task.version}"
 
 

@@ -1,21 +1,23 @@
-"""Tasks of MTEB, scored by MTEB's own evaluators."""
+"""Tasks that MTEB or a plugin scores."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tune_sentcl.data.tasks.own_task import MtebTask, mteb_task
-from tune_sentcl.errors import DataError, Fault, first_line
+from tune_sentcl.data.tasks.own_task import ForeignTask, mteb_task
+from tune_sentcl.errors import DataError, Fault, TuneSentclError, first_line
 from tune_sentcl.evaluate.encode import Encode
+from tune_sentcl.plugins import EXTENSIONS
 from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _BATCH = 1024
 """Texts that MTEB passes in one call; the encoder makes its own batches of them."""
+_NUMBERS = (float, int, np.floating, np.integer)
 
 
-def score_mteb(encode: Encode, task: MtebTask) -> Score:
+def score_mteb(encode: Encode, task: ForeignTask) -> Score:
     """A task's main score x 100: a mean over splits of means over languages; `n` counts texts.
 
     Raises:
@@ -47,7 +49,7 @@ def score_mteb(encode: Encode, task: MtebTask) -> Score:
         "mteb",
         task.name,
         task.split,
-        task.metric,
+        task.metrics[0],
         "mteb",
         task.data,
         value,
@@ -84,3 +86,37 @@ class _Model:
         from mteb.similarity_functions import pairwise_cos_sim
 
         return pairwise_cos_sim(embeddings1, embeddings2)
+
+
+def score_foreign(encode: Encode, task: ForeignTask) -> list[Score]:
+    """The scores of a task x 100; `n` counts the texts that it has encoded.
+
+    Raises:
+        DataError: MTEB cannot load the task's data, or cannot evaluate it.
+        PluginError: The plugin raises an error, or returns something else than a number from 0 to
+            1 for each of its metrics.
+    """
+    if task.protocol == "mteb":
+        return [score_mteb(encode, task)]
+    plugin, count = EXTENSIONS["task", task.task], 0
+
+    def counted(texts: Iterable[str], **prompt: str) -> EmbeddingMatrix:
+        nonlocal count
+        given = list(texts)
+        count += len(given)
+        return encode(given, **prompt)
+
+    try:
+        values = plugin.value(counted, task.split)
+    except TuneSentclError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise plugin.failure(task.split, error) from error
+    found = [values.get(m) if isinstance(values, Mapping) else None for m in task.metrics]
+    numbers = [float(v) for v in found if isinstance(v, _NUMBERS) and 0 <= v <= 1]
+    if len(numbers) < len(found):
+        rule = f"must return a dict with a number from 0 to 1 for {' and '.join(task.metrics)}"
+        raise plugin.failure(task.split, f"{rule}, and returns {first_line(repr(values))}")
+    of, by = ("own", task.name, task.split), ("plugin", task.data)
+    scored = zip(task.metrics, numbers, strict=True)
+    return [Score(*of, m, *by, 100 * v, count, version=task.version) for m, v in scored]

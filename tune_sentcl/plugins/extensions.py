@@ -1,0 +1,147 @@
+"""What plugins define besides methods: evaluation tasks, watchers and sources of rows."""
+
+import inspect
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Literal, TypeVar
+
+from tune_sentcl.errors import Fault, PluginError, first_line
+
+T = TypeVar("T", bound=Callable[..., Any])
+Split = Literal["dev", "test"]
+
+MARK = "_tune_sentcl_defines"
+"""The attribute by which a decorated function or class holds what it defines."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_METRIC, _SPLIT = re.compile(r"[a-z][a-z0-9_@.-]*"), re.compile("dev|test")
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Something other than a method that a plugin defines.
+
+    Attributes:
+        kind: What it is.
+        name: Its name among those of its kind.
+        value: The decorated function or class.
+        metrics: For a task, the metrics that it returns.
+        splits: For a task, the splits that it is called for.
+        plugin: The plugin that defines it.
+        fingerprint: A hash of the plugin's code.
+    """
+
+    kind: Literal["task", "watcher", "source"]
+    name: str
+    value: Callable[..., Any]
+    metrics: tuple[str, ...] = ()
+    splits: tuple[Split, ...] = ()
+    plugin: str = ""
+    fingerprint: str = ""
+
+    def line(self, error: BaseException | None = None) -> int:
+        """The last line of its own file that an error has passed, or its first line."""
+        code: CodeType = getattr(self.value, "begin", self.value).__code__
+        passed = reversed(traceback.extract_tb(error.__traceback__ if error else None))
+        own = (frame.lineno for frame in passed if frame.filename == code.co_filename)
+        return next(own, None) or code.co_firstlineno
+
+    def failure(self, what: str, fault: BaseException | str) -> PluginError:
+        """What it has raised, or the rule that it breaks, with a line of the plugin's file."""
+        where, rule, error = f"{self.plugin}: {self.kind} {self.name}", str(fault), None
+        if isinstance(fault, BaseException):
+            rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
+            error = fault
+        rule += f": line {self.line(error)}"
+        return PluginError(Fault(where, what, "", rule, "Correct it."))
+
+
+EXTENSIONS: dict[tuple[str, str], Extension] = {}
+"""What the loaded plugins define besides methods, by kind and name."""
+
+
+def check_name(kind: str, name: object) -> None:
+    """Raise PluginError if a name does not fit what a plugin defines."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        rule = "must be lower-case letters, digits and underscores, starting with a letter"
+        raise PluginError(Fault(kind, "", repr(name), rule, f'Write @tune_sentcl.{kind}("mine").'))
+
+
+def task(
+    name: str, *, metrics: Sequence[str], splits: Sequence[Split] = ("dev",)
+) -> Callable[[T], T]:
+    """Declare a function `score(encode, split)` as the evaluation task `plugin:NAME`.
+
+    It returns a mapping of each metric to a number from 0 to 1. `encode` maps n texts to their
+    embeddings, a float32 array of shape (n, dim).
+
+    Args:
+        name: Its name in `evaluation.own`.
+        metrics: The names of its metrics.
+        splits: The splits that it is called for, of `dev` and `test`.
+
+    Raises:
+        PluginError: One of these rules is broken.
+    """
+
+    def declare(function: T) -> T:
+        for key, names, fits in (("metrics", metrics, _METRIC), ("splits", splits, _SPLIT)):
+            good = not isinstance(names, str) and len({*names}) == len(names) > 0
+            if not good or not all(fits.fullmatch(str(one)) for one in names):
+                rule, move = "must be a tuple of different names", "Correct the decorator."
+                raise PluginError(Fault(f"task {name}", key, repr(names), rule, move))
+        own = Extension("task", name, function, tuple(metrics), tuple(sorted(splits)))
+        return _marked(own, function, _takes(function, 2), "a function of (encode, split)")
+
+    return declare
+
+
+def watcher(name: str) -> Callable[[T], T]:
+    """Declare a class like `tune_sentcl.watch.trackers.Tracker`, which `--track NAME` chooses.
+
+    Raises:
+        PluginError: The class lacks a method, or its name exists.
+    """
+
+    def declare(value: T) -> T:
+        methods = {"__init__": 4, "begin": 4, "point": 4, "end": 5}
+        fits = all(_takes(getattr(value, one, None), n) for one, n in methods.items())
+        wanted = "a class with __init__, begin, point and end as in docs/plugins.md"
+        return _marked(Extension("watcher", name, value), value, fits, wanted)
+
+    return declare
+
+
+def source(name: str) -> Callable[[T], T]:
+    """Declare a function that yields dicts, rows with the columns of docs/data.md, as a source.
+
+    Raises:
+        PluginError: It is no function without arguments, or its name exists.
+    """
+
+    def declare(value: T) -> T:
+        own = Extension("source", name, value)
+        return _marked(own, value, _takes(value, 0), "a function without arguments")
+
+    return declare
+
+
+def _takes(value: Any, count: int) -> bool:
+    """Whether a function can be called with this many arguments by position."""
+    try:
+        inspect.signature(value).bind(*range(count))
+    except TypeError:
+        return False
+    return inspect.isfunction(value)
+
+
+def _marked(own: Extension, value: T, fits: bool, wanted: str) -> T:
+    check_name(own.kind, own.name)
+    if not fits:
+        where, shown = f"{own.kind} {own.name}", getattr(value, "__name__", repr(value))
+        raise PluginError(Fault(where, "", shown, f"must be {wanted}", "Correct it."))
+    setattr(value, MARK, own)
+    return value
