@@ -97,11 +97,12 @@ def write_items(items: Sequence[ItemScores], folder: Path) -> None:
 
 def read_items(folder: Path, task: str, split: str, metric: str) -> ItemScores | None:
     """The scores of single items of one score, from a folder of weights; None if it has none."""
-    path = folder / FILE
-    if not path.is_file():
+    try:
+        rows = pq.read_table(folder / FILE, schema=_SCHEMA).to_pylist()
+    except (OSError, pa.ArrowException):  # missing or damaged, which costs a remark alone
         return None
-    for row in pq.read_table(path).to_pylist():
-        if (row["task"], row["split"], row["metric"]) == (task, split, metric):
+    for row in rows:
+        if row["values"] and (row["task"], row["split"], row["metric"]) == (task, split, metric):
             gold = None if row["gold"] is None else np.array(row["gold"], np.float64)
             return ItemScores(
                 task, row["split"], metric, np.array(row["values"], np.float64), gold

@@ -78,6 +78,7 @@ def test_every_knob_that_may_be_unset_differs_by_it() -> None:
         "optimizer.warmup_epochs": ("mnr", 1.0, {}),
         "optimizer.max_grad_norm": ("mnr", 1.0, {}),
         "method.chunk": ("mnr", 8, {}),
+        "method.false_margin": ("mnr", 0.1, {}),
         "method.share": ("conisi", 0.5, {"method.strategy": "o1"}),
         "method.whitening_dim": ("none", 8, {"method.whitening": True}),
     }

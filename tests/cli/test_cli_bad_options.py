@@ -26,7 +26,10 @@ KEY_FAULTS = [
     ("method.temperature=nan", ["method.temperature = nan", "must be a finite number", "above 0"]),
     ("method.num_positives=-3", ["method.num_positives = -3", 'above 0, or "all"', "default"]),
     ("method.num_negatives=1.5", ["method.num_negatives = 1.5", "whole number", "default"]),
-    ("method.name=sclx", ["method.name = 'sclx'", "must be one of sbert, scl", "Choose one."]),
+    (
+        "method.name=sclx",
+        ["method.name = 'sclx'", "must be one of sbert, scl", "Choose one, or give its --plugin."],
+    ),
     ("method=scl", ["method = 'scl'", "must be a table of keys", "method.name"]),
     ("optimizer.batch_size=0", ["optimizer.batch_size = 0", "must be 1 or more", "rows per step"]),
     ("optimizer.warmup=1", ["optimizer.warmup = 1", "must be below 1", "default 0.1"]),

@@ -71,13 +71,42 @@ def test_a_task_of_your_own_is_taken_and_must_not_be_trained_on() -> None:
     done = invoke(
         *["init", "mine.toml", "--rows", "mine.csv", "--dev", "dev.csv", "--encoder", "toy"]
     )
-    refused(done, "dev dev contains 30 of the training rows")
+    assert done.code == 0
+    assert "dev dev contains 30 of the training rows" in done.out
+    assert "a search refuses them" in done.out
+    refused(invoke("plan", "mine.toml"), "dev dev contains 30", "--allow-overlap")
+    Path("mine.toml").unlink()
     write("dev.csv", "sentence1,sentence2,score", WORDS[:30], WORDS[30:60], GRADES[:30])
     done = invoke(
         *["init", "mine.toml", "--rows", "mine.csv", "--dev", "dev.csv", "--encoder", "toy"]
     )
     assert done.code == 0 and "--objective dev:spearman:dev" in done.out
     assert not Path("mine").exists()
+
+
+def test_names_with_marks_stay_texts() -> None:
+    """A file's name must not end the string of a TOML file, which could name plugins."""
+    name = 'z"\nplugins = ["evil.py"]\nsummary = "\' .csv'
+    write(name, "anchor,positive", WORDS, ANSWERS)
+    done = invoke("init", "my space.toml", "--rows", name, "--encoder", "toy")
+    assert done.code == 0 and "tune-sentcl search 'my space.toml' " in done.out
+    assert load_space("my space.toml").plugins == ()
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("id,question,answer,note,note", "{n},text number {n},answer to it {n},,"),
+        ('{{"id": {n}, "question": "text {n} here", "answer": "answer {n}", "meta": {{}}}}', ""),
+    ],
+)
+def test_other_columns_do_not_hinder_a_guess(header: str, row: str) -> None:
+    name = "mine.csv" if row else "mine.jsonl"
+    lines = [header, *(row.format(n=n) for n in range(300))]
+    lines = lines if row else [header.format(n=n) for n in range(300)]
+    Path(name).write_text("\n".join(lines))
+    done = invoke("init", "mine.toml", "--rows", name, "--encoder", "toy")
+    assert done.code == 0 and "anchor=question, positive=answer" in done.out
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.rows.hold_out import hold_out
+from tune_sentcl.data.rows.hold_out import ROWS, TASK, hold_out
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import RetrievalTask
@@ -33,14 +33,14 @@ def test_no_text_is_on_two_sides(
     corpus = corpus_of(pairs)
     folder = tmp_path_factory.mktemp("held")
     try:
-        held = hold_out(corpus, folder / "new")
+        held = hold_out(corpus, folder)
     except DataError as error:
         assert "without shared texts" in str(error)
         return
-    assert sum(held.sizes) == len(pairs)
-    rows = pq.read_table(held.rows)
+    assert sum(held) == len(pairs)
+    rows = pq.read_table(folder / ROWS)
     trained = {*rows["anchor"].to_pylist(), *rows["positive"].to_pylist()}
-    dev, test = read_own(own_source(f"held={held.task}"))
+    dev, test = read_own(own_source(f"held={folder / TASK}"))
     assert isinstance(dev, RetrievalTask) and isinstance(test, RetrievalTask)
     for task, other in ((dev, test), (test, dev)):
         assert not {*task.queries} & {*trained, *other.queries}
@@ -53,19 +53,31 @@ def test_no_text_is_on_two_sides(
 
 def test_graded_pairs_become_a_task_of_pairs(tmp_path: Path) -> None:
     pairs = [(f"q{number}", f"a{number}") for number in range(300)]
-    held = hold_out(corpus_of(pairs, graded=True), tmp_path / "new")
-    again = hold_out(corpus_of(pairs, graded=True), tmp_path / "again")
-    assert held.sizes == again.sizes == (240, 30, 30)
-    assert (held.task / "dev.csv").read_bytes() == (again.task / "dev.csv").read_bytes()
+    new, again = tmp_path / "new", tmp_path / "again"
+    for folder in (new, again):
+        folder.mkdir()
+        assert hold_out(corpus_of(pairs, graded=True), folder) == (240, 30, 30)
+    assert (new / TASK / "dev.csv").read_bytes() == (again / TASK / "dev.csv").read_bytes()
     scores = dict(zip(pairs, (float(n % 5) for n in range(300)), strict=True))
-    for task in read_own(own_source(f"held={held.task}")):
+    for task in read_own(own_source(f"held={new / TASK}")):
         assert isinstance(task, StsTask)
         (subset,) = task.subsets
         rows = zip(subset.sentences1, subset.sentences2, strict=True)
         assert [scores[row] for row in rows] == list(subset.gold)
 
 
+def test_negatives_that_are_held_out_are_left_out(tmp_path: Path) -> None:
+    """Training would push the held-out answers away from other questions."""
+    rows = [(f"q{n}", f"a{n}", f"A{(n + 1) % 300} ") for n in range(300)]
+    columns = dict(zip(("anchor", "positive", "negative_1"), zip(*rows, strict=True), strict=True))
+    hold_out(make_corpus("triplets", pa.table(columns), "mine.csv"), tmp_path)
+    left = pq.read_table(tmp_path / ROWS)
+    answers = set(left["positive"].to_pylist())
+    negatives = [text.strip().lower() for text in left["negative_1"].to_pylist()]
+    assert negatives.count("") > 20 and set(negatives) - {""} <= answers
+
+
 def test_rows_that_all_share_a_text_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="--dev FILE"):
-        hold_out(corpus_of([(f"q{number}", "yes") for number in range(300)]), tmp_path / "new")
+        hold_out(corpus_of([(f"q{number}", "yes") for number in range(300)]), tmp_path)
     assert not any(tmp_path.iterdir())

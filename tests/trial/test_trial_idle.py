@@ -21,6 +21,8 @@ ADAPTED: Values = {"method.name": "simcse", "encoder.lora_rank": 2}
 CONISI: Values = {"method.name": "conisi", "encoder.train_length": 24}
 CLSR: Values = {"method.name": "clsr"}
 GIST: Values = {"method.name": "gist", "method.guide": "toy", "method.temperature": 0.1}
+MNR: Values = {"method.name": "mnr"}
+MINED: Values = {**MNR, "data.mined": 2, "data.mined_by": "toy", "data.mined_margin": 0.0}
 NONE: Values = {"method.name": "none"}
 PAIRS: Values = {"method.name": "sbert"}
 OFTEN: Values = {"evaluation.every": 1}
@@ -40,11 +42,16 @@ CASES: list[tuple[str, Any, Values, Values | None]] = [
         {**CONISI, "method.strategy": "o1", "method.lambda": 0.0},
         {**CONISI, "method.strategy": "o1"},
     ),
+    ("method.hardened", "in_batch", MNR, {**MNR, "method.hardness": 5.0}),
     ("method.whitening_dim", 3, NONE, {**NONE, "method.whitening": True}),
     ("encoder.train_length", 5, CLSR, SIMCSE),
     ("encoder.train_length", 20, {**SIMCSE, "encoder.max_length": 12}, None),
     ("encoder.share_duplicates", False, SIMCSE, PAIRS),
     ("encoder.packed", False, CLSR, SIMCSE),
+    ("data.mined", 2, {**SIMCSE, "data.mined_by": "toy"}, {**MNR, "data.mined_by": "toy"}),
+    ("data.mined_by", "toy", MNR, None),
+    ("data.mined_margin", 0.6, MNR, MINED),
+    ("data.mined_depth", 1, MNR, MINED),
     ("data.mix", "in_turn", SHUFFLED, {**SHUFFLED, "data.source": "toy + toy"}),
     ("encoder.freeze_layers", 1, CLSR, SIMCSE),
     ("encoder.lora_rank", 2, CLSR, SIMCSE),

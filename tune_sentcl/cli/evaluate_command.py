@@ -110,8 +110,9 @@ def evaluate(
     if len(results) == 2:
         rows = comparison(*(result.items for result in results))
         (print_json if json_rows else _print_comparison)(rows)
-        for result in results:
-            _end(result)
+        if not rows:
+            say("note: only tasks of scored pairs and retrieval are compared")
+        _end(models, results)
         return
     (result,) = results
     if json_rows:
@@ -122,7 +123,7 @@ def evaluate(
         constant = ("split", "aggregation", "metric", "protocol", "seeds")
         layout = Layout(constant=constant, of="scores")
         print_table(_score_rows(whole), f"{models[0]}, suite {suite}", layout)
-    _end(result)
+    _end([""], results)
 
 
 @contextmanager
@@ -144,14 +145,17 @@ def _print_comparison(rows: list[dict[str, Any]]) -> None:
     print_table(rows, "A is the first model, B the second; 95 % interval over items", layout)
 
 
-def _end(result: "Evaluation") -> None:
-    """Print notes and errors of an evaluation, and exit if there are errors."""
-    for note in result.notes:
-        say(f"note: {note}")
-    for text in (text for error in result.errors for text in str(error).splitlines()):
-        say(f"error: {text}")
-    if result.errors:
-        bad_input = any(isinstance(error, BadInputError) for error in result.errors)
+def _end(models: Sequence[str], results: Sequence["Evaluation"]) -> None:
+    """Print notes and errors of evaluations, and exit if there are errors."""
+    for model, result in zip(models, results, strict=True):
+        of = f" of {model}" if model else ""
+        for note in result.notes:
+            say(f"note{of}: {note}")
+        for text in (text for error in result.errors for text in str(error).splitlines()):
+            say(f"error{of}: {text}")
+    errors = [error for result in results for error in result.errors]
+    if errors:
+        bad_input = any(isinstance(error, BadInputError) for error in errors)
         raise typer.Exit(BAD_INPUT if bad_input else FAILED)
 
 

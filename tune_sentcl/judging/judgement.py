@@ -128,7 +128,7 @@ def with_items(
     if objective.protocol not in ("cosine", "retrieval"):
         return judgements
     kept, title = study.checkpoints(), f"the winner's score on {objective}"
-    note = f"No scores of single items are kept for {title}: search with --keep."
+    note = f"No scores of single items are kept for {title}."
     for trial_id in sorted({*winner.trials.values()} & kept):
         with study.checkpoint(trial_id) as folder:
             items = read_items(folder, objective.task, objective.split, objective.metric)

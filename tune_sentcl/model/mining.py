@@ -45,7 +45,7 @@ def with_mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpo
         found = mine_hard_negatives(
             datasets.Dataset.from_dict(pairs),
             miner,
-            range_max=config.mined_depth,
+            range_max=max(config.mined_depth, config.mined),
             relative_margin=config.mined_margin,
             num_negatives=config.mined,
             output_format="triplet",

@@ -19,6 +19,7 @@ from tune_sentcl.config import (
 from tune_sentcl.data.rows.row_checks import overlaps, problems, refuse_overlaps
 from tune_sentcl.data.rows.sources import is_named
 from tune_sentcl.errors import (
+    BadInputError,
     CheckpointError,
     ConfigError,
     Fault,
@@ -156,18 +157,27 @@ def _missing_objective(objective: Objective, point: GridInputs) -> Fault:
     return Fault("--objective", "", str(objective), f"no set at hand gives it{why}", move)
 
 
-def check_rows(read: Sequence[GridInputs], *, allow_overlap: bool) -> Iterator[str]:
+def check_rows(
+    space: Space, loader: InputLoader, *, sampled: bool, allow_overlap: bool
+) -> Iterator[str]:
     """Notes on training rows that teach nothing, and on rows that stand in evaluation tasks.
 
     Args:
-        read: The grid's configurations with their inputs.
+        space: The space that is searched.
+        loader: Reads the inputs.
+        sampled: Whether configurations are sampled from the ranges too.
         allow_overlap: Whether the user's own rows may stand in the user's own tasks.
 
     Raises:
         DataError: They may not, and do.
     """
-    inputs = [(p.config, p.resolved.inputs) for p in read if p.config.method.takes_steps]
-    each = {(id(found.corpus), id(found.sets)): (config, found) for config, found in inputs}
+    each = {}
+    for config in _grid_and_range_ends(space, sampled=sampled):
+        if config.method.takes_steps:
+            data = config.data.model_copy(update={"mined": 0})
+            with suppress(BadInputError):  # the trial that needs it reports it
+                found = loader.load(config.model_copy(update={"data": data}))
+                each[id(found.corpus), id(found.sets)] = config, found
     said: dict[str, None] = {}
     for config, found in each.values():
         corpus, own = found.corpus, not all(map(is_named, source_names(config.data.source)))

@@ -1,6 +1,7 @@
 """A first space for the user's own rows: `tune-sentcl init`."""
 
 import math
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +14,10 @@ import numpy as np
 from tune_sentcl.config import DataConfig, Rows
 from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.rows.corpus import Corpus
-from tune_sentcl.data.rows.hold_out import hold_out
+from tune_sentcl.data.rows.hold_out import ROWS, TASK, hold_out
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.rows.own_file import load_file
-from tune_sentcl.data.rows.row_checks import overlaps, problems, refuse_overlaps
+from tune_sentcl.data.rows.row_checks import overlaps, problems
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, objectives_of
 from tune_sentcl.errors import ConfigError, DataError, Fault
@@ -25,6 +26,7 @@ from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.tokenizing import token_ids
 from tune_sentcl.objective import default_among
+from tune_sentcl.store.disk import atomic_folder
 
 _SAMPLE = 20_000
 """Texts whose tokens are counted; so many take a few seconds."""
@@ -97,12 +99,17 @@ def new_space(
 
     Raises:
         ConfigError: The space exists, or its name does not end in .toml.
-        DataError: The rows or a task cannot be read, rows stand in a task, or there is no task.
+        DataError: The rows or a task cannot be read, or there is no task.
         CheckpointError: The encoder cannot be read.
     """
-    if path.exists() or path.suffix != ".toml" or path.with_suffix("").exists():
-        rule = "must be a new file whose name ends in .toml, without a folder beside it"
+    folder = path.with_suffix("")
+    if path.exists() or path.suffix != ".toml" or (not own and folder.exists()):
+        rule = f"must be a new file whose name ends in .toml, and {folder} must not exist"
         raise ConfigError(Fault("OUT", "", str(path), rule, "Choose another name."))
+    if any(" + " in str(name) for name in (path, rows)):
+        rule = "must not contain ' + ', which separates sources"
+        raise ConfigError(Fault("init", "", f"{path}, {rows}", rule, "Rename it."))
+    path.parent.mkdir(parents=True, exist_ok=True)
     corpus, columns = load_file(rows, columns)
     kind = corpus.kind
     notes = [*_described(rows, columns, corpus), *_lengths(corpus, encoder), *problems(corpus)]
@@ -112,17 +119,20 @@ def new_space(
             rule = f"{kind.replace('_', ' ')} need an evaluation task"
             move = "Give --dev FILE or --own NAME=PATH; docs/evaluation.md has the layouts."
             raise DataError(Fault(str(rows), "", "", rule, move))
-        held = hold_out(corpus, path.with_suffix(""))
-        own = (f"held-out={held.task}",)
-        source, columns, blanks = held.rows, "", 0
+        with atomic_folder(folder) as scratch:
+            sizes = hold_out(corpus, scratch)
+        own = (f"held-out={folder / TASK}",)
+        source, columns, blanks = folder / ROWS, "", 0
         trained = load_rows(kind, DataConfig(source=str(source)), None)
         notes.append(
             f"held out, with no text in common with the {len(trained):,} rows left to train on: "
-            f"{held.sizes[1]:,} rows as dev and {held.sizes[2]:,} as test, in {held.task}"
+            f"{sizes[1]:,} rows as dev and {sizes[2]:,} as test, in {folder / TASK}"
         )
+        if "row" in corpus.table.column_names:
+            notes.append("lists of positives: each positive is a row of its own now")
     tasks = [task for entry in own for task in read_own(own_source(entry))]
     notes += [f"{task.name} {task.split}: {counted(task)}" for task in tasks]
-    refuse_overlaps(trained, overlaps(trained, tasks))
+    notes += [f"{one}; a search refuses them" for one in overlaps(trained, tasks)]
     objective = default_among([one for task in tasks for one in objectives_of(task)])
     if objective is None:
         rule, move = "none of the tasks has a dev score", "Give a task with a dev split."
@@ -141,11 +151,9 @@ def new_space(
     text = jinja2.Template(template, undefined=jinja2.StrictUndefined).render(values)
     path.write_text(text + "\n", encoding="utf-8")
     study = Path("studies") / path.stem
-    return NewSpace(
-        tuple(notes),
-        f"tune-sentcl search {path} --objective {objective} --budget 20 --confirm 3 "
-        f"--study {study}",
-    )
+    words = ["tune-sentcl", "search", str(path), "--objective", str(objective)]
+    words += ["--budget", "20", "--confirm", "3", "--study", str(study)]
+    return NewSpace(tuple(notes), shlex.join(words))
 
 
 def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:

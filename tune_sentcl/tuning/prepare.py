@@ -275,7 +275,7 @@ def prepare(
     check_lengths(space, loader, sampled=sampled)
     num_batches = check_first_batches(read)
     check_objectives(read, objectives)
-    for text in check_rows(read, allow_overlap=options.allow_overlap):
+    for text in check_rows(space, loader, sampled=sampled, allow_overlap=options.allow_overlap):
         watcher.say(text)
     for text in warnings(space, read, num_batches, sampled=sampled):
         watcher.say(text)

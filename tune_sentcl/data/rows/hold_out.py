@@ -6,8 +6,7 @@ therefore stay together.
 
 import csv
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.kinds import KINDS
+from tune_sentcl.data.rows.row_checks import folded
 from tune_sentcl.errors import DataError, Fault
 
 _SHARE = 0.1
@@ -27,33 +27,24 @@ _MOST_DOCUMENTS = 5_000
 """An evaluation encodes all of them; 5,500 texts take MiniLM half a minute on two cores."""
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """The files of a split.
-
-    Attributes:
-        rows: The file of the training rows.
-        task: The folder of the evaluation task.
-        sizes: The number of rows in train, dev and test.
-        documents: The number of documents to search; 0 for a task of graded pairs.
-    """
-
-    rows: Path
-    task: Path
-    sizes: tuple[int, int, int]
-    documents: int
+ROWS, TASK = "train.parquet", "held-out"
+"""The file of the training rows, and the folder of the evaluation task."""
 
 
-def hold_out(corpus: Corpus, folder: Path) -> HeldOut:
+def hold_out(corpus: Corpus, folder: Path) -> tuple[int, int, int]:
     """Write training rows and an evaluation task made of the other rows.
 
     Pairs with a score become a task of graded pairs. Other pairs and triplets become a retrieval
     task: the first text of a row is a query, the second one the relevant document. All documents
-    of held-out rows are searched, and those of training rows, up to 5,000.
+    of held-out rows are searched, and those of training rows, up to 5,000. Negatives of training
+    rows that are held-out texts are left out.
 
     Args:
         corpus: Graded pairs, pairs of the same meaning or triplets.
-        folder: A folder to make.
+        folder: An empty folder for the files `ROWS` and `TASK`.
+
+    Returns:
+        The number of rows in train, dev and test.
 
     Raises:
         DataError: Too many rows share texts, or there are too few rows.
@@ -61,11 +52,10 @@ def hold_out(corpus: Corpus, folder: Path) -> HeldOut:
     columns = [corpus.texts(name) for name in KINDS[corpus.kind].columns[:2]]
     groups = _groups(columns)
     parts = _dealt(groups, corpus)
-    task = folder / "held-out"
-    task.mkdir(parents=True)
-    rows = folder / "train.parquet"
-    pq.write_table(corpus.table.take(pa.array(parts[0])), rows)
-    documents = 0
+    task = folder / TASK
+    task.mkdir()
+    held_texts = {folded(column[row]) for column in columns for rows in parts[1:] for row in rows}
+    pq.write_table(_without(corpus, parts[0], held_texts), folder / ROWS)
     if corpus.kind == "graded_pairs":
         scores = corpus.numbers("score").tolist()
         for split, held in zip(("dev", "test"), parts[1:], strict=True):
@@ -74,9 +64,18 @@ def hold_out(corpus: Corpus, folder: Path) -> HeldOut:
                 writer.writerow(("sentence1", "sentence2", "score"))
                 writer.writerows((columns[0][r], columns[1][r], scores[r]) for r in held)
     else:
-        documents = _write_retrieval(columns[0], columns[1], parts, task)
-    sizes = (len(parts[0]), len(parts[1]), len(parts[2]))
-    return HeldOut(rows, task, sizes, documents)
+        _write_retrieval(columns[0], columns[1], parts, task)
+    return len(parts[0]), len(parts[1]), len(parts[2])
+
+
+def _without(corpus: Corpus, rows: npt.NDArray[np.int64], texts: Collection[str]) -> pa.Table:
+    """Some rows, with blanks in the place of negatives among some texts."""
+    table = corpus.table.take(pa.array(rows))
+    for name in corpus.negatives():
+        column = ["" if folded(t) in texts else t for t in table.column(name).to_pylist()]
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(column, pa.string()))
+    return table
 
 
 def _groups(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
@@ -87,7 +86,7 @@ def _groups(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
     count = len(columns[0])
     numbers: dict[str, int] = {}
     edges = [
-        (row, count + numbers.setdefault(text.strip().lower(), len(numbers)))
+        (row, count + numbers.setdefault(folded(text), len(numbers)))
         for column in columns
         for row, text in enumerate(column)
         if text
@@ -123,8 +122,8 @@ def _write_retrieval(
     answers: Sequence[str],
     parts: Sequence[npt.NDArray[np.int64]],
     task: Path,
-) -> int:
-    """Write a task in BEIR's layout; returns the number of documents."""
+) -> None:
+    """Write a task in BEIR's layout."""
     splits = {"dev": parts[1], "test": parts[2]}
     judged: dict[str, dict[str, dict[str, None]]] = {}
     for split, rows in splits.items():
@@ -153,4 +152,3 @@ def _write_retrieval(
         )
         head = "query-id\tcorpus-id\tscore\n"
         (task / "qrels" / f"{split}.tsv").write_text(head + "".join(lines), "utf-8")
-    return len(names)

@@ -5,8 +5,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from pydantic_core import PydanticCustomError
 
 from tune_sentcl.config import DataConfig, Rows, columns_of
+from tune_sentcl.config.data_names import joined_columns
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.rows.load import load_rows
@@ -38,6 +40,11 @@ def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str]:
 
 def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
     """The kind of a file's rows, and the roles of its columns."""
+    try:
+        columns = str(joined_columns(columns))
+    except PydanticCustomError as error:
+        rule = error.message().replace("Input should", "must")
+        raise DataError(Fault("--columns", "", columns, rule, "Correct it.")) from None
     table, where = read_table(rows, columns=columns_of(columns))
     guessed = columns
     kind = _kind_among({*table.column_names})
@@ -68,7 +75,7 @@ def _guessed(rows: Path, names: Sequence[str]) -> str:
             score = name
         elif not numbers and sum(map(len, values)) > 8 * len(values):
             texts.append(name)
-    if len(texts) != 2:
+    if len(texts) != 2 or any("," in name for name in (*texts, score)):
         return ""
     roles = ("sentence1", "sentence2") if score else ("anchor", "positive")
     pairs = dict(zip(roles, texts, strict=True)) | ({"score": score} if score else {})
@@ -77,7 +84,10 @@ def _guessed(rows: Path, names: Sequence[str]) -> str:
 
 def _values(rows: Path, name: str) -> list[str]:
     """The first filled values of a column; empty if it holds no text."""
-    table, _ = read_table(rows, columns={"text": name}, read=lambda _: ("text",))
+    try:
+        table, _ = read_table(rows, columns={"text": name}, read=lambda _: ("text",))
+    except DataError:  # another type, or a name that occurs twice
+        return []
     column = table.column("text")
     if not pa.types.is_string(column.type):
         return []

@@ -44,6 +44,11 @@ class Overlap:
         return f"{where} contains {self.rows:,} of the training rows (such as {self.example!r})"
 
 
+def folded(text: str) -> str:
+    """A text without regard to capitals and to blanks around it."""
+    return text.strip().casefold()
+
+
 def problems(corpus: Corpus) -> list[str]:
     """Count the rows that teach nothing or something wrong, one sentence a kind of fault.
 
@@ -117,9 +122,11 @@ def _items(
     match task:
         case StsTask() | RetrievalTask():
             sides = [_folded(_array(side)) for side in zip(*_pairs(task), strict=True)]
+            if not sides:  # no query has a relevant document
+                return
             if len(columns) == 1:
                 yield task.split, columns, pa.chunked_array([*sides[0].chunks, *sides[1].chunks])
-            elif sides:
+            else:
                 yield task.split, [_unordered(*columns[:2])], _unordered(*sides)
         case LabeledTask():
             apart = {"dev": task.dev, "test": task.test}
@@ -145,7 +152,7 @@ def _array(texts: Iterable[str]) -> pa.ChunkedArray:
 
 
 def _folded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
+    return _array(folded(text or "") for text in column.to_pylist())
 
 
 def _joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
