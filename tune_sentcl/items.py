@@ -4,6 +4,7 @@ An item is a pair of an STS task or a query of a retrieval task. A draw takes as
 task has, with replacement (Efron 1979). Two models are compared on the same draws.
 """
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,9 @@ def write_items(items: Sequence[ItemScores], folder: Path) -> None:
         }
         for one in items
     ]
-    pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), folder / FILE)
+    content = io.BytesIO()  # on a full disk pyarrow would leave its file open
+    pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), content)
+    (folder / FILE).write_bytes(content.getvalue())
 
 
 def read_items(folder: Path, task: str, split: str, metric: str) -> ItemScores | None:

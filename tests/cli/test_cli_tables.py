@@ -140,7 +140,7 @@ def test_lists_and_choices_of_several_types_are_searched_shown_and_judged(place:
     assert judged["a"] == ids["[16, 8]"]
     assert invoke("report", "s").code == 0 and "16, 8" in Path("report.html").read_text()
     write(place / "lists.toml", MIXED.replace('[1, "all"]', "[[1], [2]]"))
-    refused(invoke("plan", "lists.toml"), "without lists", "the grid of a [[block]]")
+    refused(invoke("plan", "lists.toml"), "no lists", "the grid of a [[block]]")
 
 
 def test_a_terminal_says_how_wide_it_is(closing: tuple[Path, str]) -> None:

@@ -81,12 +81,16 @@ class Holder:
         now = _process(self.pid)
         if now is None and is_alive(self.pid):  # /proc hides other users' processes
             return None
-        if now != self.process:
+        if now != self.process or (self.pid == os.getpid() and self.token not in _HELD):
             return False
         return True if path == self.path else None  # a copied lease, or another mount
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
+
+
+_HELD: set[str] = set()
+"""The tokens of this process's leases. On a full disk a released one cannot be marked as such."""
 
 
 class WriterLock:
@@ -114,6 +118,7 @@ class WriterLock:
         self._mutex, self._stopped = threading.Lock(), threading.Event()
         self._holder = Holder.of_this_process(files.where)
         self.lease = self._acquire()
+        _HELD.add(self._holder.token)
         self._thread = threading.Thread(
             target=self._renew_in_background, name="lease", daemon=True
         )
@@ -133,6 +138,7 @@ class WriterLock:
         if self._stopped.is_set():
             return
         self._stopped.set()
+        _HELD.discard(self._holder.token)
         self._thread.join()
         with self._mutex, suppress(StudyError):  # after a failed write the lease expires
             if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
