@@ -81,7 +81,7 @@ class Holder:
         now = _process(self.pid)
         if now is None and is_alive(self.pid):  # /proc hides other users' processes
             return None
-        if now != self.process or (self.pid == os.getpid() and self.token not in _HELD):
+        if now != self.process:
             return False
         return True if path == self.path else None  # a copied lease, or another mount
 
@@ -174,6 +174,8 @@ class WriterLock:
         while (data := self._files.read_bytes(_name(number))) is not None:
             holder = Holder.parse(data)
             holder_alive = holder.is_alive(self._files.where) if holder else None
+            if holder and holder.pid == os.getpid() and holder.token not in _HELD:
+                holder_alive = holder_alive and False  # released, and the disk was full
             if holder_alive is False or (holder is not None and holder.released):
                 self.was_expired = holder is None or not holder.released or holder.expired
                 return
