@@ -1,4 +1,4 @@
-"""What plugins define besides methods: evaluation tasks, watchers and sources of rows."""
+"""The definitions of plugins besides methods: evaluation tasks, watchers and sources of rows."""
 
 import inspect
 import re
@@ -50,7 +50,7 @@ class Extension:
         return next(own, None) or code.co_firstlineno
 
     def failure(self, what: str, fault: BaseException | str) -> PluginError:
-        """What it has raised, or the rule that it breaks, with a line of the plugin's file."""
+        """The error that it raised, or the rule that it breaks, with a line of the plugin's file."""
         where, rule, error = f"{self.plugin}: {self.kind} {self.name}", str(fault), None
         if isinstance(fault, BaseException):
             rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
@@ -60,7 +60,7 @@ class Extension:
 
 
 EXTENSIONS: dict[tuple[str, str], Extension] = {}
-"""What the loaded plugins define besides methods, by kind and name."""
+"""The definitions of the loaded plugins besides methods, by kind and name."""
 
 
 def check_name(kind: str, name: object) -> None:

@@ -22,7 +22,7 @@ _BUILT_IN = {("watcher", one) for one in ("mlflow", "wandb", "tensorboard", "tra
 _BUILT_IN |= {("source", one) for one in ("toy", "nli", "snli", "mnli", "wiki")}
 _Defined = Registered | Extension
 _ran: dict[Plugin, list[_Defined]] = {}
-"""What each plugin has defined in this process: the same code runs once."""
+"""The definitions of each plugin in this process: the same code runs once."""
 
 
 def load_plugins(
