@@ -1,4 +1,4 @@
-"""The definitions of plugins besides methods: evaluation tasks, watchers and sources of rows."""
+"""The definitions of plugins besides methods: tasks, watchers and sources of rows."""
 
 import inspect
 import re
