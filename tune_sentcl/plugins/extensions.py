@@ -50,7 +50,7 @@ class Extension:
         return next(own, None) or code.co_firstlineno
 
     def failure(self, what: str, fault: BaseException | str) -> PluginError:
-        """The error that it raised, or the rule that it breaks, with a line of the plugin's file."""
+        """The error that it raised, or the rule that it breaks, with the plugin's line."""
         where, rule, error = f"{self.plugin}: {self.kind} {self.name}", str(fault), None
         if isinstance(fault, BaseException):
             rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
