@@ -41,38 +41,36 @@ class Mnr(TripletMethod[MnrConfig]):
         return transformed
 
     def _contrast(self, triplets: Triplets) -> StepLoss:
-        temperature, further = self.config.temperature, self._further(triplets)
+        temperature = self.config.temperature
+        documents = torch.cat([triplets.positives, triplets.negatives])
+        further = self._further(triplets, documents)
+        bias = self._bias(triplets, documents)
         loss = info_nce(
-            triplets.anchors,
-            torch.cat([triplets.positives, triplets.negatives]),
-            temperature=temperature,
-            bias=self._bias(triplets),
-            further=further,
+            triplets.anchors, documents, temperature=temperature, bias=bias, further=further
         ).mean()
         if self.config.symmetric and further is None:
             back = info_nce(triplets.positives, triplets.anchors, temperature=temperature).mean()
             loss = (loss + back) / 2
         return StepLoss(loss, {"contrastive": loss})
 
-    def _further(self, triplets: Triplets) -> Float[Tensor, "rows further"] | None:
+    def _further(self, triplets: Triplets, documents: Tensor) -> Tensor | None:
         """The logits of pairs of anchors and of pairs of positives, with those of `symmetric`."""
-        config, own = self.config, _own(triplets)
-        blocks = []
-        if config.contrast_anchors:
-            itself = own[:, : len(own)]
-            blocks.append(
-                _cosines(triplets.anchors, triplets.anchors).masked_fill(itself, -torch.inf)
-            )
-        if config.contrast_positives:
-            documents = torch.cat([triplets.positives, triplets.negatives])
-            blocks.append(_cosines(triplets.positives, documents).masked_fill(own, -torch.inf))
-        if not blocks:
+        config, blocks = self.config, []
+        if not config.contrast_anchors and not config.contrast_positives:
             return None
+        own = _own(triplets)
+        if config.contrast_anchors:
+            cosines = _cosines(triplets.anchors, triplets.anchors)
+            blocks.append(cosines.masked_fill(own[:, : len(own)], -torch.inf))
+        if config.contrast_positives:
+            blocks.append(_cosines(triplets.positives, documents).masked_fill(own, -torch.inf))
         if config.symmetric:
             blocks.append(_cosines(triplets.positives, triplets.anchors))
         return torch.cat(blocks, dim=1) / config.temperature
 
-    def _bias(self, triplets: Triplets) -> Float[Tensor, "rows candidates"] | None:
+    def _bias(
+        self, triplets: Triplets, documents: Tensor
+    ) -> Float[Tensor, "rows candidates"] | None:
         """The number that is added to the logit of each candidate; 0 for the positive.
 
         `negative_weight` is SimCSE's alpha, whose logarithm is added to a row's own negatives.
@@ -81,20 +79,17 @@ class Mnr(TripletMethod[MnrConfig]):
         config = self.config
         if config.negative_weight == 1 and not config.hardness and config.false_margin is None:
             return None
-        rows, own = len(triplets.anchors), _own(triplets)
-        bias = torch.zeros_like(own, dtype=triplets.anchors.dtype)
-        if config.negative_weight != 1:
-            bias[:, rows:] += math.log(config.negative_weight) * own[:, rows:]
+        own = _own(triplets)
+        negative = ~own
+        negative[:, len(own) :] = True  # all but the row's positive
+        bias = math.log(config.negative_weight) * (own & negative).to(torch.float32)
         if config.hardness or config.false_margin is not None:
-            documents = torch.cat([triplets.positives, triplets.negatives])
             cosines = _cosines(triplets.anchors, documents).detach()
-            negative = own.clone()
-            negative[:, :rows] = False
-            chosen = {"all": negative | ~own, "in_batch": ~own, "own": negative}[config.hardened]
-            bias += config.hardness * cosines * chosen
+            hardened = {"all": negative, "in_batch": ~own, "own": own & negative}
+            bias = bias + config.hardness * cosines * hardened[config.hardened]
             if config.false_margin is not None:
                 false = cosines > cosines.diagonal()[:, None] + config.false_margin
-                bias.masked_fill_(false & (negative | ~own), -torch.inf)
+                bias = bias.masked_fill(false & negative, -torch.inf)
         return bias
 
 

@@ -6,6 +6,7 @@ sentence-transformers' `mine_hard_negatives` chooses them; their embeddings come
 import io
 from collections.abc import Sequence
 from contextlib import redirect_stderr
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,17 +53,15 @@ def with_mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpo
             verbose=False,
         )
     negatives: dict[tuple[str, str], list[str]] = {}
-    for anchor, positive, negative in zip(
-        *map(found.__getitem__, found.column_names), strict=True
-    ):
-        negatives.setdefault((anchor, positive), []).append(negative)
+    for row in found:
+        negatives.setdefault((row["anchor"], row["positive"]), []).append(row["negative"])
     mined = [negatives.get(pair, []) for pair in zip(*pairs.values(), strict=True)]
     table, first = corpus.table, len(corpus.negatives()) + 1
     for place in range(config.mined):
         column = [texts[place] if place < len(texts) else "" for texts in mined]
         table = table.append_column(f"negative_{first + place}", pa.array(column))
     made = make_corpus(corpus.kind, table, corpus.source, corpus.dropped)
-    return Corpus(**{**vars(made), "parts": corpus.parts, "names": corpus.names})
+    return replace(made, parts=corpus.parts, names=corpus.names)
 
 
 class _Miner:
