@@ -171,14 +171,18 @@ def check_own(entry: str) -> CheckedSet:
     try:
         tasks, training = read_with_training(source)
     except DataError as error:
-        problem = "; ".join(map(_problem, error.faults))
-        repair = " ".join(_distinct(fault.next_move for fault in error.faults))
-        return CheckedSet(source.name, (source.path,), None, "", "wrong", problem, repair)
+        return _unread(source.name, source.path, error)
     remarks = [remark for task in tasks for remark in remarks_on(task)]
     remarks += _repeated([task for task in tasks if isinstance(task, StsTask)], training)
     sizes = "; ".join(f"{task.split} {counted(task)}" for task in tasks)
     problem, rows = "; ".join(_distinct(remarks)), sum(map(row_count, tasks))
     return CheckedSet(source.name, (source.path,), rows, sizes, "ok", problem, "")
+
+
+def _unread(name: str, path: str, error: DataError) -> CheckedSet:
+    problem = "; ".join(map(_problem, error.faults))
+    repair = " ".join(_distinct(fault.next_move for fault in error.faults))
+    return CheckedSet(name, (path,), None, "", "wrong", problem, repair)
 
 
 def _repeated(tasks: Iterable[StsTask], training: Iterable[tuple[str, str, float]]) -> list[str]:
@@ -262,9 +266,7 @@ def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
         tasks = [task for entry in own for task in read_own(own_source(entry))]
         overlapping = overlaps(corpus, tasks)
     except DataError as error:
-        problem = "; ".join(map(_problem, error.faults))
-        repair = " ".join(_distinct(fault.next_move for fault in error.faults))
-        return CheckedSet(str(rows), (str(rows),), None, "", "wrong", problem, repair)
+        return _unread(str(rows), str(rows), error)
     blank = [f"rows with a blank text: {corpus.dropped:,}"] * bool(corpus.dropped)
     problem = "; ".join([*blank, *problems(corpus), *map(str, overlapping)])
     status: Literal["ok", "wrong"] = "wrong" if overlapping else "ok"

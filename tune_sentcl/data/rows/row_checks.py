@@ -86,9 +86,10 @@ def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
     its texts is a sentence to score. MTEB's tasks, which are not loaded here, are left out.
     """
     columns = [_folded(corpus.table.column(name)) for name in corpus.text_columns()]
+    pairs = columns if len(columns) == 1 else [_unordered(*columns[:2])]
     found = []
-    for task in tasks:
-        for split, keys, among in _items(task, columns):
+    for task in tasks if columns else ():
+        for split, keys, among in _items(task, columns, pairs):
             mask = np.zeros(len(corpus), dtype=bool)
             for rows in keys:
                 mask |= _mask(pc.is_in(rows, value_set=among.combine_chunks()))
@@ -116,7 +117,7 @@ def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
 
 
 def _items(
-    task: OwnTask, columns: Sequence[pa.ChunkedArray]
+    task: OwnTask, columns: Sequence[pa.ChunkedArray], pairs: Sequence[pa.ChunkedArray]
 ) -> Iterator[tuple[str, Sequence[pa.ChunkedArray], pa.ChunkedArray]]:
     """For each split of a task: what is compared of the rows, and the items that it scores."""
     match task:
@@ -125,9 +126,9 @@ def _items(
             if not sides:  # no query has a relevant document
                 return
             if len(columns) == 1:
-                yield task.split, columns, pa.chunked_array([*sides[0].chunks, *sides[1].chunks])
+                yield task.split, pairs, pa.chunked_array([*sides[0].chunks, *sides[1].chunks])
             else:
-                yield task.split, [_unordered(*columns[:2])], _unordered(*sides)
+                yield task.split, pairs, _unordered(*sides)
         case LabeledTask():
             apart = {"dev": task.dev, "test": task.test}
             parts = {split: part for split, part in apart.items() if part is not None}
