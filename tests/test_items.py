@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 
 from tune_sentcl.items import (
+    FILE,
     ItemScores,
     difference_interval,
     read_items,
@@ -95,12 +96,13 @@ TRUE = {"pairs": spearman_of(0.8) - spearman_of(1.2), "queries": 0.0}
 
 def test_written_items_are_read_again(tmp_path: Path) -> None:
     one, other = pairs(1, 20, 0.6), queries(1, 20, 0.5)
-    assert read_items(tmp_path, "own", "dev", "ndcg@10") is None
+    assert read_items(b"", "own", "dev", "ndcg@10") is None
     write_items([one, other], tmp_path)
+    content = (tmp_path / FILE).read_bytes()
     for items in (one, other):
-        found = read_items(tmp_path, items.task, items.split, items.metric)
+        found = read_items(content, items.task, items.split, items.metric)
         assert found is not None and score_interval(found) == score_interval(items)
-    assert read_items(tmp_path, "own", "test", "ndcg@10") is None
+    assert read_items(content, "own", "test", "ndcg@10") is None
 
 
 def test_equal_models_do_not_differ_and_other_items_are_refused() -> None:

@@ -98,11 +98,11 @@ def write_items(items: Sequence[ItemScores], folder: Path) -> None:
     (folder / FILE).write_bytes(content.getvalue())
 
 
-def read_items(folder: Path, task: str, split: str, metric: str) -> ItemScores | None:
-    """The scores of single items of one score, from a folder of weights; None if it has none."""
+def read_items(content: bytes, task: str, split: str, metric: str) -> ItemScores | None:
+    """The scores of single items of one score, from the file `FILE`; None if it has none."""
     try:
-        rows = pq.read_table(folder / FILE, schema=_SCHEMA).to_pylist()
-    except (OSError, pa.ArrowException):  # missing or damaged, which costs a remark alone
+        rows = pq.read_table(pa.BufferReader(content), schema=_SCHEMA).to_pylist()
+    except (OSError, pa.ArrowException):  # a damaged file only costs a remark
         return None
     for row in rows:
         if row["values"] and (row["task"], row["split"], row["metric"]) == (task, split, metric):
@@ -139,15 +139,15 @@ def comparison(
     for one in first:
         other = others.get((one.task, one.split, one.metric))
         if other is not None:
-            found, a, b = difference_interval(one, other), _points(one), _points(other)
+            found, a, b = difference_interval(one, other), 100 * _score(one), 100 * _score(other)
             names = {"task": one.task, "split": one.split, "metric": one.metric}
             scores = {"A": a, "B": b, "A - B": found.value, "low": found.low, "high": found.high}
             rows.append({**names, **scores, "n": len(one.values)})
     return rows
 
 
-def _points(items: ItemScores) -> float:
-    return 100 * float(_scores(items, np.ones((1, len(items.values)), np.int64))[0])
+def _score(items: ItemScores) -> float:
+    return float(_scores(items, np.ones((1, len(items.values)), np.int64))[0])
 
 
 def _gold(items: ItemScores) -> Float64[np.ndarray, " items"]:
@@ -163,11 +163,9 @@ def _interval(value: float, draws: Draws, level: float) -> Interval:
 def _resampled(models: Sequence[ItemScores], draws: int) -> list[tuple[float, Draws]]:
     """The score of each model, and its scores on the same draws."""
     count = len(models[0].values)
-    once = np.ones((1, count), np.int64)
-    scores = [float(_scores(items, once)[0]) for items in models]
     parts = [[_scores(items, counts) for items in models] for counts in _draws(count, draws)]
     columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return list(zip(scores, columns, strict=True))
+    return list(zip(map(_score, models), columns, strict=True))
 
 
 def _draws(count: int, draws: int) -> Iterator[Int64[np.ndarray, "draws items"]]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tune_sentcl.history import Configuration
-from tune_sentcl.items import read_items, score_interval
+from tune_sentcl.items import FILE, read_items, score_interval
 from tune_sentcl.judging.comparing import ALPHA, Comparison, Verdict
 from tune_sentcl.judging.configurations import Configurations, Named
 from tune_sentcl.judging.evidence import MOST_SEEDS, Evidence, Source
 from tune_sentcl.judging.statistics import POWER, mean, sd
-from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.objective import Objective
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import TOLERANCE
 
@@ -110,40 +110,17 @@ def judge(
         rule = f"needs two configurations with {configurations.objective}"
         raise configurations.fault("", rule, "Run more of its space.")
     if baseline is not None:
-        found = judge_winner(evidence, configurations.named(baseline))[:1]
-        return with_items(study, configurations.scored()[0], found)
+        return judge_winner(evidence, configurations.named(baseline), study)[:1]
     plain = configurations.baselines()
     if not plain:
         rule = "has no baseline: no method `none`, no lambda 0, no first point of a grid"
         raise configurations.fault("", rule, "Name it: --baseline KNOB=VALUE.")
-    return with_items(study, configurations.scored()[0], judge_winner(evidence, plain[0]))
+    return judge_winner(evidence, plain[0], study)
 
 
-def with_items(
-    study: Study, winner: Configuration, judgements: list[Judgement]
+def judge_winner(
+    evidence: Evidence, baseline: Configuration | None, study: Study | None
 ) -> list[Judgement]:
-    """Add to the first judgement how far other test items could move the winner's score."""
-    first, *others = judgements
-    objective = parse_objectives([first.objective], allow_test=True)[0]
-    if objective.protocol not in ("cosine", "retrieval"):
-        return judgements
-    kept, title = study.checkpoints(), f"the winner's score on {objective}"
-    note = f"No scores of single items are kept for {title}."
-    for trial_id in sorted({*winner.trials.values()} & kept):
-        with study.checkpoint(trial_id) as folder:
-            items = read_items(folder, objective.task, objective.split, objective.metric)
-        if items is not None:
-            found = score_interval(items)
-            note = (
-                f"With other items, {title} ({found.value:.2f} in trial {trial_id[:8]}) would "
-                f"probably lie within {found.low:.2f} to {found.high:.2f} (95 % bootstrap "
-                f"interval over {len(items.values):,} items)."
-            )
-            break
-    return [replace(first, notes=(*first.notes, note)), *others]
-
-
-def judge_winner(evidence: Evidence, baseline: Configuration | None) -> list[Judgement]:
     """Judge the best configuration of a search against the baseline, and the runner-up.
 
     The winner and the runner-up are the first two of `Configurations.scored`. If the baseline is
@@ -152,9 +129,23 @@ def judge_winner(evidence: Evidence, baseline: Configuration | None) -> list[Jud
     Args:
         evidence: Of the configurations; at least two have both scores.
         baseline: One of them; None: judge the winner against the runner-up alone.
+        study: The study, to say how far other test items could move the winner's score; None: of
+            several studies nothing is said.
     """
     best, second, *_ = evidence.configurations.scored()
     remarks = list(_ranking_notes(evidence.configurations))
+    items = [] if study is None else list(_items_note(study, best, evidence.configurations))
+    first, *others = _of_winner(evidence, best, second, baseline, remarks)
+    return [replace(first, notes=(*first.notes, *items)), *others]
+
+
+def _of_winner(
+    evidence: Evidence,
+    best: Configuration,
+    second: Configuration,
+    baseline: Configuration | None,
+    remarks: list[str],
+) -> list[Judgement]:
     if baseline is best:
         remarks.insert(0, "The winner is the baseline; the best other is judged against it.")
         return [_judged(evidence, "baseline", (second, best), remarks)]
@@ -164,6 +155,28 @@ def judge_winner(evidence: Evidence, baseline: Configuration | None) -> list[Jud
         return [_judged(evidence, "runner-up", (best, second), remarks)]
     first = _judged(evidence, "baseline", (best, baseline), remarks)
     return [first, _judged(evidence, "runner-up", (best, second))]
+
+
+def _items_note(
+    study: Study, winner: Configuration, configurations: Configurations
+) -> Iterator[str]:
+    """How far other test items could move the winner's score."""
+    objective = configurations.objective
+    if objective.protocol not in ("cosine", "retrieval"):
+        return
+    title = f"the winner's score on {objective}"
+    for trial_id in sorted({*winner.trials.values()} & study.checkpoints()):
+        content = study.checkpoint_file(trial_id, FILE) or b""
+        items = read_items(content, objective.task, objective.split, objective.metric)
+        if items is not None:
+            found = score_interval(items)
+            yield (
+                f"With other items, {title} ({found.value:.2f} in trial {trial_id[:8]}) would "
+                f"probably lie within {found.low:.2f} to {found.high:.2f} (95 % bootstrap "
+                f"interval over {len(items.values):,} items)."
+            )
+            return
+    yield f"No scores of single items are kept for {title}."
 
 
 def _judged(

@@ -122,8 +122,14 @@ class Study(StudyTables):
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
         """The local folder of a trial's weights, downloaded for the block if necessary."""
-        label = self.ended()[trial_id].attempt_files
-        return TrialFolders(self.files, WEIGHTS).local(TrialFolder.of(trial_id, label))
+        return TrialFolders(self.files, WEIGHTS).local(self._weights_of(trial_id))
+
+    def checkpoint_file(self, trial_id: str, name: str) -> bytes | None:
+        """One file beside a trial's weights; None if it is missing."""
+        return TrialFolders(self.files, WEIGHTS).read_file(self._weights_of(trial_id), name)
+
+    def _weights_of(self, trial_id: str) -> TrialFolder:
+        return TrialFolder.of(trial_id, self.ended()[trial_id].attempt_files)
 
     def states(self) -> set[str]:
         """The trials with a state, which may be incomplete."""

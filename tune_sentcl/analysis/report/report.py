@@ -32,7 +32,6 @@ from tune_sentcl.judging.judgement import (
     Judgement,
     judge_winner,
     unequal_precisions,
-    with_items,
 )
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import Objective
@@ -73,9 +72,7 @@ class FirstScreen:
         if len(self.ranked) < 2:
             return ()
         baseline = next(iter(self.configurations.baselines()), None)
-        judgements = judge_winner(Evidence(self.configurations), baseline)
-        study = self.subject.study
-        return judgements if study is None else with_items(study, self.ranked[0], judgements)
+        return judge_winner(Evidence(self.configurations), baseline, self.subject.study)
 
     @property
     def question(self) -> str:
