@@ -57,7 +57,7 @@ def peer_loss(
 ) -> tuple[float, dict[str, Tensor]]:
     """sentence-transformers' value and gradients, of the same weights on the same sentences."""
     export(encoder, folder, {})
-    model = sentence_transformer(folder).train()
+    model = sentence_transformer(folder).double().train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -161,6 +161,8 @@ def test_value_and_gradients_are_those_of_sentence_transformers(
             weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
     export(toy_encoder("mean").eval(), tmp_path / "guide", {})
     guide = (sentence_transformer(tmp_path / "guide"),) if peer == GIST else ()
+    method.encoder.double()
+    method.heads.double()
 
     def make(model: Any) -> Any:
         loss = getattr(losses, peer)(model, *guide, **options)
@@ -170,13 +172,13 @@ def test_value_and_gradients_are_those_of_sentence_transformers(
     expected, slopes = peer_loss(method.encoder, tmp_path / "model", batch, make)
     loss = step(method, batch)
     loss.total.backward()
-    assert loss.total.item() == pytest.approx(expected, abs=1e-5)
+    assert loss.total.item() == pytest.approx(expected, abs=1e-6)
     assert expected > 1e-3
     ours = gradients(method.encoder.named_parameters())
     names = {name: next(t for t in slopes if t.endswith(name.split(".", 1)[1])) for name in ours}
     assert set(names.values()) == set(slopes)
     for name, theirs in names.items():
-        torch.testing.assert_close(ours[name], slopes[theirs], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(ours[name], slopes[theirs], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
