@@ -109,7 +109,7 @@ def search(
     check_tracking(options.track, path)
     if options.launcher == "ray":
         refuse_memory("--study", path)
-    return run_and_confirm(prepare(space, data, seeds, options), path)
+    return run_and_confirm(prepare(space, data, seeds, options, path), path)
 
 
 def run_and_confirm(
@@ -213,10 +213,11 @@ def train_one(
     if share is None:
         share = float(torch.cuda.is_available())
     options = replace(options, launcher="local", gpus_per_trial=share)
-    prepared = prepare(_single(config, loaded), data, (config.seed,), options, origin="single")
+    path = None if study is None else study_path(study)
+    prepared = prepare(_single(config, loaded), data, (config.seed,), options, path, "single")
     (assignment,) = prepared.proposals.assignments()
     name = assignment.trial_id
-    if study is None:
+    if path is None:
         settings_here = worker_settings(
             None,
             replace(options, keep=0, save_every=0),
@@ -226,8 +227,8 @@ def train_one(
         with closing(Attempt(assignment, prepared.loader, settings_here).points()) as points:
             *_, last = points
         return list(scores_table(name, last.scores).to_pylist())
-    run_prepared(prepared, study_path(study))
-    kept = Study.read(study_path(study))
+    run_prepared(prepared, path)
+    kept = Study.read(path)
     rows = kept.trials(["trial_id", "status", "error_type", "error_text"])
     for row in rows.filter(pc.field("trial_id") == name).to_pylist():
         if row["status"] == "failed":

@@ -1,17 +1,24 @@
 """Mined negatives, against a loop over all anchors and positives."""
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+from tune_sentcl import search
 from tune_sentcl.config import DataConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.toy import toy_nli
+from tune_sentcl.errors import DamagedError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
-from tune_sentcl.model.mining import with_mined_negatives
-from tune_sentcl.trial import InputLoader
+from tune_sentcl.model.mining import mined_negatives, with_negatives
+from tune_sentcl.trial import InputLoader, inputs
+from tune_sentcl.tuning.search_options import SearchOptions
 
 
 def pairs() -> Corpus:
@@ -30,7 +37,7 @@ def test_mined_rows_are_those_of_a_loop(count: int, margin: float, depth: int) -
     corpus = pairs()
     config = DataConfig(mined=count, mined_by="toy", mined_margin=margin, mined_depth=depth)
     checkpoint = resolve_checkpoint("toy")
-    mined = with_mined_negatives(corpus, config, checkpoint)
+    mined = with_negatives(corpus, mined_negatives(corpus, config, checkpoint))
     encoder = load_encoder(checkpoint, "auto", "auto")
     texts = corpus.sentences()
     found = encoder.encode(texts).astype(np.float64)
@@ -66,3 +73,32 @@ def test_mined_rows_are_another_trial_and_no_other_method_mines() -> None:
 
     assert trial_id("mnr", 0) != trial_id("mnr", 2)
     assert trial_id("simcse", 0) == trial_id("simcse", 2)
+
+
+def test_a_repeated_search_takes_the_mined_rows_of_its_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine's rounding may mine other rows, which would make other trials."""
+    grid = tmp_path / "mined.toml"
+    grid.write_text(
+        'summary = "mined negatives"\n[fixed]\nmethod.name = "mnr"\nencoder.checkpoint = "toy"\n'
+        'data.source = "toy"\ndata.mined = 2\ndata.mined_by = "toy"\ndata.limit = 40\n'
+        'evaluation.data = "toy"\n[[block]]\n'
+    )
+    study, options = tmp_path / "study", SearchOptions(launcher="local", gpus_per_trial=0)
+    search(grid, study, seeds=[1], options=options)
+    (file,) = (study / "mined").iterdir()
+    kept = pq.read_table(file)
+    assert kept.column_names == ["anchor", "positive", "negative_1", "negative_2"]
+    assert kept["negative_1"][0].as_py() != ""
+
+    def fails(*_: object) -> None:
+        raise AssertionError("mined again")
+
+    monkeypatch.setattr(inputs, "mined_negatives", fails)
+    outcome = search(grid, study, seeds=[1, 2], options=options)
+    assert (outcome.trials, outcome.ran, outcome.failures) == (2, 1, 0)
+    assert pd.read_parquet(study / "trials").data_fingerprint.nunique() == 1
+    file.write_bytes(b"PAR1")
+    with pytest.raises(DamagedError, match=r"complete Parquet file.*Delete it"):
+        search(grid, study, seeds=[1, 2, 3], options=options)

@@ -15,13 +15,20 @@ import torch
 
 from tune_sentcl.config import DataConfig
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.task import fingerprint_of
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.shapes import EmbeddingMatrix
 
 
-def with_mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) -> Corpus:
-    """Add columns of negatives to triplets, behind those that they have.
+def mining_name(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) -> str:
+    """A hash of all that mined negatives depend on: the rows, the encoder and the settings."""
+    settings = (config.mined, config.mined_margin, config.mined_depth)
+    return fingerprint_of([(corpus.fingerprint, checkpoint.fingerprint, *map(str, settings))])
+
+
+def mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) -> pa.Table:
+    """Mine negatives of triplets.
 
     A negative is a positive of another anchor, and never one of the same anchor in any row. It is
     among the `mined_depth` nearest ones (and as many more as an anchor has positives at most).
@@ -32,6 +39,10 @@ def with_mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpo
         corpus: Triplets.
         config: Has the number of negatives, the depth and the margin.
         checkpoint: The encoder that finds them.
+
+    Returns:
+        The columns `anchor` and `positive` of the corpus, and `negative_1`, `negative_2` and so
+        on; the text of a missing negative is empty.
 
     Raises:
         CheckpointError: The encoder cannot be loaded.
@@ -56,10 +67,18 @@ def with_mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpo
     for row in found:
         negatives.setdefault((row["anchor"], row["positive"]), []).append(row["negative"])
     mined = [negatives.get(pair, []) for pair in zip(*pairs.values(), strict=True)]
-    table, first = corpus.table, len(corpus.negatives()) + 1
+    columns: dict[str, list[str]] = dict(pairs)
     for place in range(config.mined):
         column = [texts[place] if place < len(texts) else "" for texts in mined]
-        table = table.append_column(f"negative_{first + place}", pa.array(column))
+        columns[f"negative_{1 + place}"] = column
+    return pa.table(columns)
+
+
+def with_negatives(corpus: Corpus, mined: pa.Table) -> Corpus:
+    """Add mined negatives to triplets, behind those that they have."""
+    table, first = corpus.table, len(corpus.negatives()) + 1
+    for place, column in enumerate(mined.columns[2:]):
+        table = table.append_column(f"negative_{first + place}", column)
     made = make_corpus(corpus.kind, table, corpus.source, corpus.dropped)
     return replace(made, parts=corpus.parts, names=corpus.names)
 

@@ -16,6 +16,8 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.driver_files import SCRATCH, DriverFiles, TableWriter
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
+from tune_sentcl.store.mined import MINED, mined_file
+from tune_sentcl.store.parts import encoded_part
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
 from tune_sentcl.store.rows import (
     TABLES,
@@ -91,7 +93,7 @@ class StudyDriver:
         """
         files = StudyFiles.at(path)
         refuse_foreign(files)
-        files.refuse_links(LEASES, MANIFEST, WEIGHTS, STATES, *TABLES)
+        files.refuse_links(LEASES, MANIFEST, WEIGHTS, STATES, MINED, *TABLES)
         if not files.exists(MANIFEST):
             files.make_folders()
         lock = WriterLock(files, say)
@@ -193,7 +195,13 @@ class StudyDriver:
     def write_progress(self, progress: SearchProgress) -> None:
         """Write `progress.json`."""
         self._require_lock()
-        self._files.write(PROGRESS, progress.encoded(), for_display=True)
+        self._files.write(PROGRESS, progress.encoded(), any_version=True)
+
+    def write_mined(self, name: str, negatives: pa.Table) -> None:
+        """Write mined negatives, which a resumed search takes."""
+        self._require_lock()
+        self.study.files.make_folders(MINED)
+        self._files.write(mined_file(name), encoded_part(negatives), any_version=True)
 
     def checkpoints(self) -> set[str]:
         """The finished trials with weights."""

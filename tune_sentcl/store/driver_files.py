@@ -104,21 +104,21 @@ class DriverFiles:
             return data
         return None
 
-    def write(self, name: str, data: bytes, *, for_display: bool = False) -> None:
+    def write(self, name: str, data: bytes, *, any_version: bool = False) -> None:
         """Create a file, or replace one that this driver has read or written.
 
         Args:
             name: The file.
             data: Its content.
-            for_display: Whether any version of an object may be replaced, because no search reads
-                the file.
+            any_version: Whether any version of an object may be replaced, because every driver
+                writes an equal one, or no search reads it.
 
         Raises:
             StudyError: Another driver has taken over, or the storage cannot be written.
         """
         with storage_errors(self.files.display_path(name)):
             try:
-                if for_display and self._scratch is None:
+                if any_version and self._scratch is None:
                     self.files.write_bytes(name, data)
                 elif self._scratch is None:
                     self._put(name, data)

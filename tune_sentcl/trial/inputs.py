@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tune_sentcl.config import (
     DataConfig,
     DataName,
@@ -38,9 +40,11 @@ from tune_sentcl.model.checkpoints.checkpoint import (
     resolve_checkpoint,
     used,
 )
-from tune_sentcl.model.mining import with_mined_negatives
+from tune_sentcl.model.mining import mined_negatives, mining_name, with_negatives
 from tune_sentcl.model.trained import require_trained_layer
 from tune_sentcl.objective import DEFAULT, Objective
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.mined import read_mined
 
 
 @dataclass(frozen=True)
@@ -87,11 +91,15 @@ class InputLoader:
         early_stopping_objective: The objective of early stopping, which may also select weights.
         objectives: The objectives of the search, whose cutoffs the sets then report; set them
             before anything is read.
+        study: The study whose mined negatives are taken; None mines them.
+        newly_mined: The negatives that `study` lacks, by the names of their files.
     """
 
     def __init__(self, root: Path | None, early_stopping_objective: Objective = DEFAULT) -> None:
         self.root, self.early_stopping_objective = root, early_stopping_objective
         self.objectives: tuple[Objective, ...] = ()
+        self.study: StudyFiles | None = None
+        self.newly_mined: dict[str, pa.Table] = {}
         self._corpora: dict[tuple[Rows, DataConfig], Corpus] = {}
         self._sets: dict[tuple[DataName, EvaluationConfig], EvaluationSets] = {}
         self._sts_fingerprints: dict[DataName, str] = {}
@@ -100,7 +108,7 @@ class InputLoader:
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers receive rows and sets, but resolve the names of checkpoints on their machine."""
-        return {**self.__dict__, "_checkpoints": {}}
+        return {**self.__dict__, "_checkpoints": {}, "study": None, "newly_mined": {}}
 
     def load(self, config: TrialConfig) -> TrialInputs:
         """Load the inputs of a config.
@@ -151,9 +159,17 @@ class InputLoader:
         if (kind, rows) not in self._corpora:
             found = load_rows(kind, rows, self.root)
             if kind == "triplets" and rows.mined:
-                found = with_mined_negatives(found, rows, self.checkpoint(rows.mined_by))
+                found = self._with_mined(found, rows)
             self._corpora[kind, rows] = found
         return self._corpora[kind, rows]
+
+    def _with_mined(self, corpus: Corpus, config: DataConfig) -> Corpus:
+        checkpoint = self.checkpoint(config.mined_by)
+        name = mining_name(corpus, config, checkpoint)
+        mined = None if self.study is None else read_mined(self.study, name, len(corpus))
+        if mined is None:
+            mined = self.newly_mined[name] = mined_negatives(corpus, config, checkpoint)
+        return with_negatives(corpus, mined)
 
     def _resource(self, config: MethodConfig) -> Resource | None:
         # Kept here, so that the driver sends to the workers what it has read. The key leaves out

@@ -69,8 +69,9 @@ def make_plan(
     """
     if study is not None:
         refuse_itself(study, options.learn_from)
-    prepared = prepare(space, data, seeds, options)
-    held = None if study is None else prepared.study_at(study_path(study))
+    path = None if study is None else study_path(study)
+    prepared = prepare(space, data, seeds, options, path)
+    held = None if path is None else prepared.study_at(path)
     prepared, history, record = prepared.resumed(held)
     proposals, lacking = prepared.proposals, prepared.proposals.needs_retraining
     status, queued = dict.fromkeys(lacking, _LACKING), proposals.queued()

@@ -244,9 +244,12 @@ def prepare(
     data: str | Path | None,
     seeds: Sequence[int] | None,
     options: SearchOptions,
+    study: str | None = None,
     origin: Literal["single"] | None = None,
 ) -> PreparedSearch:
     """Check the options and load what the grid and the sampler need; writes nothing.
+
+    `study` is the path of the study, whose mined negatives are taken.
 
     Raises:
         BadInputError: An option or an input is wrong.
@@ -256,6 +259,7 @@ def prepare(
     check_priors(space)
     options = replace(options, learn_from=distinct_studies(options.learn_from))
     loader, watcher = InputLoader(data_root(data)), RichWatcher()
+    loader.study = None if study is None else StudyFiles.at(study)
     space = space.with_auto_values(_auto_values(space, loader))
     loader.objectives = parse_objectives(
         options.objectives, allow_test=options.allow_test_objective

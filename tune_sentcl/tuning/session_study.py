@@ -72,6 +72,7 @@ class SessionStudy:
         self._other_stages = _stages_without(self._history.table, self._loader)
         recorded = driver.study.manifest.search
         self._failed_before = frozenset(recorded.failed_again if recorded else ())
+        self._keep_mined()
 
     @property
     def failed_again(self) -> set[str]:
@@ -228,6 +229,7 @@ class SessionStudy:
     ) -> TrialRow:
         """The row of a trial that has ended."""
         inputs = self._loader.load(assignment.config)
+        self._keep_mined()
         values = self._history.values(assignment.trial_id)
         if status != "finished":  # earlier values are not this attempt's
             values = (None,) * len(values)
@@ -252,6 +254,12 @@ class SessionStudy:
             attempt_files=_label_of(assignment),
             **{**input_columns, **run_columns},
         )
+
+    def _keep_mined(self) -> None:
+        mined = self._loader.newly_mined
+        for name in list(mined):
+            self._driver.write_mined(name, mined[name])
+            del mined[name]
 
     def _stages(self, trial_id: str) -> tuple[dict[str, Any], ...] | None:
         """The scores at the ends of stages, as the trials table has them."""
