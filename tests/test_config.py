@@ -94,7 +94,7 @@ def test_knobs_are_every_key_of_the_unions() -> None:
             assert fitting({**dict.fromkeys(known), **values}) == values
             seen |= set(values)
     assert seen == set(known)
-    assert all(knob.description for knob in known.values())
+    assert all(all(knob.meanings.values()) for knob in known.values())
     kinds = {"method.lambda": "float", "method.num_positives": "str", "evaluation.suites": "list"}
     assert {key: known[key].kind for key in kinds} == kinds
     assert {text.split()[0] for text in ALIASES.values()} <= set(known)

@@ -130,6 +130,10 @@ def test_knobs_are_listed_with_defaults_and_ranges() -> None:
     assert table["method.temperature"]["space"] == "gist"
     assert not any(key.startswith(("optimizer.", "method.guide")) for key in table)
     assert {row["knob"] for row in rows("knobs")} == set(knobs())
+    page = (Path(__file__).parents[2] / "docs" / "knobs.md").read_text(encoding="utf-8")
+    assert page.endswith(invoke("knobs", "--markdown").out)
+    margin = next(row for row in rows("knobs", "triplet") if row["knob"] == "method.margin")
+    assert margin["meaning"].startswith("how much further away a negative must be")
     refused(invoke("knobs", "mnrr"), "METHOD", "mnrr", "must be one of")
 
 

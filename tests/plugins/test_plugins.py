@@ -47,7 +47,7 @@ def test_built_in_losses_as_a_plugin_score_the_same_to_the_bit(tmp_path: Path) -
 
 def test_a_signature_gives_knobs_with_bounds_messages_and_an_effect(tmp_path: Path) -> None:
     load_plugins([written(tmp_path)])
-    assert knobs()["method.reach"].description == "how much nearer a positive is"
+    assert knobs()["method.reach"].meaning() == "how much nearer a positive is"
     assert knobs()["method.side"].default("margin_cosine") == "rows"
     config = parse_dotted({"method.name": "margin_cosine", **TOY}, "test")
     assert config.method.rows == "triplets"

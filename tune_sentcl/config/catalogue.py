@@ -28,14 +28,14 @@ class Knob:
     Attributes:
         key: The dotted key, as on the command line: `method.lambda`.
         kind: The column type in a study.
-        description: Its meaning and range.
+        meanings: Its meaning and range by owner, as the defaults.
         defaults: The default by owner, or under "" outside unions; None if there is no default.
         may_be_unset: Whether None is one of its values.
     """
 
     key: str
     kind: Kind
-    description: str
+    meanings: Mapping[str, str]
     defaults: Mapping[str, Any]
     may_be_unset: bool = False
 
@@ -52,6 +52,10 @@ class Knob:
     def default(self, owner: str = "") -> Any:
         """Its default for an owner; the first owner's default for an unknown name."""
         return self.defaults.get(owner, next(iter(self.defaults.values())))
+
+    def meaning(self, owner: str = "") -> str:
+        """Its meaning for an owner; the first owner's meaning for an unknown name."""
+        return self.meanings.get(owner, next(iter(self.meanings.values())))
 
 
 @cached
@@ -117,12 +121,12 @@ def section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
 def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
     section, _, name = key.partition(".")
     default_text = f"which {section} it is" if name == "name" else f"a knob of {owner}"
-    description = field.description or default_text
+    meaning = field.description or default_text
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):
         default = list(default)  # dotted configs hold lists, as JSON does
     may_be_unset = type(None) in typing.get_args(field.annotation)
-    return Knob(key, _kind(field.annotation), description, {owner: default}, may_be_unset)
+    return Knob(key, _kind(field.annotation), {owner: meaning}, {owner: default}, may_be_unset)
 
 
 def _joined(first: Knob, again: Knob) -> Knob:
@@ -131,6 +135,7 @@ def _joined(first: Knob, again: Knob) -> Knob:
         raise TypeError(f"{first.key} is {first.kind} in one member, {again.kind} in another")
     return replace(
         first,
+        meanings={**first.meanings, **again.meanings},
         defaults={**first.defaults, **again.defaults},
         may_be_unset=first.may_be_unset or again.may_be_unset,
     )

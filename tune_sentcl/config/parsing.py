@@ -148,7 +148,7 @@ def _next_move(key: str, owner: str) -> str:
     if key in all_knobs:
         default = all_knobs[key].default(owner)
         usual = "" if default is None else f" (default {shown(default)})"
-        return f"Choose another value: {all_knobs[key].description}{usual}."
+        return f"Choose another value: {all_knobs[key].meaning(owner)}{usual}."
     names = [name for name in all_knobs if name.startswith(f"{key}.")]
     return f"Set its keys: {', '.join(names)}." if names else "Correct it."
 
