@@ -68,7 +68,8 @@ def test_overlaps_are_those_of_a_loop(
 def test_a_query_that_is_trained_on_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": "by card"}))
+    document = {"_id": "d", "title": "Payment", "text": "by card"}
+    (folder / "corpus.jsonl").write_text(json.dumps(document))
     queries = [{"_id": f"q{n}", "text": text} for n, text in enumerate(["How to pay?", "other"])]
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
     for split, query in (("dev", "q0"), ("test", "q1")):

@@ -59,7 +59,7 @@ def _rows(method: str | None) -> list[dict[str, str]]:
 
 def _by_owner(texts: Mapping[str, str], method: str | None) -> str:
     """The text of a method, or the different texts with their owners."""
-    if method in texts:
+    if method is not None and method in texts:
         return texts[method]
     owners: dict[str, list[str]] = {}
     for owner, text in texts.items():

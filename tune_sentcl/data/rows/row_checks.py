@@ -81,9 +81,10 @@ def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
     """The training rows that stand in evaluation tasks.
 
     A row stands in a task of pairs if its first two texts are one of its pairs, in either order.
-    The pairs of a retrieval task are those of a query and a relevant document. A single sentence
-    stands in a task of pairs if a pair has it, and a row in a task of labeled sentences if one of
-    its texts is a sentence to score. MTEB's tasks, which are not loaded here, are left out.
+    The pairs of a retrieval task are those of a query and a relevant document, with its title and
+    without. A single sentence stands in a task of pairs if a pair has it, and a row in a task of
+    labeled sentences if one of its texts is a sentence to score. MTEB's tasks, which are not
+    loaded here, are left out.
     """
     columns = [_folded(corpus.table.column(name)) for name in corpus.text_columns()]
     pairs = columns if len(columns) == 1 else [_unordered(*columns[:2])]
@@ -145,7 +146,9 @@ def _pairs(task: StsTask | RetrievalTask) -> Iterator[tuple[str, str]]:
         return
     texts = dict(zip(task.document_ids, task.documents, strict=False))  # the last lack a text
     for query, grades in zip(task.queries, task.relevance, strict=True):
-        yield from ((query, texts[name]) for name, n in grades.items() if n > 0 and name in texts)
+        relevant = [name for name, grade in grades.items() if grade > 0]
+        for known in (texts, task.untitled):
+            yield from ((query, known[name]) for name in relevant if name in known)
 
 
 def _array(texts: Iterable[str]) -> pa.ChunkedArray:

@@ -44,8 +44,8 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
         rule = "must hold dev.tsv, test.tsv or both"
         move = "Put the judgments there: query, document and grade, separated by tabs."
         raise DataError(Fault(str(folder / "qrels"), "", "", rule, move))
-    corpus = _texts(folder / CORPUS, titled=True)
-    queries = _texts(folder / "queries.jsonl", titled=False)
+    corpus, untitled = _texts(folder / CORPUS, titled=True)
+    queries, _ = _texts(folder / "queries.jsonl", titled=False)
     ids = tuple(sorted(sorted(corpus, reverse=True), key=lambda name: not corpus[name]))
     documents = tuple(text for name in ids if (text := corpus[name]))
     if not documents:
@@ -57,7 +57,10 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
         own = tuple(name if name in corpus else None for name in judged)
         version = fingerprint_of(_content(corpus, queries, judged))
         tasks.append(
-            RetrievalTask(name, split, ids, documents, texts, relevance, own, data, version)
+            RetrievalTask(
+                *(name, split, ids, documents, texts, relevance, own, data, version),
+                untitled=untitled,
+            )
         )
     return tasks
 
@@ -76,8 +79,10 @@ def _content(
         )
 
 
-def _texts(path: Path, *, titled: bool) -> dict[str, str]:
+def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """The texts by their ids, and without titles those that have one."""
     texts: dict[str, str] = {}
+    untitled: dict[str, str] = {}
     for line, row in json_rows(path):
         where = f"{path} line {line}"
         key, text, title = row.get("_id"), row.get("text"), row.get("title") if titled else ""
@@ -94,7 +99,9 @@ def _texts(path: Path, *, titled: bool) -> dict[str, str]:
         if key in texts:
             raise DataError(Fault(where, "_id", key, "occurs twice", "Leave one out."))
         texts[key] = whole
-    return texts
+        if title and parts[1]:
+            untitled[key] = parts[1]
+    return texts, untitled
 
 
 def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> Judgments:

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tune_sentcl.config.data_names import OwnSource
@@ -69,6 +69,7 @@ class RetrievalTask:
         data: See `Score`.
         version: See `Score`.
         metrics: The metrics, such as `recall@5`.
+        untitled: The texts of documents with a title, without it, by their ids.
     """
 
     name: str
@@ -81,6 +82,7 @@ class RetrievalTask:
     data: Literal["toy", "root"] = "root"
     version: str = ""
     metrics: tuple[str, ...] = DEFAULT_CUTOFFS
+    untitled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
