@@ -166,6 +166,7 @@ NEGATIVE = [("how", "so", "no")]
         ("a.csv", "ANCHOR ,positive,Negative_1\nhow,so,no\n", NEGATIVE),
         ("a.csv", "sep=|\r\nanchor|positive\r\n,|,\r\n", [(",", ",")]),
         ("a.csv", f'"sep=;"\n{PLAIN}'.replace(",", ";").encode("utf-8-sig"), PAIRS),
+        ("a.csv", "anchor;positive;so, or, not\nhow;so;x\n", PAIRS[1:]),
         ("a.csv", "Anchor,anchor,positive\nx,how,so\n", PAIRS[1:]),
         ("a.jsonl", '{" Query": "how", "Pos": ["so"], "neg": "no"}\n', NEGATIVE),
         ("a.csv", "Sent0,sent1,HARD_NEG\nhow,so,no\n", NEGATIVE),

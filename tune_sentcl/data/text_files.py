@@ -135,13 +135,17 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _separated(path: Path, text: str) -> tuple[str, str]:
     """The text of a table, and its separator.
 
-    Excel states it; or the suffix's own splits the header as it does the first row; or it is what
-    splits the header most.
+    Excel states it; or it splits the header as it does the first row, and the suffix's own goes
+    first; or it is what splits the header most.
     """
     if stated := _STATED.match(text):
         return text[stated.end() :], stated[1]  # an empty line is left: lines count
     lines = re.split(r"[\r\n]+", re.sub('"[^"]*"', "", text[:_HEAD]).lstrip("\r\n"), maxsplit=2)
     counts = {mark: [line.count(mark) for line in lines[:2]] for mark in ",;\t|"}
     usual = "\t" if path.suffix == ".tsv" else ","
-    own = counts[usual][0] and counts[usual][0] == counts[usual][-1]
-    return text, usual if own else max((usual, *counts), key=lambda mark: counts[mark][0])
+
+    def fits(mark: str) -> tuple[bool, bool, int]:
+        agrees = 0 < counts[mark][0] == counts[mark][-1]
+        return agrees and mark == usual, agrees, counts[mark][0]
+
+    return text, max((usual, *counts), key=fits)
