@@ -219,7 +219,12 @@ def test_a_search_says_once_that_its_trials_take_turns(
     """Only what CUDA computes is replaced: the account and the device are a CPU's."""
     (commands / "cards").write_text("")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(worker, "Account", lambda device, *given: Account("cpu", *given))
+
+    def account(device: str, *given: Any) -> Account:
+        assert device == "cuda" and mps._joined, "the account starts CUDA"
+        return Account("cpu", *given)
+
+    monkeypatch.setattr(worker, "Account", account)
     monkeypatch.setattr(worker.Attempt, "_set_up_device", lambda self: None)
     study = tmp_path / "study"
     run_here(lambda_space(tmp_path / "space", 0.3, 0.5), study, gpus_per_trial=0.5)
