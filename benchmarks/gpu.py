@@ -12,15 +12,12 @@ processes run side by side; `scores`, the seven STS and the eight transfer tasks
 """
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +50,7 @@ from tune_sentcl.config import parse_dotted
 from tune_sentcl.evaluate import Measures, evaluate
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.tuning.mps import join
 
 SIZES = {
     "MiniLM": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
@@ -62,7 +60,6 @@ SIZES = {
 MOST_EPOCH, MOST_SCORES = 60.0, 20.0
 WARM = 30  # steps: every size of a batch has been captured by then
 SEVERAL, LARGE = 8, 512
-MPS = "nvidia-cuda-mps-control"
 _WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy", "cudaEventSynchronize")
 
 
@@ -177,40 +174,24 @@ def many(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     alone = at_a_time(folders["MiniLM"], 1)
     part, told = f"MiniLM, bf16, {SEVERAL} at a time", "one training"
     yield Row(part, at_a_time(folders["MiniLM"], SEVERAL), alone, told, "pairs/s", 4.0)
-    if shutil.which(MPS) is None:
-        print(f"{MPS} is not here, so nothing is measured with it.", file=sys.stderr)
-        return
-    with mps() as environment:
-        rate = at_a_time(folders["MiniLM"], SEVERAL, environment)
+    rate = at_a_time(folders["MiniLM"], SEVERAL, 1 / SEVERAL)
     yield Row(f"{part}, with MPS", rate, alone, told, "pairs/s")
 
 
-def at_a_time(folder: Path, number: int, environment: dict[str, str] | None = None) -> float:
-    """Pairs a second of all of `number` trainings together."""
+def at_a_time(folder: Path, number: int, share: float = 1.0) -> float:
+    """Pairs a second of all of `number` trainings together; those with a share join MPS."""
     command = [sys.executable, __file__, "--one", str(folder), "--until"]
-    command.append(str(time.time() + 24 + number))
-    made = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        for _ in range(number)
-    ]
+    command += [str(time.time() + 24 + number), "--share", str(share)]
+    made = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(number)]
     return sum(float(process.communicate()[0].split()[-1]) for process in made)
 
 
-@contextmanager
-def mps() -> Iterator[dict[str, str]]:
-    """NVIDIA's multi-process service; gives the environment of its clients."""
-    with tempfile.TemporaryDirectory() as place:
-        folders = {f"CUDA_MPS_{name}_DIRECTORY": place for name in ("PIPE", "LOG")}
-        environment = {**os.environ, **folders}
-        subprocess.run([MPS, "-d"], env=environment, check=True)
-        try:
-            yield environment
-        finally:
-            subprocess.run([MPS], input="quit\n", env=environment, text=True, check=True)
-
-
-def one(folder: Path, until: float) -> None:
-    """Train until a time, and print the pairs a second of the last ten seconds."""
+def one(folder: Path, until: float, share: float) -> None:
+    """Train until a time, and print the pairs a second of the last ten seconds, or 0."""
+    if share < 1 and (reason := join(share, cuda_begun=False)):
+        print(f"nothing is measured with MPS, because {reason}", file=sys.stderr)
+        print(0)
+        return
     made = training(folder, "bf16", 300)
     several(made, WARM)()
     while time.time() < until - 10:
@@ -243,12 +224,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", action="append", choices=[*PARTS], help="repeatable; else all")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--share", type=float, help=argparse.SUPPRESS)
 
 
 def main() -> None:
     """Measure; print the rows."""
     if "--one" in sys.argv:
-        one(Path(sys.argv[2]), float(sys.argv[4]))
+        one(Path(sys.argv[2]), float(sys.argv[4]), float(sys.argv[6]))
         return
     given = options(__doc__ or "", add_options)
     if not torch.cuda.is_available():

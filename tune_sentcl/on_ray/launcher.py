@@ -25,6 +25,7 @@ from tune_sentcl.on_ray.trainable import params_of, train
 from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.disk import is_alive
 from tune_sentcl.trial import Progress
+from tune_sentcl.tuning import mps
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.resources import Bundle, trials_to_request
 from tune_sentcl.tuning.session import Session
@@ -123,7 +124,7 @@ def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
 
 @contextmanager
 def _tune_environment(address: str) -> Iterator[None]:
-    """Stop Tune from sending the driver's access keys to its actors.
+    """Stop Tune from sending the driver's access keys to its actors, and send them a no to MPS.
 
     Tune would put them into the actors' runtime environment, which Ray logs, lists and passes to
     workers on a command line. Each node has keys of its own; the pre-flight checks that.
@@ -134,12 +135,14 @@ def _tune_environment(address: str) -> Iterator[None]:
     names, defaults = class_cache.ENV_VARS_TO_PROPAGATE, class_cache.DEFAULT_ENV_VARS
     before = set(names), dict(defaults)
     names.difference_update([name for name in names if name.startswith("AWS_")])
+    names.add(mps.VARIABLE)
     if address == "local":
         names.clear()
         defaults.clear()
     try:
         yield
     finally:
+        names.clear()
         names.update(before[0])
         defaults.update(before[1])
 

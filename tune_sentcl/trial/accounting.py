@@ -53,6 +53,7 @@ class Account:
         self.steps = 0
         self.precision_used: str | None = None
         self.saving_seconds = 0.0
+        self.notes: list[str] = []
         self._startup: float | None = None
         self._first_seen: tuple[int, int, float] | None = None
         self._before = dict.fromkeys(_SPENT, 0.0)

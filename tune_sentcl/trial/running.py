@@ -168,7 +168,7 @@ class TrialRun:
     def _run_columns(self) -> dict[str, Any]:
         """The trial's cost with that of encoding, and its notes."""
         columns = self.account.run_columns()
-        notes = list(self.notes)
+        notes = [*self.notes, *self.account.notes]
         parts, size = self.inputs.corpus.parts, self.config.optimizer.batch_size
         sizes = self.inputs.corpus.epoch_sizes()
         rows = max(sizes)

@@ -36,6 +36,7 @@ from tune_sentcl.trial import (
     measure,
     run,
 )
+from tune_sentcl.tuning.mps import join
 from tune_sentcl.tuning.search_options import SearchOptions
 
 
@@ -117,7 +118,13 @@ class Attempt:
         self._is_draining = is_draining
         self._assignment, self._loader, self._settings = assignment, loader, settings
         device = "cuda" if settings.gpus > 0 else "cpu"
+        without = ""
+        if 0 < settings.gpus < 1:  # before the account, which starts CUDA
+            without = join(settings.gpus, cuda_begun=torch.cuda.is_initialized())
         self._account = Account(device, settings.cpus, settings.gpus, settings.seconds)
+        if without:
+            note = f"trials take turns on this GPU, without an MPS server, because {without}"
+            self._account.notes.append(note)
 
     def reports(self) -> Generator[Progress | Failure, None, None]:
         """Run the trial; an error of its own is yielded last, as a `Failure`.
