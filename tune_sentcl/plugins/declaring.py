@@ -1,4 +1,4 @@
-"""The decorator with which a plugin declares a loss."""
+"""The decorators with which a plugin declares a loss or a method."""
 
 import inspect
 import typing
@@ -12,8 +12,10 @@ from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
 from tune_sentcl.config.tables import MethodBase, shown
 from tune_sentcl.errors import Fault, PluginError
 from tune_sentcl.plugins.extensions import MARK, check_name
+from tune_sentcl.plugins.stored import BASES, base_of
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ClassT = TypeVar("ClassT", bound=type)
 
 INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
 """The parameters by which a loss asks for the tensors of a batch."""
@@ -72,15 +74,86 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in knobs}
     fields["name"] = (Literal[name], ...)
     made: Any = create_model(f"{name}_config", __base__=base, **fields)
+    config: type[MethodBase] = made
+    _check_defaults(where, config, name)
+    return config
+
+
+def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
+    """Declare a subclass of `tune_sentcl.methods.Method` as the method of a config class.
+
+    The config class is on `MethodBase` or one of its subclasses. Its `name` is a `Literal` of the
+    value of `method.name`. Its other fields are knobs with defaults.
+
+    The decorated class itself is unchanged. Loading its module as a plugin registers the method.
+
+    Args:
+        config: The class of the method's knobs.
+
+    Raises:
+        PluginError: The config, or the decorated class, breaks one of these rules.
+    """
+    if MethodBase not in getattr(config, "__mro__", ()):
+        rule, value = "must be the class of its knobs, on MethodBase", _name_of(config)
+        raise PluginError(Fault("method", "", value, rule, "Write @tune_sentcl.method(MyConfig)."))
+    names = typing.get_args(config.model_fields["name"].annotation)
+    if len(names) != 1:
+        rule, move = "must be a Literal of one text", 'Write name: Literal["mine"].'
+        raise PluginError(Fault(f"method {config.__name__}", "name", "", rule, move))
+    check_name("method", names[0])
+    where = f"method {names[0]}"
+    if faults := list(_config_faults(where, config)):
+        raise PluginError(faults)
+    _check_defaults(where, config, names[0])
+
+    def declare(value: ClassT) -> ClassT:
+        # By its name, because its module imports torch.
+        bases = {(base.__module__, base.__name__) for base in getattr(value, "__mro__", ())}
+        lacking = ", ".join(sorted(getattr(value, "__abstractmethods__", ())))
+        if ("tune_sentcl.methods.base", "Method") not in bases or lacking:
+            rule = f"must be a subclass of tune_sentcl.methods.Method{' with ' * bool(lacking)}"
+            move = "Correct the class."
+            raise PluginError(Fault(where, "", _name_of(value), f"{rule}{lacking}", move))
+        setattr(value, MARK, Registered(config, value))
+        return value
+
+    return declare
+
+
+def _config_faults(where: str, config: type[MethodBase]) -> Iterator[Fault]:
+    base = BASES[base_of(config)]
+    for name, field in config.model_fields.items():
+        rule, is_own = "", name in config.__annotations__  # or from a class of the package
+        if name == "name" or (name in base.model_fields and not is_own):
+            continue
+        if is_own and _is_reserved(name, base):
+            rule = "this name is reserved"
+        elif field.is_required():
+            rule = "a knob must have a default"
+        elif not isinstance(field.default, float | int | str | tuple | None):
+            rule = "a default must be a number, true, false, a text, a tuple or None"
+        if rule:
+            yield Fault(where, name, "", rule, "Correct the field.")
+
+
+def _check_defaults(where: str, config: type[MethodBase], name: str) -> None:
+    """Refuse a default that is no value of its knob."""
+    values = {key: field.default for key, field in config.model_fields.items()}
     try:
-        made.model_validate({"name": name, **{one.name: one.default for one in knobs}})
+        config.model_validate({**values, "name": name})
     except ValidationError as error:
         first = error.errors()[0]
         rule = f"must be a valid default ({first['msg']})"
         key, value = str(first["loc"][0]), shown(first["input"])
         raise PluginError(Fault(where, key, value, rule, "Correct the default.")) from None
-    config: type[MethodBase] = made
-    return config
+
+
+def _name_of(value: object) -> str:
+    return str(getattr(value, "__name__", shown(value)))
+
+
+def _is_reserved(name: str, base: type[MethodBase]) -> bool:
+    return name in _RESERVED or hasattr(base, name) or name in base.model_fields
 
 
 def _faults(
@@ -117,6 +190,6 @@ def _knob_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
         rule = "a knob must be annotated float, int, bool or Literal of texts"
     elif one.default is one.empty:
         rule = "a knob must have a default"
-    elif one.name in _RESERVED or hasattr(base, one.name) or one.name in base.model_fields:
+    elif _is_reserved(one.name, base):
         rule = "this name is reserved"
     return rule

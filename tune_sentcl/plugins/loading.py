@@ -97,7 +97,7 @@ def _check_kinds(methods: Sequence[Registered]) -> None:
             if other.kind != knob.kind:
                 rule = f"must be {other.kind}: it shares a study column with that of method "
                 rule += other.owners[0]
-                where = f"{one.plugin}: loss {name}"
+                where = f"{one.plugin}: method {name}"
                 raise PluginError(Fault(where, knob.key, knob.kind, rule, "Rename the knob."))
 
 
