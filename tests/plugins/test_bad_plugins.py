@@ -153,7 +153,7 @@ BAD = {
         "method followed: rate: a knob must have a default. Correct the field.",
     ),
     "method's reserved knob": (
-        HEAD + method_file("guide: str = 'minilm'"),
+        HEAD + method_file("guide: bool = False"),
         "guide: this name is reserved",
     ),
     "method's default": (
@@ -162,7 +162,7 @@ BAD = {
     ),
     "method's list": (
         HEAD + method_file("rates: list[float] = []"),
-        "rates: a default must be a number, true, false, a text, a tuple or None",
+        "rates: a knob must be annotated float, int, bool or Literal of texts",
     ),
     "method's config": (
         HEAD + method_file().replace("method(Config)", "method"),

@@ -154,7 +154,7 @@ class FlatConfig(MethodBase):
     name: Literal["flat"]
     lambda_: float = Field(0.3, alias="lambda")
     reach: int | None = None
-    sizes: tuple[int, ...] = (3, 2)
+    side: Literal["rows", "both"] = "rows"
 
 
 @tune_sentcl.method(FlatConfig)
@@ -183,7 +183,7 @@ def test_a_stored_method_has_the_knobs_and_flags_of_its_plugin(tmp_path: Path) -
         parse_dotted({"method.name": "own_scl", "method.num_positives": 3}, "test"),
     ]
     register_all([], names)
-    assert "method.sizes" not in knobs()
+    assert "method.side" not in knobs()
     register_stored(stored.validate_json(text))
     read = {key: (knob.kind, knob.defaults) for key, knob in knobs().items()}
     assert read == {key: (knob.kind, knob.defaults) for key, knob in loaded.items()}

@@ -1,9 +1,9 @@
 """Definitions of plugins as a study records them, so that it can be read without the plugins."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, create_model
+from pydantic import ConfigDict, create_model
 from pydantic.dataclasses import dataclass
 
 from tune_sentcl.config import (
@@ -34,11 +34,8 @@ BASES: dict[Base, type[MethodBase]] = {
 }
 """The base classes of the methods' configs, each before its own bases."""
 
-_TYPES: dict[Kind, Any] = {
-    **{"float": float | None, "int": int | None, "bool": bool | None, "str": Any},
-    "list": Annotated[tuple[str, ...], Field(strict=False)],
-    "ints": Annotated[tuple[int, ...], Field(strict=False)],
-}
+_TYPES: dict[Kind, Any] = {"float": float | None, "int": int | None, "bool": bool | None}
+"""The type of a stored knob; any type in a column of texts, such as a count or `all`."""
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="ignore"))
@@ -93,7 +90,7 @@ def register_stored(methods: Iterable[StoredMethod]) -> None:
         if one.name not in METHODS:
             known = knobs()
             fields: dict[str, Any] = {
-                name: (_TYPES[kind], default)
+                name: (_TYPES.get(kind, Any), default)
                 for name, (kind, default) in one.knobs.items()
                 if f"method.{name}" not in known or known[f"method.{name}"].kind == kind
             }
