@@ -35,6 +35,7 @@ from tune_sentcl.config import (
 from tune_sentcl.errors import ConfigError, PluginError
 from tune_sentcl.launch import train_one
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
+from tune_sentcl.on_ray.preflight import describe_node
 from tune_sentcl.plugins import load_plugins
 from tune_sentcl.plugins.stored import StoredMethod, register_stored, stored_methods
 from tune_sentcl.space import load_space
@@ -254,10 +255,16 @@ def test_an_installed_package_is_named_by_its_entry_point(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nice-losses\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[tune_sentcl.plugins]\nnice = nice_losses.my_loss\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.chdir(tmp_path)  # describe_node changes the working directory
     (plugin,) = load_plugins(["nice"])
     assert (plugin.name, plugin.sources) == ("nice", {})
     assert METHODS["margin_cosine"].fingerprint == plugin.fingerprint
+    asked = (str(tmp_path), ["plugin nice", "plugin gone"], [], False)
+    answer = describe_node(*asked)["versions"]
+    assert answer.keys() == {"python", "plugin nice"}
+    assert answer["plugin nice"] == plugin.fingerprint
     (package / "reach.py").write_text("FACTOR = 3.0\n")
+    assert describe_node(*asked)["versions"]["plugin nice"] != plugin.fingerprint
     assert load_plugins(["nice"])[0].fingerprint != plugin.fingerprint
     for name in [name for name in sys.modules if name.startswith("nice_losses")]:
         del sys.modules[name]
