@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plugin_samples import (
@@ -259,7 +260,7 @@ def test_an_installed_package_is_named_by_its_entry_point(
     (plugin,) = load_plugins(["nice"])
     assert (plugin.name, plugin.sources) == ("nice", {})
     assert METHODS["margin_cosine"].fingerprint == plugin.fingerprint
-    asked = (str(tmp_path), ["plugin nice", "plugin gone"], [], False)
+    asked: Any = (str(tmp_path), ["plugin nice", "plugin gone"], [], False)
     answer = describe_node(*asked)["versions"]
     assert answer.keys() == {"python", "plugin nice"}
     assert answer["plugin nice"] == plugin.fingerprint
