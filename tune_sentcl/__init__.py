@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
     from tune_sentcl.launch import search
-    from tune_sentcl.plugins import loss, source, task, watcher
+    from tune_sentcl.plugins import loss, method, source, task, watcher
     from tune_sentcl.space import Space, load_space
     from tune_sentcl.tuning.search_options import SearchOptions
 
@@ -24,6 +24,7 @@ __all__ = [
     "TuneSentclError",
     "load_space",
     "loss",
+    "method",
     "paper_results",
     "read_study",
     "search",
@@ -40,6 +41,7 @@ _HOMES = {
     "TuneSentclError": "tune_sentcl.errors",
     "load_space": "tune_sentcl.space",
     "loss": "tune_sentcl.plugins",
+    "method": "tune_sentcl.plugins",
     "paper_results": "tune_sentcl.analysis",
     "read_study": "tune_sentcl.analysis",
     "search": "tune_sentcl.launch",

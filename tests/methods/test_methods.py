@@ -1,7 +1,10 @@
-"""The three pair methods and their candidates against plain restatements."""
+"""Every method is whole; the three pair methods and their candidates against restatements."""
 
+import inspect
+import typing
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,30 @@ from hypothesis import strategies as st
 from method_samples import built, toy_encoder, trial_config
 from torch.nn.functional import cross_entropy
 
-from tune_sentcl.config import Pooling, TrialConfig
+from tune_sentcl import methods
+from tune_sentcl.config import METHODS, Pooling, TrialConfig
 from tune_sentcl.data.rows.corpus import Batch, make_corpus
-from tune_sentcl.methods import StepLoss
+from tune_sentcl.methods import Method, StepLoss, method_class
 from tune_sentcl.methods.candidates import Count, draw_candidates
 from tune_sentcl.model.encoder import Encoder
+
+NAMES = {name: one.config for name, one in METHODS.items() if not one.plugin}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_is_found_by_its_name_and_made_for_its_config(name: str) -> None:
+    found: typing.Any = method_class(NAMES[name](name=name))
+    assert issubclass(found, Method) and not inspect.isabstract(found)
+    assert found.__module__ == f"tune_sentcl.methods.{name}"
+    assert f"Method `{name}`" in found.__doc__ and found.loss.__doc__
+    assert typing.get_args(found.__orig_bases__[0])[0] is NAMES[name]
+
+
+def test_no_module_holds_a_method_outside_the_union() -> None:
+    folder = Path(methods.__file__).parent
+    held = {file.stem for file in folder.glob("*.py") if "\nMETHOD = " in file.read_text()}
+    assert held == set(NAMES)
+
 
 COUNTS = st.one_of(st.integers(1, 6), st.just("all"))
 

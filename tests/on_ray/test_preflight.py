@@ -16,6 +16,7 @@ from tune_sentcl.on_ray.preflight import (
 from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request
 
 VERSIONS = {"python": "3.11", "torch": "2.13.0", "tune-sentcl": "0.1.0", "pandas": "3.0"}
+VERSIONS["plugin nice"] = "a" * 16
 ENCODERS = {"roberta": "a" * 16}
 DRIVER = NodeStatus("driver", Node(0, 0), versions=VERSIONS, checkpoints=ENCODERS)
 
@@ -84,8 +85,13 @@ def test_a_full_disk_is_faults_of() -> None:
             "--address: torch = 2.12.0 on bad: every node must have the driver's, 2.13.0. ",
         ),
         (
-            {"versions": {name: VERSIONS[name] for name in list(VERSIONS)[:3]}},
+            {"versions": {name: VERSIONS[name] for name in VERSIONS if name != "pandas"}},
             "--address: pandas = none on bad: every node must have the driver's, 3.0. Install ",
+        ),
+        (
+            {"versions": {**VERSIONS, "plugin nice": "b" * 16}},
+            f"--address: plugin nice = {'b' * 16} on bad: every node must have the driver's, "
+            f"{'a' * 16}. Install it there.",
         ),
         (
             {"checkpoints": {"roberta": "nothing (no such folder)"}},

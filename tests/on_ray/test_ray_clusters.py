@@ -14,6 +14,7 @@ import pytest
 import ray
 from local_ray import no_token, start_ray
 from model_samples import save_roberta
+from plugin_samples import BUILT_IN, ranking_space, scores_by_method, unchanged_registry
 from ray.cluster_utils import Cluster
 from search_samples import lambda_space, numbers, run_here, run_on_ray
 from typer.testing import CliRunner
@@ -103,6 +104,19 @@ def test_nodes_share_a_search_and_give_the_same_scores(
     assert (outcome.ran, outcome.failures) == (4, 0)
     run_here(space, tmp_path / "here", seeds=(0, 1))
     assert numbers(tmp_path / "study") == numbers(tmp_path / "here")
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_plugins_on_two_nodes_score_as_the_built_in_methods_to_the_bit(
+    two_nodes: str, tmp_path: Path
+) -> None:
+    with unchanged_registry():
+        asked = {"address": two_nodes, "gpus_per_trial": 0.0}
+        outcome = run_on_ray(ranking_space(tmp_path), tmp_path / "study", **asked)
+        assert (outcome.ran, outcome.failures) == (6, 0)
+        scores = scores_by_method(tmp_path / "study")
+    assert all(scores[name] == scores[f"own_{name}"] for name in BUILT_IN)
 
 
 @pytest.fixture

@@ -34,6 +34,24 @@ def source_file(parameters: str, name: str = "faq") -> str:
     return f'@tune_sentcl.source("{name}")\ndef faq({parameters}):\n    yield {{}}\n'
 
 
+def method_file(
+    knob: str = "", literal: str = 'Literal["followed"]', of: str = "class Followed(Method):"
+) -> str:
+    """A plugin whose class lacks both halves of a step, so that it is always refused."""
+    return f"""from tune_sentcl.config import MethodBase
+from tune_sentcl.methods import Method
+
+
+class Config(MethodBase):
+    name: {literal}
+    {knob}
+
+@tune_sentcl.method(Config)
+{of}
+    pass
+"""
+
+
 HEAD = "import tune_sentcl\nfrom typing import Literal\n"
 PAIR = "anchors, positives"
 BAD = {
@@ -121,6 +139,53 @@ BAD = {
     "source parameter": (
         HEAD + source_file("limit"),
         "my_loss.py: source faq: faq: must be a function without arguments. Correct it.",
+    ),
+    "method name": (
+        HEAD + method_file(literal="str"),
+        "method Config: name: must be a Literal of one text",
+    ),
+    "method's letters": (
+        HEAD + method_file(literal="Literal['Followed']"),
+        "method: 'Followed': must be lower-case letters",
+    ),
+    "method knob": (
+        HEAD + method_file("rate: float"),
+        "method followed: rate: a knob must have a default. Correct the field.",
+    ),
+    "method's reserved knob": (
+        HEAD + method_file("guide: bool = False"),
+        "guide: this name is reserved",
+    ),
+    "method's default": (
+        HEAD + method_file("rate: float = 'fast'"),
+        "rate = 'fast': must be a valid default (Input should be a valid number)",
+    ),
+    "method's list": (
+        HEAD + method_file("rates: list[float] = []"),
+        "rates: a knob must be annotated float, int, bool or Literal of texts",
+    ),
+    "method's config": (
+        HEAD + method_file().replace("method(Config)", "method"),
+        "method: Followed: must be the class of its knobs, on MethodBase",
+    ),
+    "no method": (
+        HEAD + method_file(of="class Followed:"),
+        "method followed: Followed: must be a subclass of tune_sentcl.methods.Method.",
+    ),
+    "method function": (
+        HEAD + method_file(of="def followed(config):"),
+        "followed: must be a subclass of tune_sentcl.methods.Method.",
+    ),
+    "half a method": (
+        HEAD + method_file(),
+        "must be a subclass of tune_sentcl.methods.Method with draw, loss_of. Correct the class.",
+    ),
+    "method of the package": (
+        HEAD
+        + method_file(literal="Literal['scl']", of="class Followed(Scl):").replace(
+            "import Method\n", "import Method\nfrom tune_sentcl.methods.scl import Scl\n"
+        ),
+        "my_loss.py: scl: a method of this name exists (built in)",
     ),
     "column": (
         HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),

@@ -4,12 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from plugin_samples import registry
+from plugin_samples import MARGIN, TASK, WATCHER, registry, written
 from search_samples import numbers, rows, run_here
+from typer.testing import CliRunner
 
+from tune_sentcl.cli import app
 from tune_sentcl.errors import BadInputError, DataError
+from tune_sentcl.export.choice import Choice
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.plugins import EXTENSIONS, load_plugins
 from tune_sentcl.space import Space, load_space
+from tune_sentcl.store.study import Study
 
 __all__ = ["registry"]
 
@@ -95,3 +100,35 @@ def test_columns_may_be_renamed(tmp_path: Path) -> None:
     named = space.with_overrides({"data.columns": {"anchor": "q", "positive": "a"}})
     assert run_here(named, tmp_path / "study").failures == 0
     assert load_plugins([tmp_path / "faq.py"])[0] == space.plugins[0]
+
+
+def test_the_command_that_trains_again_names_the_plugins_that_the_trial_uses(
+    tmp_path: Path,
+) -> None:
+    written(tmp_path, MARGIN)
+    for name, code in (("near.py", TASK), ("lines.py", WATCHER)):
+        (tmp_path / name).write_text(code)
+    faq_space(tmp_path)
+    plugins = [tmp_path / name for name in ("lines.py", "near.py", "faq.py", "my_loss.py")]
+    values = {"method.name": "margin_cosine", "evaluation.own": ["n=plugin:near"]}
+    space = load_space(tmp_path / "faq.toml", values, plugins)
+    assert run_here(space, tmp_path / "study").failures == 0
+    EXTENSIONS.clear()
+    (row,) = rows(tmp_path / "study")
+    command = Choice.read(Study.read(tmp_path / "study"), DEFAULT).command(row)
+    assert command is not None
+    assert "--plugin my_loss.py --plugin faq.py --plugin near.py --set" in command
+    assert "lines.py" not in command
+
+
+def test_data_check_reads_a_plugins_rows_and_task(tmp_path: Path) -> None:
+    faq_space(tmp_path, f"yield from {[*ROWS, ROWS[0]]}")
+    (tmp_path / "near.py").write_text(TASK)
+    given = ["--rows", "faq", "--own", "plugin:near", "--json"]
+    plugins = [f"--plugin={tmp_path / name}" for name in ("faq.py", "near.py")]
+    done = CliRunner().invoke(app, ["data", "check", *plugins, *given])
+    assert done.exit_code == 0, done.output
+    *near, faq = json.loads(done.stdout)
+    assert {each["name"] for each in near} == {"near"}
+    assert (faq["name"], faq["rows"]) == ("faq", 18)
+    assert "rows that repeat an earlier row: 2" in faq["problem"]

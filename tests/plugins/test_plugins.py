@@ -1,21 +1,44 @@
 """Losses of a user's own files: their knobs, ids and scores, and what is refused."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from plugin_samples import MARGIN, RANKING, SPACE, loss_file, margin_space, registry, written
-from search_samples import numbers, rows, run_here
+from plugin_samples import (
+    BUILT_IN,
+    MARGIN,
+    SPACE,
+    loss_file,
+    margin_space,
+    ranking_space,
+    registry,
+    scores_by_method,
+    written,
+)
+from pydantic import TypeAdapter
+from search_samples import rows, run_here
 from typer.testing import CliRunner
 
 from tune_sentcl import loss
 from tune_sentcl.cli import app
-from tune_sentcl.config import METHODS, is_idle, knobs, parse_dotted, register_all
+from tune_sentcl.config import (
+    METHODS,
+    is_idle,
+    knobs,
+    parse_config,
+    parse_dotted,
+    register_all,
+    weight_values,
+)
 from tune_sentcl.errors import ConfigError, PluginError
 from tune_sentcl.launch import train_one
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
+from tune_sentcl.on_ray.preflight import describe_node
 from tune_sentcl.plugins import load_plugins
+from tune_sentcl.plugins.stored import StoredMethod, register_stored, stored_methods
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 
@@ -24,25 +47,18 @@ __all__ = ["registry"]
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
 
 
-def test_built_in_losses_as_a_plugin_score_the_same_to_the_bit(tmp_path: Path) -> None:
-    plugin = written(tmp_path, RANKING)
-    text = SPACE.replace('method.name = "margin_cosine"\n', "").partition("[[block]]")[0]
-    names = ["cosent", "own_cosent", "angle", "own_angle"]
-    text += f"[[block]]\ngrid.method.name = {names}\nfixed.method.temperature = 0.1\n"
-    (tmp_path / "both.toml").write_text(text)
-    outcome = run_here(load_space(tmp_path / "both.toml"), tmp_path / "study")
-    assert (outcome.ran, outcome.failures) == (4, 0)
+def test_built_in_methods_as_a_plugin_score_the_same_to_the_bit(tmp_path: Path) -> None:
+    space = ranking_space(tmp_path)
+    outcome = run_here(space, tmp_path / "study")
+    assert (outcome.ran, outcome.failures) == (6, 0)
+    scores = scores_by_method(tmp_path / "study")
+    assert all(scores[name] == scores[f"own_{name}"] for name in BUILT_IN)
+    assert scores["cosent"] != scores["angle"]
     trials = {row["method.name"]: row for row in rows(tmp_path / "study")}
-    by_trial: dict[str, dict[object, float]] = {}
-    for (trial_id, *what), value in numbers(tmp_path / "study").items():
-        by_trial.setdefault(trial_id, {})[tuple(what)] = value
-    scores = {name: by_trial[row["trial_id"]] for name, row in trials.items()}
-    assert scores["own_cosent"] == scores["cosent"] != scores["angle"] == scores["own_angle"]
-    (found,) = load_plugins([plugin])
     codes = {name: row["code_fingerprint"] for name, row in trials.items()}
-    assert codes["own_cosent"] == codes["own_angle"] == found.fingerprint
-    assert codes["cosent"] is None
-    assert len({row["trial_id"] for row in trials.values()}) == 4
+    own = {f"own_{name}": space.plugins[0].fingerprint for name in BUILT_IN}
+    assert codes == own | dict.fromkeys(BUILT_IN)
+    assert len({row["trial_id"] for row in trials.values()}) == 6
 
 
 def test_a_signature_gives_knobs_with_bounds_messages_and_an_effect(tmp_path: Path) -> None:
@@ -118,10 +134,67 @@ def test_a_study_is_read_without_its_plugin_and_not_searched(tmp_path: Path) -> 
     assert "method.reach" not in knobs()
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "study")], env={"COLUMNS": "200"})
     assert "reach" in shown.stdout and "0.4" in shown.stdout, shown.output
-    assert Study.read(tmp_path / "study").manifest.losses[0].plugin == "my_loss.py"
+    assert Study.read(tmp_path / "study").manifest.methods[0].plugin == "my_loss.py"
     assert METHODS["margin_cosine"].implementation is None
     with pytest.raises(PluginError, match=r"Give --plugin my_loss\.py"):
         train_one({"method.name": "margin_cosine", **TOY}, study=None, data=None)
+
+
+METHOD = """from typing import ClassVar, Literal
+
+from pydantic import Field
+
+import tune_sentcl
+from tune_sentcl.config import MethodBase, PairMethodConfig, SclConfig
+from tune_sentcl.methods.none import Untrained
+from tune_sentcl.methods.scl import Scl
+
+
+class FlatConfig(MethodBase):
+    takes_steps: ClassVar[bool] = False
+    freezes_encoder: ClassVar[bool] = True
+    name: Literal["flat"]
+    lambda_: float = Field(0.3, alias="lambda")
+    reach: int | None = None
+    side: Literal["rows", "both"] = "rows"
+
+
+@tune_sentcl.method(FlatConfig)
+class Flat(Untrained):
+    pass
+
+
+class OwnSclConfig(SclConfig):
+    name: Literal["own_scl"]
+
+
+@tune_sentcl.method(OwnSclConfig)
+class OwnScl(Scl):
+    pass
+"""
+
+
+def test_a_stored_method_has_the_knobs_and_flags_of_its_plugin(tmp_path: Path) -> None:
+    load_plugins([written(tmp_path, METHOD)])
+    stored = TypeAdapter(list[StoredMethod])
+    text = stored.dump_json(stored_methods(["my_loss.py"]))
+    names = ("flat", "own_scl")
+    loaded = knobs()
+    configs = [
+        parse_dotted({"method.name": "flat", "method.lambda": 0.5, "method.reach": 2}, "test"),
+        parse_dotted({"method.name": "own_scl", "method.num_positives": 3}, "test"),
+    ]
+    register_all([], names)
+    assert "method.side" not in knobs()
+    register_stored(stored.validate_json(text))
+    read = {key: (knob.kind, knob.defaults) for key, knob in knobs().items()}
+    assert read == {key: (knob.kind, knob.defaults) for key, knob in loaded.items()}
+    for config in configs:
+        again = parse_config(json.loads(json.dumps(config.nested())), "test")
+        assert again.dotted() == config.dotted()
+        assert weight_values(again.dotted()) == weight_values(config.dotted())
+        for flag in ("takes_steps", "freezes_encoder"):
+            assert getattr(again.method, flag) == getattr(config.method, flag)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +256,16 @@ def test_an_installed_package_is_named_by_its_entry_point(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nice-losses\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[tune_sentcl.plugins]\nnice = nice_losses.my_loss\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.chdir(tmp_path)  # describe_node changes the working directory
     (plugin,) = load_plugins(["nice"])
     assert (plugin.name, plugin.sources) == ("nice", {})
     assert METHODS["margin_cosine"].fingerprint == plugin.fingerprint
+    asked: Any = (str(tmp_path), ["plugin nice", "plugin gone"], [], False)
+    answer = describe_node(*asked)["versions"]
+    assert answer.keys() == {"python", "plugin nice"}
+    assert answer["plugin nice"] == plugin.fingerprint
     (package / "reach.py").write_text("FACTOR = 3.0\n")
+    assert describe_node(*asked)["versions"]["plugin nice"] != plugin.fingerprint
     assert load_plugins(["nice"])[0].fingerprint != plugin.fingerprint
     for name in [name for name in sys.modules if name.startswith("nice_losses")]:
         del sys.modules[name]

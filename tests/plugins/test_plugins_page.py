@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,12 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.cli import app
+from tune_sentcl.config import parse_dotted
+from tune_sentcl.methods import MethodInputs, build_method
+from tune_sentcl.model.encoder import load_encoder
+from tune_sentcl.plugins import load_plugins
+from tune_sentcl.train import loop, train
+from tune_sentcl.trial import InputLoader
 
 __all__ = ["registry"]
 
@@ -20,11 +27,12 @@ PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="u
 
 
 FILES = {
-    "my_loss.py": ("tune_sentcl.loss", "python"),
+    "my_loss.py": ("@tune_sentcl.loss(", "python"),
     "my.toml": ("plugins = ", "toml"),
-    "tickets.py": ("tune_sentcl.task", "python"),
-    "lines.py": ("tune_sentcl.watcher", "python"),
-    "faq.py": ("tune_sentcl.source", "python"),
+    "followed.py": ("@tune_sentcl.method(", "python"),
+    "tickets.py": ("@tune_sentcl.task(", "python"),
+    "lines.py": ("@tune_sentcl.watcher(", "python"),
+    "faq.py": ("@tune_sentcl.source(", "python"),
 }
 """What each file's block holds, and its language."""
 
@@ -45,7 +53,7 @@ def test_the_commands_of_the_page_run_its_files(
     for name in FILES:
         Path(name).write_text(block(name))
     commands = re.findall(r"^tune-sentcl (.*)$", PAGE, re.M)
-    assert len(commands) == 7
+    assert len(commands) == 8
     printed = ""
     for command in commands:
         short = command.replace("--trials 4", "--trials 1")
@@ -74,3 +82,37 @@ def test_the_loss_of_the_page_is_a_function_still() -> None:
     pairs = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     assert function(pairs, pairs, reach=0.5) == pytest.approx(0.5)
     assert function(pairs, -pairs, reach=0.5) == pytest.approx((2 * 0.5 + 2 * 1.5) / 2)
+
+
+def test_the_average_of_the_page_moves_after_each_step_and_lies_in_the_state(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "followed.py").write_text(block("followed.py"))
+    load_plugins([tmp_path / "followed.py"])
+    values: dict[str, Any] = {
+        "method.name": "followed",
+        "encoder.checkpoint": "toy",
+        "data.source": "toy",
+    }
+    values |= {"data.limit": 24, "optimizer.batch_size": 8, "optimizer.lr": 1e-3}
+    config = parse_dotted(values, "test")
+    read = InputLoader(None).load(config)
+    method, again = (
+        build_method(
+            config,
+            load_encoder(read.checkpoint, "mean", 64),
+            MethodInputs(config.encoder, torch.Generator()),
+        )
+        for _ in range(2)
+    )
+    expected = [weight.detach().clone() for weight in method.heads.parameters()]
+    states = []
+    for step in train(method, read.corpus, config):
+        for average, weight in zip(expected, method.encoder.parameters(), strict=True):
+            average.lerp_(weight.detach(), 0.01)
+        states.append(step.state())
+    assert len(states) == 3
+    loop._begin(again, config, 3, states[-1])
+    for made in (method, again):
+        for found, average in zip(made.heads.parameters(), expected, strict=True):
+            torch.testing.assert_close(found, average, rtol=0, atol=0)

@@ -132,14 +132,20 @@ def check(
     own: OwnOption = None,
     rows_file: Annotated[
         Path | None,
-        typer.Option("--rows", help="File of training rows, to compare with the --own tasks too."),
+        typer.Option(
+            "--rows",
+            help="Training rows to compare with the --own tasks: a file, or a plugin's source.",
+        ),
     ] = None,
     columns: ColumnsOption = "",
+    plugins: PluginOption = None,
     json_rows: JsonOption = False,
 ) -> None:
     """Count the rows of data sets, and say what is wrong with them."""
     from tune_sentcl.data.check import check_own, check_root, check_rows
+    from tune_sentcl.plugins import load_plugins
 
+    load_plugins(plugins or ())
     entries = own_entries(own)
     if directory is None and not entries and rows_file is None:
         rule, move = (

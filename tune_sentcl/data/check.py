@@ -257,7 +257,7 @@ def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
     """Count training rows, and those that teach nothing or stand in own tasks.
 
     Args:
-        rows: Their file.
+        rows: Their file, or the name of a plugin's source.
         columns: Roles of its columns, as `data.columns`.
         own: Entries of `evaluation.own`.
     """

@@ -167,7 +167,7 @@ class Choice:
             chose = self._compared(row["trial_id"])
             if chose != early_stopping_objective(asked[0]):
                 asked = (chose, *(objective for objective in asked if objective != chose))
-        return train_command(row["config"], asked)
+        return train_command(row["config"], asked, self.study.manifest.plugins)
 
     def _compared(self, trial_id: str) -> Objective:
         """The early-stopping objective of a trial, from its curves.

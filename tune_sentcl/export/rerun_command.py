@@ -3,7 +3,7 @@
 import json
 import shlex
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tune_sentcl.config import (
@@ -15,6 +15,7 @@ from tune_sentcl.config import (
     knobs,
     parse_dotted,
     plugin_of,
+    source_names,
 )
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.objective import DEFAULT, Objective, unmeasured
@@ -36,12 +37,15 @@ def _stored_config(text: str) -> TrialConfig | None:
         return None
 
 
-def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None:
+def train_command(
+    text: str, objectives: Iterable[Objective] = (), plugins: Mapping[str, str] | None = None
+) -> str | None:
     """The command that trains only a stored trial, in a new study that keeps its weights.
 
     Args:
         text: The row's config as JSON.
         objectives: The search's objectives; those that the trial does not measure are left out.
+        plugins: The plugins of tasks and sources, as `Manifest.plugins`.
 
     Returns:
         One line for a shell; None if this release cannot read the config.
@@ -57,7 +61,9 @@ def train_command(text: str, objectives: Iterable[Objective] = ()) -> str | None
         words += [word for objective in given for word in ("--objective", str(objective))]
     if any(objective.split == "test" for objective in given):
         words += ["--allow-test-objective"]
-    if plugin := plugin_of(config.method.name):
+    own = (entry.rpartition("=")[2] for entry in config.evaluation.own)
+    used = [(plugins or {}).get(name, "") for name in (*source_names(config.data.source), *own)]
+    for plugin in filter(None, dict.fromkeys([plugin_of(config.method.name), *used])):
         words += ["--plugin", plugin]
     for key, value in settings(config).items():
         words += ["--set", f"{key}={as_setting(value)}"]

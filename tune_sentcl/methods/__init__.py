@@ -19,6 +19,8 @@ def method_class(config: MethodConfig) -> type[AnyMethod]:
         PluginError: The method's plugin is not loaded; only a study names it.
     """
     registered = METHODS[config.name]
+    if isinstance(registered.implementation, type):
+        return registered.implementation
     if registered.implementation is not None:
         from tune_sentcl.methods.embedding_losses import loss_class
 

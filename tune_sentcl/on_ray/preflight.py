@@ -18,6 +18,7 @@ from tune_sentcl.errors import (
     CheckpointError,
     ConfigError,
     Fault,
+    PluginError,
     ResourceError,
     StudyError,
     first_line,
@@ -26,6 +27,7 @@ from tune_sentcl.errors import (
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.on_ray.cluster import draining
 from tune_sentcl.on_ray.environment import DISTRIBUTION, installed_versions, versions_of
+from tune_sentcl.plugins.sources import read_plugin
 from tune_sentcl.space import Space
 from tune_sentcl.store.driver_files import SCRATCH
 from tune_sentcl.store.files import StudyFiles
@@ -35,6 +37,8 @@ from tune_sentcl.tuning.resources import Bundle, Node, bundle_of
 ACCELERATOR = "ray.io/accelerator-type"
 """The label with which Ray names a node's GPU type."""
 
+_PLUGIN = "plugin "
+"""The prefix of an installed plugin among the versions; its fingerprint is its version."""
 _EXACT = ("python", DISTRIBUTION, "torch", "transformers", "ray")
 _LEAST_DISK = 1e9  # bytes
 _ANSWER_S = 60.0  # an idle node takes 3 s, and 10 s where it has to read torch from a disk
@@ -50,7 +54,7 @@ class NodeStatus:
         name: Its host, with the start of its id if several nodes share a host.
         node: Its cores, GPUs and memory.
         no_answer: Why the node did not answer; empty if it did.
-        versions: Versions of Python and packages; a missing package is left out.
+        versions: Versions of Python, packages and installed plugins; a missing one is left out.
         cuda: The CUDA version of its torch; empty if torch was built without CUDA.
         devices: Number of GPUs that its torch sees; None: unknown.
         storage_fault: Why node and driver do not share the study's storage; empty if they do.
@@ -113,7 +117,7 @@ def describe_node(
 
     Args:
         folder: The driver's working directory, from which relative paths start.
-        packages: Names of the packages that the search needs.
+        packages: Names of the packages and installed plugins that the search needs.
         checkpoints: Encoders to read.
         gpus: Whether trials take GPUs.
         file: The study's location, and the name of a file that the driver has written there.
@@ -123,7 +127,7 @@ def describe_node(
         os.chdir(folder)
     disk = os.environ.get("TUNE_SENTCL_CACHE") or Path.home()
     return {
-        "versions": versions_of(packages),
+        "versions": {**versions_of(packages), **_plugins(packages)},
         "storage_fault": storage_fault,
         "checkpoints": {name: _fingerprint(name) for name in checkpoints},
         "free_disk": shutil.disk_usage(disk).free if Path(disk).is_dir() else None,
@@ -147,6 +151,15 @@ def _fingerprint(checkpoint: str) -> str:
         return resolve_checkpoint(checkpoint).fingerprint
     except (CheckpointError, ConfigError) as error:
         return f"nothing ({first_line(error)})"
+
+
+def _plugins(packages: Sequence[str]) -> dict[str, str]:
+    """The fingerprints of the installed plugins among some packages."""
+    found = {}
+    for name in (name for name in packages if name.startswith(_PLUGIN)):
+        with suppress(PluginError):
+            found[name] = read_plugin(name.removeprefix(_PLUGIN), "--plugin").fingerprint
+    return found
 
 
 def _devices() -> dict[str, Any]:
@@ -190,7 +203,8 @@ def _node_faults(
         yield Fault("--study", "", study, f"{rule} {node.storage_fault}", move)
     for name, required in driver.versions.items():
         version = node.versions.get(name, "none")
-        if version == "none" or (version != required and name in _EXACT):
+        is_exact = name in _EXACT or name.startswith(_PLUGIN)
+        if version == "none" or (version != required and is_exact):
             rule, move = f"every node must have the driver's, {required}", "Install it there."
             yield Fault("--address", name, version, rule, move)
     for name, required in driver.checkpoints.items():
@@ -233,7 +247,9 @@ def survey(prepared: PreparedSearch, study: str) -> Survey:
         rule = f"must fit this machine ({status.node}, {status.node.memory / 1e9:.3g} GB)"
         options = "--cpus-per-trial, --gpus-per-trial, --memory-per-trial"
         return Survey([status], trial, [Fault(options, "", str(trial), rule, "Ask for less.")])
-    versions = installed_versions(prepared.space.extras)
+    versions = dict(installed_versions(prepared.space.extras))
+    installed = (plugin for plugin in prepared.space.plugins if not plugin.sources)
+    versions |= {f"{_PLUGIN}{plugin.name}": plugin.fingerprint for plugin in installed}
     checkpoints = _fingerprints(prepared.space)
     driver = NodeStatus("driver", Node(0, 0), versions=versions, checkpoints=checkpoints)
     question = (str(Path.cwd()), list(versions), list(checkpoints), trial.gpus > 0)

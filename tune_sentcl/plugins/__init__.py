@@ -1,8 +1,11 @@
 """Code of the user's own: what a search loads from the files that the user names."""
 
-from tune_sentcl.plugins.declaring import loss
-from tune_sentcl.plugins.extensions import EXTENSIONS, source, task, watcher
-from tune_sentcl.plugins.loading import activate, load_plugins
-from tune_sentcl.plugins.sources import Plugin
-
-__all__ = ["EXTENSIONS", "Plugin", "activate", "load_plugins", "loss", "source", "task", "watcher"]
+from tune_sentcl.plugins.declaring import loss as loss
+from tune_sentcl.plugins.declaring import method as method
+from tune_sentcl.plugins.extensions import EXTENSIONS as EXTENSIONS
+from tune_sentcl.plugins.extensions import source as source
+from tune_sentcl.plugins.extensions import task as task
+from tune_sentcl.plugins.extensions import watcher as watcher
+from tune_sentcl.plugins.loading import activate as activate
+from tune_sentcl.plugins.loading import load_plugins as load_plugins
+from tune_sentcl.plugins.sources import Plugin as Plugin

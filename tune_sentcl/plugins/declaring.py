@@ -1,6 +1,7 @@
-"""The decorator with which a plugin declares a loss."""
+"""The decorators with which a plugin declares a loss or a method."""
 
 import inspect
+import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -12,8 +13,10 @@ from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
 from tune_sentcl.config.tables import MethodBase, shown
 from tune_sentcl.errors import Fault, PluginError
 from tune_sentcl.plugins.extensions import MARK, check_name
+from tune_sentcl.plugins.stored import BASES, base_of
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ClassT = TypeVar("ClassT", bound=type)
 
 INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
 """The parameters by which a loss asks for the tensors of a batch."""
@@ -33,8 +36,8 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     - `labels`, (rows,): the similarity of each pair; not together with negatives
 
     Its other parameters are knobs: each has a default and is annotated `float`, `int`, `bool`, or
-    `Literal` of texts, in `Annotated` with a `pydantic.Field` for bounds and a description. It
-    returns a tensor of one number.
+    `Literal` of texts, or one of these `| None`, in `Annotated` with a `pydantic.Field` for bounds
+    and a description. It returns a tensor of one number.
 
     The function itself is unchanged. Loading its module as a plugin registers the method.
 
@@ -72,15 +75,75 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in knobs}
     fields["name"] = (Literal[name], ...)
     made: Any = create_model(f"{name}_config", __base__=base, **fields)
+    return _checked(where, made, name)
+
+
+def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
+    """Declare a subclass of `tune_sentcl.methods.Method` as the method of a config class.
+
+    The config class is on `MethodBase` or one of its subclasses. Its `name` is a `Literal` of the
+    value of `method.name`. Its other fields are knobs, as those of `loss`.
+
+    The decorated class itself is unchanged. Loading its module as a plugin registers the method.
+
+    Args:
+        config: The class of the method's knobs.
+
+    Raises:
+        PluginError: The config, or the decorated class, breaks one of these rules.
+    """
+    if MethodBase not in getattr(config, "__mro__", ()):
+        rule, value = "must be the class of its knobs, on MethodBase", _name_of(config)
+        raise PluginError(Fault("method", "", value, rule, "Write @tune_sentcl.method(MyConfig)."))
+    names = typing.get_args(config.model_fields["name"].annotation)
+    if len(names) != 1:
+        rule, move = "must be a Literal of one text", 'Write name: Literal["mine"].'
+        raise PluginError(Fault(f"method {config.__name__}", "name", "", rule, move))
+    check_name("method", names[0])
+    where = f"method {names[0]}"
+    if faults := list(_config_faults(where, config)):
+        raise PluginError(faults)
+    _checked(where, config, names[0])
+
+    def declare(value: ClassT) -> ClassT:
+        # By its name, because its module imports torch.
+        bases = {(base.__module__, base.__name__) for base in getattr(value, "__mro__", ())}
+        lacking = ", ".join(sorted(getattr(value, "__abstractmethods__", ())))
+        if ("tune_sentcl.methods.base", "Method") not in bases or lacking:
+            rule = f"must be a subclass of tune_sentcl.methods.Method{' with ' * bool(lacking)}"
+            move = "Correct the class."
+            raise PluginError(Fault(where, "", _name_of(value), f"{rule}{lacking}", move))
+        setattr(value, MARK, Registered(config, value))
+        return value
+
+    return declare
+
+
+def _config_faults(where: str, config: type[MethodBase]) -> Iterator[Fault]:
+    """The faults of the fields that no class of this package has."""
+    own = (one for one in config.__mro__ if not one.__module__.startswith("tune_sentcl."))
+    names = {name for one in own for name in inspect.get_annotations(one)} - {"name"}
+    for name, field in config.model_fields.items():
+        kind, base = field.annotation, BASES[base_of(config)]
+        if name in names and (rule := _knob_rule(name, kind, field.is_required(), base)):
+            yield Fault(where, name, "", rule, "Correct the field.")
+
+
+def _checked(where: str, config: type[MethodBase], name: str) -> type[MethodBase]:
+    """The class of a method's knobs; PluginError if a default is no value of its knob."""
+    values = {key: field.default for key, field in config.model_fields.items()}
     try:
-        made.model_validate({"name": name, **{one.name: one.default for one in knobs}})
+        config.model_validate({**values, "name": name})
+        return config
     except ValidationError as error:
         first = error.errors()[0]
         rule = f"must be a valid default ({first['msg']})"
         key, value = str(first["loc"][0]), shown(first["input"])
         raise PluginError(Fault(where, key, value, rule, "Correct the default.")) from None
-    config: type[MethodBase] = made
-    return config
+
+
+def _name_of(value: object) -> str:
+    return str(getattr(value, "__name__", shown(value)))
 
 
 def _faults(
@@ -94,29 +157,33 @@ def _faults(
         rule = "a loss may ask for labels or negatives, not both"
         yield Fault(where, "labels", "", rule, "Drop one of the two.")
     for one in parameters.values():
-        rule = _input_rule(one) if one.name in INPUTS else _knob_rule(one, base)
+        rule = _parameter_rule(one, base)
         if rule:
             yield Fault(where, str(one), "", rule, "Correct the parameter.")
 
 
-def _input_rule(one: inspect.Parameter) -> str:
-    """The rule that a parameter for a tensor breaks; empty for a good one."""
-    return "" if one.default is one.empty else "must have no default: it is a tensor, not a knob"
+def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
+    """The rule that a parameter of a loss breaks; empty for a good one."""
+    has_default = one.default is not one.empty
+    if one.name in INPUTS:
+        return "must have no default: it is a tensor, not a knob" if has_default else ""
+    if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
+        return "must be a parameter that can be given by its name"
+    return _knob_rule(one.name, one.annotation, not has_default, base)
 
 
-def _knob_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
+def _knob_rule(name: str, kind: Any, is_required: bool, base: type[MethodBase]) -> str:
     """The rule that a knob breaks; empty for a good one."""
-    kind, rule = one.annotation, ""
     if typing.get_origin(kind) is Annotated:
         kind = typing.get_args(kind)[0]
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        kind, *others = sorted(typing.get_args(kind), key=lambda one: one is types.NoneType)
+        kind = kind if others == [types.NoneType] else None
     is_choice = typing.get_origin(kind) is Literal
     is_choice = is_choice and all(isinstance(value, str) for value in typing.get_args(kind))
-    if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
-        rule = "must be a parameter that can be given by its name"
-    elif kind not in _KINDS and not is_choice:
-        rule = "a knob must be annotated float, int, bool or Literal of texts"
-    elif one.default is one.empty:
-        rule = "a knob must have a default"
-    elif one.name in _RESERVED or hasattr(base, one.name) or one.name in base.model_fields:
-        rule = "this name is reserved"
-    return rule
+    if kind not in _KINDS and not is_choice:
+        return "a knob must be annotated float, int, bool or Literal of texts"
+    if is_required:
+        return "a knob must have a default"
+    is_reserved = name in _RESERVED or hasattr(base, name) or name in base.model_fields
+    return "this name is reserved" if is_reserved else ""

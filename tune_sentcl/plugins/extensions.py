@@ -67,7 +67,7 @@ def check_name(kind: str, name: object) -> None:
     """Raise PluginError if a name does not fit what a plugin defines."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "must be lower-case letters, digits and underscores, starting with a letter"
-        raise PluginError(Fault(kind, "", repr(name), rule, f'Write @tune_sentcl.{kind}("mine").'))
+        raise PluginError(Fault(kind, "", repr(name), rule, 'Write "mine", for example.'))
 
 
 def task(

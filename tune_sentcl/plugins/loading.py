@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -97,7 +96,7 @@ def _check_kinds(methods: Sequence[Registered]) -> None:
             if other.kind != knob.kind:
                 rule = f"must be {other.kind}: it shares a study column with that of method "
                 rule += other.owners[0]
-                where = f"{one.plugin}: loss {name}"
+                where = f"{one.plugin}: method {name}"
                 raise PluginError(Fault(where, knob.key, knob.kind, rule, "Rename the knob."))
 
 
@@ -111,12 +110,8 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type
         """The spec of a module of the plugin; None for other modules."""
         if fullname not in self.sources:
             return None
-        source = self.sources[fullname]
-        places = [str(Path(source.path).parent)] if source.is_package else None
-        spec = ModuleSpec(fullname, self, origin=source.path, is_package=source.is_package)
-        spec.has_location = True
-        spec.submodule_search_locations = places
-        return spec
+        is_package = self.sources[fullname].is_package
+        return importlib.util.spec_from_loader(fullname, self, is_package=is_package)
 
     def get_filename(self, fullname: str) -> str:
         """The file, as tracebacks show it."""
@@ -168,9 +163,7 @@ def _make_importable(plugin: Plugin) -> None:
         rule = f"imports {name}, and another module of this name is loaded already"
         raise PluginError(Fault(plugin.name, "", path, rule, f"Rename {Path(path).name}."))
     if plugin.sources:
-        older = [one for one in sys.meta_path if _is_of(one, plugin.name)]
-        sys.meta_path[:] = [_Loader(plugin), *(one for one in sys.meta_path if one not in older)]
-
-
-def _is_of(finder: object, name: str) -> bool:
-    return isinstance(finder, _Loader) and finder.name == name
+        for finder in [one for one in sys.meta_path if isinstance(one, _Loader)]:
+            if finder.name == plugin.name:
+                sys.meta_path.remove(finder)
+        sys.meta_path.insert(0, _Loader(plugin))

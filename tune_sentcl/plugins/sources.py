@@ -62,7 +62,7 @@ def read_plugin(name: str, where: str) -> Plugin:
         return _installed(name, where)
     path = Path(name)
     own = Source(name, _read(path, where))
-    local = {**_local_modules(own, path.parent, where)}
+    local = _local_modules(own, path.parent, where)
     code = {"": own.code, **{module: source.code for module, source in local.items()}}
     fingerprint = _hash(code)
     module = f"{path.stem}_{fingerprint}".replace(".", "_")

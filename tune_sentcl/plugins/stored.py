@@ -1,4 +1,4 @@
-"""Losses of plugins as a study records them, so that it can be read without the plugins."""
+"""Definitions of plugins as a study records them, so that it can be read without the plugins."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
@@ -6,68 +6,105 @@ from typing import Any, Literal
 from pydantic import ConfigDict, create_model
 from pydantic.dataclasses import dataclass
 
-from tune_sentcl.config import METHODS, MethodBase, Registered, knobs, register_all
+from tune_sentcl.config import (
+    METHODS,
+    MethodBase,
+    PairMethodConfig,
+    Registered,
+    knobs,
+    register_all,
+)
 from tune_sentcl.config.catalogue import Kind, section_knobs
 from tune_sentcl.config.embedding_methods import (
     EmbeddingLossConfig,
     GradedConfig,
     TripletRowsConfig,
 )
+from tune_sentcl.config.tables import ChunkedConfig
+from tune_sentcl.plugins.extensions import EXTENSIONS
 
-_TYPES: dict[Kind, Any] = {"float": float, "int": int, "bool": bool, "str": str}
+Base = Literal["graded", "triplets", "embeddings", "labeled_pairs", "chunked", "any"]
+BASES: dict[Base, type[MethodBase]] = {
+    "graded": GradedConfig,
+    "triplets": TripletRowsConfig,
+    "embeddings": EmbeddingLossConfig,
+    "labeled_pairs": PairMethodConfig,
+    "chunked": ChunkedConfig,
+    "any": MethodBase,
+}
+"""The base classes of the methods' configs, each before its own bases."""
+
+_TYPES: dict[Kind, Any] = {"float": float | None, "int": int | None, "bool": bool | None}
+"""The type of a stored knob; any type in a column of texts, such as a count or `all`."""
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="ignore"))
-class StoredLoss:
-    """A plugin's loss.
+class StoredMethod:
+    """A plugin's method.
 
     Attributes:
         name: The value of `method.name`.
         plugin: The plugin's name.
-        graded: Whether its rows are pairs with a score; else triplets.
+        base: The base class of its config.
+        takes_steps: As in `MethodBase`.
+        freezes_encoder: As in `MethodBase`.
         knobs: The type and the default of each of its own knobs.
     """
 
     name: str
     plugin: str
-    graded: bool
+    base: Base
+    takes_steps: bool
+    freezes_encoder: bool
     knobs: Mapping[str, tuple[Kind, Any]]
 
 
-def stored_losses(plugins: Collection[str]) -> list[StoredLoss]:
-    """Records of the registered losses of plugins, given by their names."""
-    common = {f"method.{name}" for name in EmbeddingLossConfig.model_fields}
-    return [
-        StoredLoss(
-            one.name,
-            one.plugin,
-            issubclass(one.config, GradedConfig),
-            {
-                knob.key.removeprefix("method."): (knob.kind, knob.default(one.name))
-                for knob in section_knobs("method", one.name, one.config)
-                if knob.key not in common
-            },
-        )
-        for one in METHODS.values()
-        if one.plugin in plugins
-    ]
+def base_of(config: type[MethodBase]) -> Base:
+    """The first of the base classes on which a method's config is."""
+    return next(name for name, base in BASES.items() if issubclass(config, base))
 
 
-def register_stored(losses: Iterable[StoredLoss]) -> None:
-    """Register losses that no plugin has registered; they can be read, but not trained.
+def stored_methods(plugins: Collection[str]) -> list[StoredMethod]:
+    """Records of the registered methods of plugins, given by their names."""
+    return [_stored(one) for one in METHODS.values() if one.plugin in plugins]
+
+
+def _stored(one: Registered) -> StoredMethod:
+    base = base_of(one.config)
+    common = {f"method.{name}" for name in BASES[base].model_fields}
+    own = {
+        knob.key.removeprefix("method."): (knob.kind, knob.default(one.name))
+        for knob in section_knobs("method", one.name, one.config)
+        if knob.key not in common
+    }
+    flags = one.config.takes_steps, one.config.freezes_encoder
+    return StoredMethod(one.name, one.plugin, base, *flags, own)
+
+
+def register_stored(methods: Iterable[StoredMethod]) -> None:
+    """Register methods that no plugin has registered; they can be read, but not trained.
 
     A knob whose column has another type in this process is left out.
     """
-    for one in losses:
+    for one in methods:
         if one.name not in METHODS:
             known = knobs()
             fields: dict[str, Any] = {
-                name: (_TYPES[kind], default)
+                name: (_TYPES.get(kind, Any), default)
                 for name, (kind, default) in one.knobs.items()
                 if f"method.{name}" not in known or known[f"method.{name}"].kind == kind
             }
-            base: type[MethodBase] = GradedConfig if one.graded else TripletRowsConfig
             fields["name"] = (Literal[one.name], ...)
-            made: Any = create_model(f"{one.name}_config", __base__=base, **fields)
-            config: type[MethodBase] = made
-            register_all([Registered(config, None, one.plugin)])
+            flags = {"takes_steps": one.takes_steps, "freezes_encoder": one.freezes_encoder}
+            base: Any = type(one.name, (BASES[one.base],), flags)
+            own = Registered(create_model(one.name, __base__=base, **fields), None, one.plugin)
+            register_all([own])
+
+
+def stored_names(plugins: Collection[str]) -> dict[str, str]:
+    """The plugin of each task (`plugin:NAME`) and source, by its name in a config."""
+    return {
+        f"plugin:{name}" if kind == "task" else name: one.plugin
+        for (kind, name), one in EXTENSIONS.items()
+        if kind != "watcher" and one.plugin in plugins
+    }

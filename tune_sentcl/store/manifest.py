@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tune_sentcl.errors import DamagedError, Fault, StudyError
-from tune_sentcl.plugins.stored import StoredLoss, stored_losses
+from tune_sentcl.plugins.stored import StoredMethod, stored_methods, stored_names
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.rows import SCHEMA_VERSION, library_versions
@@ -111,7 +111,8 @@ class Manifest:
         search: The last search; None before the first.
         plan: The last estimated search; None without one.
         epoch: The number of the last driver, which is part of its file names.
-        losses: The losses of plugins that its searches have loaded.
+        methods: The methods of plugins that its searches have loaded.
+        plugins: The plugin of each task (`plugin:NAME`) and source that they have loaded.
     """
 
     schema: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
@@ -125,7 +126,8 @@ class Manifest:
     search: SearchRecord | None = None
     plan: PlanRecord | None = None
     epoch: int = 0
-    losses: tuple[StoredLoss, ...] = ()
+    methods: tuple[StoredMethod, ...] = ()
+    plugins: Mapping[str, str] = Field(default_factory=dict)
 
     @classmethod
     def read(cls, files: StudyFiles) -> Self:
@@ -166,7 +168,8 @@ class Manifest:
             command: Its command line.
             least: The smallest allowed epoch.
         """
-        loaded = stored_losses([plugin.name for plugin in space.plugins])
+        names = [plugin.name for plugin in space.plugins]
+        loaded = (*self.methods, *stored_methods(names))
         return dataclasses.replace(
             self,
             space_texts=_with_last(self.space_texts, space.text),
@@ -175,7 +178,8 @@ class Manifest:
             git_commit=git_commit(),
             commands=_with_last(self.commands, shlex.join(command)),
             epoch=max(self.epoch + 1, least),
-            losses=tuple({loss.name: loss for loss in (*self.losses, *loaded)}.values()),
+            methods=tuple({method.name: method for method in loaded}.values()),
+            plugins={**self.plugins, **stored_names(names)},
         )
 
     def check_space(self, space: Space, where: str) -> None:

@@ -97,7 +97,7 @@ class Study(StudyTables):
     manifest: Manifest
 
     def __post_init__(self) -> None:
-        register_stored(self.manifest.losses)
+        register_stored(self.manifest.methods)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

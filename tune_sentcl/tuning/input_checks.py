@@ -157,7 +157,7 @@ def _missing_objective(objective: Objective, point: GridInputs) -> Fault:
     return Fault("--objective", "", str(objective), f"no set at hand gives it{why}", move)
 
 
-def check_rows(
+def row_notes(
     space: Space, loader: InputLoader, *, sampled: bool, allow_overlap: bool
 ) -> Iterator[str]:
     """Notes on training rows that teach nothing, and on rows that stand in evaluation tasks.

@@ -39,8 +39,8 @@ from tune_sentcl.tuning.input_checks import (
     check_first_batches,
     check_lengths,
     check_objectives,
-    check_rows,
     read_inputs,
+    row_notes,
     warnings,
 )
 from tune_sentcl.tuning.past_trials import changed_code, interrupted_trials, past_studies
@@ -279,7 +279,7 @@ def prepare(
     check_lengths(space, loader, sampled=sampled)
     num_batches = check_first_batches(read)
     check_objectives(read, objectives)
-    for text in check_rows(space, loader, sampled=sampled, allow_overlap=options.allow_overlap):
+    for text in row_notes(space, loader, sampled=sampled, allow_overlap=options.allow_overlap):
         watcher.say(text)
     for text in warnings(space, read, num_batches, sampled=sampled):
         watcher.say(text)

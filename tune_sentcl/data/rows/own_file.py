@@ -1,7 +1,7 @@
 """Read a file of training rows, and find out their kind and columns."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +12,10 @@ from tune_sentcl.config.data_names import joined_columns
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.rows.load import load_rows
-from tune_sentcl.data.tables import read_table
+from tune_sentcl.data.rows.sources import rows_of
+from tune_sentcl.data.tables import Origin, Read, read_table
 from tune_sentcl.errors import DataError, Fault
+from tune_sentcl.plugins import EXTENSIONS
 
 _KINDS: tuple[Rows, ...] = ("graded_pairs", "labeled_pairs", "triplets", "sentences")
 """A file is read as the first kind that its columns allow."""
@@ -23,7 +25,7 @@ def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str]:
     """Read rows, without those that have a blank text.
 
     Args:
-        rows: A CSV, TSV, JSONL, Parquet or text file.
+        rows: A CSV, TSV, JSONL, Parquet or text file, or the name of a plugin's source.
         columns: Roles of its columns, as `data.columns`. Empty: by their names; if these say
             nothing, two columns of text are anchor and positive.
 
@@ -32,6 +34,7 @@ def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str]:
 
     Raises:
         DataError: The file cannot be read, or its columns are not known.
+        PluginError: A plugin's source raises an error, or yields something else than dicts.
     """
     kind, columns = _kind_of(rows, columns)
     config = DataConfig(source=str(rows), columns=columns, blanks="drop")
@@ -45,7 +48,7 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
     except PydanticCustomError as error:
         rule = error.message().replace("Input should", "must")
         raise DataError(Fault("--columns", "", columns, rule, "Correct it.")) from None
-    table, where = read_table(rows, columns=columns_of(columns))
+    table, where = _read(rows, columns_of(columns))
     guessed = columns
     kind = _kind_among({*table.column_names})
     if kind is None and not columns:
@@ -56,6 +59,11 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
     rule = f"the columns are {', '.join(where.columns)}, and two or three of them must be known"
     move = "Name them: --columns 'anchor=QUESTION,positive=ANSWER' (docs/data.md has the roles)."
     raise DataError(Fault(str(rows), "", "", rule, move))
+
+
+def _read(rows: Path, columns: Mapping[str, str], read: Read = tuple) -> tuple[pa.Table, Origin]:
+    own = EXTENSIONS.get(("source", str(rows)))
+    return rows_of(own, columns, read) if own else read_table(rows, None, columns, read)
 
 
 def _kind_among(roles: Collection[str]) -> Rows | None:
@@ -85,7 +93,7 @@ def _guessed(rows: Path, names: Sequence[str]) -> str:
 def _values(rows: Path, name: str) -> list[str]:
     """The first filled values of a column; empty if it holds no text."""
     try:
-        table, _ = read_table(rows, columns={"text": name}, read=lambda _: ("text",))
+        table, _ = _read(rows, {"text": name}, lambda _: ("text",))
     except DataError:  # another type, or a name that occurs twice
         return []
     column = table.column("text")

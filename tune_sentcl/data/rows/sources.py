@@ -94,7 +94,7 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
     elif source in SOURCES:
         table, where = _open_named(source, root, source, limit)
     elif own := EXTENSIONS.get(("source", source)):
-        table, where = _open_plugin(own, config, partial(roles_read, kind))
+        table, where = rows_of(own, columns_of(config.columns), partial(roles_read, kind))
     else:
         table, where = _open_own(config, partial(roles_read, kind))
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
@@ -127,7 +127,13 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     )
 
 
-def _open_plugin(own: Extension, config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
+def rows_of(own: Extension, columns: Mapping[str, str], read: Read) -> tuple[pa.Table, Origin]:
+    """What a plugin's source yields; its columns are named as by `read_table`.
+
+    Raises:
+        DataError: It lacks a column that the user named.
+        PluginError: It raises an error, or yields something else than dicts.
+    """
     try:
         rows = list(own.value())
     except (Exception, SystemExit) as error:
@@ -140,7 +146,7 @@ def _open_plugin(own: Extension, config: DataConfig, read: Read) -> tuple[pa.Tab
     except (pa.ArrowException, TypeError) as error:
         rule = f"must yield values of one type in each column ({first_line(error)})"
         raise own.failure("", rule) from None
-    roles = roles_of([*names], columns_of(config.columns), read, where)
+    roles = roles_of([*names], columns, read, where)
     return by_role(table, roles), Origin(where, tuple(names))
 
 

@@ -97,7 +97,7 @@ class ForeignTask:
     Attributes:
         name: The user's name for it, or theirs.
         split: The split that it counts as here.
-        theirs: The names of their splits that count as this split.
+        theirs: The names of MTEB's splits that count as this split.
         metrics: The names of MTEB's main score, or of the plugin's metrics.
         task: Its name in MTEB or the plugin.
         protocol: Who scores it.
@@ -162,9 +162,8 @@ def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[Foreig
     if found is None:
         rule, name = "no loaded plugin defines this task", f"plugin:{source.plugin}"
         raise DataError(Fault("evaluation.own", "", name, rule, "Give its --plugin."))
-    of = found.metrics, found.name
-    any_split = ForeignTask(source.name, "dev", (), *of, "plugin", data, found.fingerprint)
-    return tuple(replace(any_split, split=s, theirs=(s,)) for s in found.splits)
+    of: Any = found.metrics, found.name, "plugin", data, found.fingerprint
+    return tuple(ForeignTask(source.name, split, (), *of) for split in found.splits)
 
 
 OwnTask = StsTask | LabeledTask | RetrievalTask | ForeignTask
@@ -262,7 +261,7 @@ def counted(task: OwnTask) -> str:
         case RetrievalTask():
             return f"{len(task.queries):,} queries, {len(task.document_ids):,} documents"
         case ForeignTask():
-            return f"{' and '.join(task.theirs)}, {task.version}"
+            return ", ".join((*task.theirs, task.version))
 
 
 def remarks_on(task: OwnTask) -> Iterator[str]:

@@ -5,15 +5,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from search_samples import numbers, rows
 
 from tune_sentcl.config import METHODS, register_all
 from tune_sentcl.plugins import EXTENSIONS
 from tune_sentcl.space import Space, load_space
 
-RANKING = '''"""CoSENT and AnglE, as a user would write them."""
+RANKING = '''"""CoSENT, AnglE and CLSR, as a user would write them."""
+
+from typing import Literal
 
 import tune_sentcl
+from tune_sentcl.config import ClsrConfig
 from tune_sentcl.losses import angle, cosent
+from tune_sentcl.methods.clsr import Clsr
 
 
 @tune_sentcl.loss("own_cosent")
@@ -24,6 +29,15 @@ def own_cosent(anchors, positives, labels, *, temperature: float = 0.05):
 @tune_sentcl.loss("own_angle")
 def own_angle(anchors, positives, labels, *, temperature: float = 0.05):
     return angle(anchors, positives, labels, temperature=temperature)
+
+
+class OwnClsrConfig(ClsrConfig):
+    name: Literal["own_clsr"]
+
+
+@tune_sentcl.method(OwnClsrConfig)
+class OwnClsr(Clsr):
+    pass
 '''
 
 MARGIN = '''"""A margin between cosines, in a dozen lines."""
@@ -130,6 +144,29 @@ def margin_space(folder: Path, *plugins: Path) -> Space:
     """A space of the margin loss that names its file, and two points."""
     (folder / "margin.toml").write_text(SPACE)
     return load_space(folder / "margin.toml", plugins=plugins)
+
+
+BUILT_IN = ("cosent", "angle", "clsr")
+"""The methods that `ranking_space` trains beside their copies in a plugin."""
+
+
+def ranking_space(folder: Path) -> Space:
+    """A space of `BUILT_IN` and of their copies."""
+    plugin = written(folder, RANKING)
+    text = SPACE.replace('method.name = "margin_cosine"\n', "").partition("[[block]]")[0]
+    names = [*BUILT_IN, *(f"own_{name}" for name in BUILT_IN)]
+    text += f"[[block]]\ngrid.method.name = {names}\nfixed.method.temperature = 0.1\n"
+    (folder / "both.toml").write_text(text)
+    return load_space(folder / "both.toml", plugins=[plugin])
+
+
+def scores_by_method(study: Path) -> dict[str, dict[object, float]]:
+    """The scores of each method's only trial."""
+    names = {row["trial_id"]: row["method.name"] for row in rows(study)}
+    found: dict[str, dict[object, float]] = {}
+    for (trial_id, *what), value in numbers(study).items():
+        found.setdefault(names[trial_id], {})[tuple(what)] = value
+    return found
 
 
 def loss_file(parameters: str, body: str = "return anchors.sum()") -> str:
