@@ -34,6 +34,8 @@ from tune_sentcl.config import (
     weight_values,
 )
 from tune_sentcl.errors import ConfigError, PluginError
+from tune_sentcl.judging.configurations import Configurations
+from tune_sentcl.judging.judgement import judge
 from tune_sentcl.launch import train_one
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
 from tune_sentcl.on_ray.preflight import describe_node
@@ -115,6 +117,14 @@ def test_changed_code_makes_other_trials_and_is_told_before_the_first(
     found = rows(study)
     assert len(found) == 4 and len({row["code_fingerprint"] for row in found}) == 2
     assert len({row["trial_id"] for row in found}) == 4
+    run_here(margin_space(tmp_path), study, confirm=2)
+    fresh = [row for row in rows(study) if row["origin"] == "confirm"]
+    new = {row["code_fingerprint"] for row in rows(study)[-2:]}
+    assert len(fresh) == 4 and {row["code_fingerprint"] for row in fresh} == new
+    (judgement,) = judge(Study.read(study))
+    assert judgement.source == "fresh" and judgement.comparison is not None
+    old = Configurations.read(Study.read(study)).older
+    assert len(old) == 2 and not old & {row["configuration"] for row in fresh}
 
 
 def test_a_space_that_was_loaded_before_a_change_still_runs_its_own_code(tmp_path: Path) -> None:

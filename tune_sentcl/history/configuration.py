@@ -29,6 +29,7 @@ class Configuration:
         trials: Its trials by seed.
         results: How they ended, by seed; a trial without a row has none.
         fresh: The seeds that took no part in any choice.
+        code: The fingerprint of its method's plugin; empty for a built-in method, or if unread.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Configuration:
     trials: dict[int, str] = field(default_factory=dict)
     results: dict[int, Result] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
+    code: str = ""
 
     def scores(self, number: int = 0) -> dict[int, float]:
         """An objective of each seed that has finished with it."""

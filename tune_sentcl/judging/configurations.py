@@ -46,6 +46,8 @@ class Configurations:
         differ: The knobs in which they differ, except those that only affect measuring.
         plan: The seeds that the search was asked for; None if they were not recorded.
         command: The last command that searched; empty if it is unknown.
+        older: Those whose method is a plugin's that has changed since. They are compared only by
+            name.
     """
 
     where: str
@@ -55,6 +57,7 @@ class Configurations:
     differ: Sequence[str]
     plan: SeedPlan | None = None
     command: str = ""
+    older: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, study: Study, objective: Objective | None = None) -> "Configurations":
@@ -72,10 +75,16 @@ class Configurations:
         return cls.of(study, both, study.files.where).planned_by(study.manifest)
 
     def planned_by(self, manifest: Manifest) -> "Configurations":
-        """The same with the seed plan and the last search of a study."""
+        """The same with the seed plan, the last search and the methods of a study."""
         searches = ["", *(command for command in manifest.commands if " search " in command)]
         plan = manifest.search.seed_plan if manifest.search else None
-        return replace(self, plan=plan, command=searches[-1])
+        now = {method.name: method.fingerprint for method in manifest.methods}
+        older = frozenset(
+            name
+            for name, each in self.tried.items()
+            if each.code != now.get(each.values["method.name"], each.code)
+        )
+        return replace(self, plan=plan, command=searches[-1], older=older)
 
     @classmethod
     def of(
@@ -92,6 +101,7 @@ class Configurations:
             StudyError: A file is damaged or cannot be read.
         """
         run = ("trial_id", "configuration", "origin", "started_at", "precision_used")
+        run = (*run, "code_fingerprint")
         wanted = (*run, *knobs())
         history = History.read(tables, objectives[::-1], wanted)
         rows = history.table.select(wanted).to_pylist()
@@ -100,7 +110,9 @@ class Configurations:
         for row in rows:
             name, seed, trial_id = row["configuration"], row["seed"], row["trial_id"]
             if name not in tried:
-                tried[name] = Configuration(name, "grid", {key: row[key] for key in knobs()})
+                values = {key: row[key] for key in knobs()}
+                tried[name] = Configuration(name, "grid", values)
+                tried[name].code = row["code_fingerprint"] or ""
             candidate, result = tried[name], history.result(trial_id)
             candidate.trials[seed] = trial_id
             candidate.results[seed] = replace(result, precision=row["precision_used"])
@@ -141,7 +153,8 @@ class Configurations:
 
         They are ranked by the score that the search maximized, from the seeds that it ranked.
         """
-        return ranked((c for c in self.tried.values() if c.chosen_scores(1) and c.scores()), 1)
+        present = (c for c in self.tried.values() if c.name not in self.older)
+        return ranked((c for c in present if c.chosen_scores(1) and c.scores()), 1)
 
     def contenders(self) -> dict[str, Configuration]:
         """The configurations that a confirmation compares: winner, baseline and runner-up."""
@@ -179,19 +192,21 @@ class Configurations:
         """The possible baselines, the best first.
 
         These are the configurations with the method `none`, else those with lambda 0, else the
-        first point of the grid of the study's first search.
+        first point of the grid of the study's first search, with the present code.
         """
         scored = self.scored()
         for key, value in (("method.name", "none"), ("method.lambda", 0.0)):
             plain = [candidate for candidate in scored if candidate.values.get(key) == value]
             if plain:
                 return plain
-        first = self.plan.grid[:1] if self.plan else ()
-        return [candidate for candidate in scored if candidate.name in first]
+        first = self.tried.get(self.plan.grid[0]) if self.plan and self.plan.grid else None
+        point = {**first.values, "seed": None} if first else None
+        return [candidate for candidate in scored if {**candidate.values, "seed": None} == point]
 
     def title(self, candidate: Configuration) -> str:
         """The knobs in which a configuration differs, and the start of its id."""
-        return f"{title(candidate.values, self.differ)} ({candidate.name[:8]})"
+        code = ", older code" if candidate.name in self.older else ""
+        return f"{title(candidate.values, self.differ)} ({candidate.name[:8]}{code})"
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""

@@ -45,6 +45,7 @@ class StoredMethod:
     Attributes:
         name: The value of `method.name`.
         plugin: The plugin's name.
+        fingerprint: A hash of its code, with which the study's last search ran.
         base: The base class of its config.
         takes_steps: As in `MethodBase`.
         freezes_encoder: As in `MethodBase`.
@@ -53,6 +54,7 @@ class StoredMethod:
 
     name: str
     plugin: str
+    fingerprint: str
     base: Base
     takes_steps: bool
     freezes_encoder: bool
@@ -78,7 +80,7 @@ def _stored(one: Registered) -> StoredMethod:
         if knob.key not in common
     }
     flags = one.config.takes_steps, one.config.freezes_encoder
-    return StoredMethod(one.name, one.plugin, base, *flags, own)
+    return StoredMethod(one.name, one.plugin, one.fingerprint, base, *flags, own)
 
 
 def register_stored(methods: Iterable[StoredMethod]) -> None:
