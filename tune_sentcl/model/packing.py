@@ -19,6 +19,7 @@ from jaxtyping import Int, Int64
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from tune_sentcl.model.checkpoints.checkpoint_files import PACKED_KINDS
 from tune_sentcl.model.device import to_device
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
@@ -157,11 +158,6 @@ def scatter_rows(rows: Tensor, indices: Tensor, num_positions: int) -> Tensor:
 ATTENTION = "tune_sentcl_packed"
 """The name of the attention function in transformers' table."""
 
-# In these models each token sees all others of its input, positions are absolute and can be
-# passed, and keywords reach the attention function. MPNet has its own attention function, and
-# ModernBERT's attention has windows.
-_KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"})
-
 _KERNEL: Any = getattr(torch.ops.aten, "_efficient_attention_forward", None)
 _ARGUMENTS = (
     *("query", "key", "value", "bias", "cu_seqlens_q", "cu_seqlens_k"),
@@ -176,12 +172,8 @@ def make_packable(transformer: Any) -> bool:
         Whether the transformer supports it; if not, it is left unchanged.
     """
     config = transformer.config
-    if (
-        config.model_type not in _KINDS
-        or getattr(config, "is_decoder", False)
-        or getattr(config, "position_embedding_type", "absolute") != "absolute"
-        or config._attn_implementation not in ("sdpa", ATTENTION)
-    ):
+    replaceable = config._attn_implementation in ("sdpa", ATTENTION)
+    if not replaceable or config.model_type not in PACKED_KINDS:
         return False
     _register()
     transformer.set_attn_implementation(ATTENTION)
@@ -225,19 +217,38 @@ def _attend(
             module, query, key, value, attention_mask, **rest
         )
         return attended
+    causal, window = rest.get("is_causal"), rest.get("sliding_window")
+    causal = module.is_causal if causal is None else causal
+    far = window is None or window >= packing.longest
+    repeats = query.shape[1] // key.shape[1]
+    if repeats > 1:  # heads of queries share one of keys
+        key, value = (part.repeat_interleave(repeats, dim=1) for part in (key, value))
     given, dropout, scale = [query, key, value], rest["dropout"], rest["scaling"]
-    if query.is_cuda or isinstance(packing, Bounds):
-        return attend_by_bounds(given, packing, dropout, scale), None
-    return attend_in_groups(given, packing, dropout, scale), None
+    if isinstance(packing, Bounds) or (query.is_cuda and far):
+        return attend_by_bounds(given, packing, dropout, scale, causal), None
+    return attend_in_groups(given, packing, dropout, scale, causal, window), None
 
 
 def attend_in_groups(
-    given: list[Tensor], packing: Packing, dropout: float, scale: float | None
+    given: list[Tensor],
+    packing: Packing,
+    dropout: float,
+    scale: float | None,
+    causal: bool = False,
+    window: int | None = None,
 ) -> Tensor:
-    """Attention of packed tokens with one call per group, which suits a CPU.
+    """Attention of packed tokens with one call per group, which suits a CPU, and windows anywhere.
 
-    Queries, keys and values have shape 1 x heads x tokens x width, the result 1 x tokens x heads x
-    width. `dropout` is the share of attention probabilities to drop, `scale` the scores' factor.
+    Args:
+        given: Queries, keys and values of shape 1 x heads x tokens x width.
+        packing: The layout of the tokens.
+        dropout: The share of attention probabilities to drop.
+        scale: The factor of the scores.
+        causal: Whether a token sees none that follow it.
+        window: A token sees those at a distance below this; None: at any.
+
+    Returns:
+        The attended values of shape 1 x tokens x heads x width.
     """
     _, heads, total, width = given[0].shape
     sizes = [group.tokens for group in packing.groups]
@@ -250,23 +261,46 @@ def attend_in_groups(
         query, key, value = (
             part.view(group.count, group.width, heads, width).transpose(1, 2) for part in parts
         )
-        states = scaled_dot_product_attention(query, key, value, group.mask, dropout, scale=scale)
+        mask = _mask(group, causal, window, query.device)
+        upwards = causal and mask is None
+        states = scaled_dot_product_attention(
+            query, key, value, mask, dropout, is_causal=upwards, scale=scale
+        )
         rows = states.transpose(1, 2).reshape(num_positions, heads * width)
         attended.append(rows if group.indices is None else rows.index_select(0, group.indices))
     return torch.cat(attended).view(1, total, heads, width)
 
 
+def _mask(group: Group, causal: bool, window: int | None, device: torch.device) -> Tensor | None:
+    """The positions that each position sees; None: all, or with `causal` all up to its own."""
+    if window is None or window >= group.width:
+        return None if causal else group.mask  # no token sees the padding, which follows it
+    places = torch.arange(group.width, device=device)
+    distance = places[:, None] - places
+    if causal:
+        return (distance >= 0) & (distance < window)
+    near = distance.abs() < window
+    return near if group.mask is None else near & group.mask
+
+
 def attend_by_bounds(
-    given: list[Tensor], packing: "Packing | Bounds", dropout: float, scale: float | None
+    given: list[Tensor],
+    packing: "Packing | Bounds",
+    dropout: float,
+    scale: float | None,
+    causal: bool = False,
 ) -> Tensor:
     """Attention of packed tokens in one call of torch's memory-efficient kernel.
 
     torch offers no public function for it: `varlen_attn` has no dropout, and nested tensors take
-    five times the kernel's time on the host.
+    five times the kernel's time on the host. The kernel's argument `window_size` is of no use,
+    because torch does not pass it to the backward pass.
     """
-    query, key, value = (part.transpose(1, 2) for part in given)
+    # Under autocast, rotary positions leave queries and keys in single precision.
+    query, key, value = (part.transpose(1, 2).to(given[2].dtype) for part in given)
     bounds, longest = packing.bounds, packing.longest
     attended: Tensor = _KERNEL(
-        query, key, value, None, bounds, bounds, longest, longest, dropout, 0, True, scale=scale
+        *(query, key, value, None, bounds, bounds, longest, longest, dropout, int(causal), True),
+        scale=scale,
     )[0]
     return attended

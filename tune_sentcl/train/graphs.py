@@ -76,6 +76,17 @@ def _rounded(number: int) -> int:
     return -(-number // step) * step
 
 
+def _longest(config: Any) -> int:
+    """The most tokens that an input of a graph may have; 0: the model cannot be captured."""
+    # Rotations of these types follow the longest input, so that the host waits to read it.
+    if any(
+        name in str(getattr(config, "rope_parameters", "")) for name in ("dynamic", "longrope")
+    ):
+        return 0
+    # Attention within windows that are shorter than an input takes inputs in groups.
+    return getattr(config, "sliding_window", None) or _MOST_TOKENS
+
+
 class GraphedTransformer:
     """Runs an encoder's transformer from CUDA graphs, one for each size of a batch.
 
@@ -90,6 +101,7 @@ class GraphedTransformer:
         # autograd remembers a stream, and a capture must not meet a node of another stream.
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
+        self._longest = _longest(encoder.transformer.config)
         self._size = sum(w.numel() * w.element_size() for w in self._weights.values())
         self._graphs: dict[tuple[object, ...], _Graph | None] = {}
         self._gradients: dict[str, Tensor] = {}
@@ -105,7 +117,8 @@ class GraphedTransformer:
             return run_transformer(transformer_input, given, packing)
         size = Size.of(packing)
         key = (size, transformer_input.layer, self._encoder.arithmetic)
-        fits = size.tokens <= _MOST_TOKENS and len(self._graphs) < _MOST_GRAPHS
+        small = size.tokens <= _MOST_TOKENS and size.longest <= self._longest
+        fits = small and len(self._graphs) < _MOST_GRAPHS
         if key not in self._graphs and fits:
             self._graphs[key] = self._captured(transformer_input, size, given, packing)
         graph, use = self._graphs.get(key), _Use()
