@@ -49,17 +49,8 @@ def attention_by_bounds(
 
 def attend_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have packed inputs attend by the GPU's call."""
-
-    in_groups = packing.attend_in_groups
-
-    def attend(given: list[Tensor], layout: Any, *rest: Any) -> Tensor:
-        *options, window = rest
-        if window is not None and window < layout.longest:
-            return in_groups(given, layout, *rest)
-        return packing.attend_by_bounds(given, layout, *options)
-
     monkeypatch.setattr(packing, "_KERNEL", attention_by_bounds)
-    monkeypatch.setattr(packing, "attend_in_groups", attend)
+    monkeypatch.setattr(packing, "attend_in_groups", packing.attend_by_bounds)
 
 
 class _Stream:

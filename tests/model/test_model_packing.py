@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from gpu_stand_in import attend_as_on_a_gpu, attention_by_bounds
+from hypothesis import given
+from hypothesis import strategies as st
 from model_samples import byte_level_tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -29,6 +31,7 @@ from tune_sentcl.model.packing import (
     Packing,
     attend_by_bounds,
     attend_in_groups,
+    attend_in_windows,
     packs_on,
 )
 from tune_sentcl.model.token_states import run_transformer
@@ -62,7 +65,7 @@ KINDS: dict[str, dict[str, Any]] = {kind: {} for kind in sorted(PACKED_KINDS)} |
     "gemma3_text": GEMMA,
     "gemma3_text of EmbeddingGemma": {**GEMMA, "use_bidirectional_attention": True},
     "bert as a decoder": {"is_decoder": True},
-    "mistral": {"sliding_window": 5},
+    "mistral": {"sliding_window": max(LENGTHS) - 1},
     "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
     "qwen2": WINDOW,
     "qwen3": WINDOW,
@@ -151,14 +154,12 @@ def test_a_gpus_pass_of_every_kind_waits_for_no_copy(name: str) -> None:
     encoder = _kind(name)
     encoder.transformer.to("meta")
     packing = Packing(_tokens(LENGTHS), torch.device("meta"))
-    window = getattr(encoder.transformer.config, "sliding_window", None)
-    reader, bounds = encoder._transformer_input, Bounds(packing.bounds, window or 64)
-    given = packing.inputs(padding_position(encoder.transformer))
+    reader, bounds = encoder._transformer_input, Bounds(packing.bounds, 64)
+    inputs = packing.inputs(padding_position(encoder.transformer))
     with Calls() as calls:
-        states, _ = run_transformer(reader, given, bounds)
+        states, _ = run_transformer(reader, inputs, bounds)
     assert states.shape == (1, sum(LENGTHS), 16)
     assert calls.seen and not calls.on_host
-    assert not [call for call in calls.seen if "scaled_dot_product" in call]
 
 
 @pytest.mark.parametrize("pad", [0, 1, 6])
@@ -204,7 +205,7 @@ def test_attention_drops_as_the_padded_call_does(lengths: tuple[int, ...]) -> No
     (group,) = packing.groups
     parts = _parts(lengths)
     torch.manual_seed(8)
-    found = attend_in_groups(parts, packing, 0.3, 0.5)[0]
+    found = attend_in_groups(parts, packing, 0.3, 0.5, causal=False)[0]
     held = torch.arange(group.width) < torch.tensor(lengths)[:, None]
     padded = []
     for part in parts:
@@ -229,6 +230,22 @@ def test_a_gpus_call_attends_as_the_groups_do(
     parts = _parts(LENGTHS)
     ways = (attend_in_groups, attend_by_bounds)
     _assert_same(*(_with_gradients(way(parts, packing, 0.0, 0.5, causal), parts) for way in ways))
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=9), st.integers(1, 20), st.booleans())
+def test_windows_end_where_their_input_does(lengths: list[int], window: int, causal: bool) -> None:
+    packing = Packing(Tokens.of([[5] * length for length in lengths]), CPU)
+    parts = _parts(tuple(lengths))
+    found = attend_in_windows(parts, packing, 0.0, 0.5, causal, window)
+    places = torch.arange(sum(lengths))
+    inputs = torch.bucketize(places, packing.bounds[1:].long(), right=True)
+    distance = places[:, None] - places
+    seen = (inputs[:, None] == inputs) & (distance.abs() < window)
+    query, key, value = parts
+    expected = scaled_dot_product_attention(
+        query, key, value, seen & (distance >= 0) if causal else seen, scale=0.5
+    ).transpose(1, 2)
+    _assert_same(_with_gradients(found, parts), _with_gradients(expected, parts))
 
 
 def test_torch_has_the_kernel_that_packing_calls_on_a_gpu() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Int, Int64
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from tune_sentcl.model.checkpoints.checkpoint_files import PACKED_KINDS
 from tune_sentcl.model.device import to_device
@@ -219,25 +219,23 @@ def _attend(
         return attended
     causal, window = rest.get("is_causal"), rest.get("sliding_window")
     causal = module.is_causal if causal is None else causal
-    far = window is None or window >= packing.longest
     repeats = query.shape[1] // key.shape[1]
     if repeats > 1:  # heads of queries share one of keys
         key, value = (part.repeat_interleave(repeats, dim=1) for part in (key, value))
-    given, dropout, scale = [query, key, value], rest["dropout"], rest["scaling"]
-    if isinstance(packing, Bounds) or (query.is_cuda and far):
+    # Under autocast, rotary positions leave queries and keys in single precision.
+    given = [part.to(value.dtype) for part in (query, key, value)]
+    dropout, scale = rest["dropout"], rest["scaling"]
+    if window is not None and window < packing.longest:
+        return attend_in_windows(given, packing, dropout, scale, causal, window), None
+    if query.is_cuda or isinstance(packing, Bounds):
         return attend_by_bounds(given, packing, dropout, scale, causal), None
-    return attend_in_groups(given, packing, dropout, scale, causal, window), None
+    return attend_in_groups(given, packing, dropout, scale, causal), None
 
 
 def attend_in_groups(
-    given: list[Tensor],
-    packing: Packing,
-    dropout: float,
-    scale: float | None,
-    causal: bool = False,
-    window: int | None = None,
+    given: list[Tensor], packing: Packing, dropout: float, scale: float | None, causal: bool
 ) -> Tensor:
-    """Attention of packed tokens with one call per group, which suits a CPU, and windows anywhere.
+    """Attention of packed tokens with one call per group, which suits a CPU.
 
     Args:
         given: Queries, keys and values of shape 1 x heads x tokens x width.
@@ -245,7 +243,6 @@ def attend_in_groups(
         dropout: The share of attention probabilities to drop.
         scale: The factor of the scores.
         causal: Whether a token sees none that follow it.
-        window: A token sees those at a distance below this; None: at any.
 
     Returns:
         The attended values of shape 1 x tokens x heads x width.
@@ -261,26 +258,13 @@ def attend_in_groups(
         query, key, value = (
             part.view(group.count, group.width, heads, width).transpose(1, 2) for part in parts
         )
-        mask = _mask(group, causal, window, query.device)
-        upwards = causal and mask is None
+        mask = None if causal else group.mask  # the padding follows the tokens
         states = scaled_dot_product_attention(
-            query, key, value, mask, dropout, is_causal=upwards, scale=scale
+            query, key, value, mask, dropout, is_causal=causal, scale=scale
         )
         rows = states.transpose(1, 2).reshape(num_positions, heads * width)
         attended.append(rows if group.indices is None else rows.index_select(0, group.indices))
     return torch.cat(attended).view(1, total, heads, width)
-
-
-def _mask(group: Group, causal: bool, window: int | None, device: torch.device) -> Tensor | None:
-    """The positions that each position sees; None: all, or with `causal` all up to its own."""
-    if window is None or window >= group.width:
-        return None if causal else group.mask  # no token sees the padding, which follows it
-    places = torch.arange(group.width, device=device)
-    distance = places[:, None] - places
-    if causal:
-        return (distance >= 0) & (distance < window)
-    near = distance.abs() < window
-    return near if group.mask is None else near & group.mask
 
 
 def attend_by_bounds(
@@ -288,19 +272,59 @@ def attend_by_bounds(
     packing: "Packing | Bounds",
     dropout: float,
     scale: float | None,
-    causal: bool = False,
+    causal: bool,
 ) -> Tensor:
-    """Attention of packed tokens in one call of torch's memory-efficient kernel.
+    """The same in one call of torch's memory-efficient kernel.
 
     torch offers no public function for it: `varlen_attn` has no dropout, and nested tensors take
-    five times the kernel's time on the host. The kernel's argument `window_size` is of no use,
-    because torch does not pass it to the backward pass.
+    five times the kernel's time on the host.
     """
-    # Under autocast, rotary positions leave queries and keys in single precision.
-    query, key, value = (part.transpose(1, 2).to(given[2].dtype) for part in given)
+    query, key, value = (part.transpose(1, 2) for part in given)
     bounds, longest = packing.bounds, packing.longest
     attended: Tensor = _KERNEL(
         *(query, key, value, None, bounds, bounds, longest, longest, dropout, int(causal), True),
         scale=scale,
     )[0]
     return attended
+
+
+def attend_in_windows(
+    given: list[Tensor],
+    packing: "Packing | Bounds",
+    dropout: float,
+    scale: float | None,
+    causal: bool,
+    window: int,
+) -> Tensor:
+    """The same where a token sees those at a distance below `window`.
+
+    The tokens are cut into blocks, and a block's queries meet the keys of the blocks before and
+    after it. The number of tokens alone decides all shapes, so that a CUDA graph can hold them.
+    The kernel's own `window_size` is of no use, because torch keeps it from the backward pass.
+    """
+    total, size = given[0].shape[2], -(-max(window - 1, 1) // 8) * 8
+    count = -(-total // size)
+
+    def near(rows: Tensor) -> Tensor:
+        blocks = rows.unflatten(0, (count + 2, size))
+        return torch.cat([blocks[start : start + count] for start in range(3 - causal)], dim=1)
+
+    # A block of zeros stands before the first block, and another behind the last.
+    around = (0, 0, 0, 0, size, (count + 1) * size - total)
+    query, key, value = (pad(part[0].transpose(0, 1), around) for part in given)
+    places = torch.arange(-size, (count + 1) * size, dtype=torch.int32, device=query.device)
+    inputs = torch.searchsorted(packing.bounds, places, right=True)
+    own = slice(size, -size)
+    shape = (count, size, 1)
+    distance = places[own].view(shape) - near(places)[:, None]
+    seen = (distance < window) & (distance >= 0 if causal else distance > -window)
+    seen &= inputs[own].view(shape) == near(inputs)[:, None]
+    states = scaled_dot_product_attention(
+        query[own].unflatten(0, (count, size)).transpose(1, 2),
+        near(key).transpose(1, 2),
+        near(value).transpose(1, 2),
+        seen[:, None],
+        dropout,
+        scale=scale,
+    )
+    return states.transpose(1, 2).flatten(0, 1)[None, :total]

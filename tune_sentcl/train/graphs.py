@@ -76,17 +76,6 @@ def _rounded(number: int) -> int:
     return -(-number // step) * step
 
 
-def _longest(config: Any) -> int:
-    """The most tokens that an input of a graph may have; 0: the model cannot be captured."""
-    # Rotations of these types follow the longest input, so that the host waits to read it.
-    if any(
-        name in str(getattr(config, "rope_parameters", "")) for name in ("dynamic", "longrope")
-    ):
-        return 0
-    # Attention within windows that are shorter than an input takes inputs in groups.
-    return getattr(config, "sliding_window", None) or _MOST_TOKENS
-
-
 class GraphedTransformer:
     """Runs an encoder's transformer from CUDA graphs, one for each size of a batch.
 
@@ -101,7 +90,6 @@ class GraphedTransformer:
         # autograd remembers a stream, and a capture must not meet a node of another stream.
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
-        self._longest = _longest(encoder.transformer.config)
         self._size = sum(w.numel() * w.element_size() for w in self._weights.values())
         self._graphs: dict[tuple[object, ...], _Graph | None] = {}
         self._gradients: dict[str, Tensor] = {}
@@ -117,8 +105,7 @@ class GraphedTransformer:
             return run_transformer(transformer_input, given, packing)
         size = Size.of(packing)
         key = (size, transformer_input.layer, self._encoder.arithmetic)
-        small = size.tokens <= _MOST_TOKENS and size.longest <= self._longest
-        fits = small and len(self._graphs) < _MOST_GRAPHS
+        fits = size.tokens <= _MOST_TOKENS and len(self._graphs) < _MOST_GRAPHS
         if key not in self._graphs and fits:
             self._graphs[key] = self._captured(transformer_input, size, given, packing)
         graph, use = self._graphs.get(key), _Use()
@@ -177,6 +164,7 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         not isinstance(encoder, Encoder)
         or encoder.device.type != _GRAPHED_ON
         or not encoder.packs
+        or _host_reads(encoder.transformer.config)
         or os.environ.get(_VARIABLE) == "0"
         or torch.are_deterministic_algorithms_enabled()
         or getattr(method.config, "chunk", None) is not None
@@ -188,6 +176,12 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         yield
     finally:
         encoder.drop_runner()
+
+
+def _host_reads(config: Any) -> bool:
+    """Whether the host reads positions in a pass; these rotations follow the longest input."""
+    rotations = str(getattr(config, "rope_parameters", None))
+    return "dynamic" in rotations or "longrope" in rotations
 
 
 class _Use:
