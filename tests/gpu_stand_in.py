@@ -31,7 +31,8 @@ def attention_by_bounds(
     scale: float | None,
 ) -> tuple[Tensor]:
     """What torch's memory-efficient kernel computes, one input after the other."""
-    assert (bias, mask_type, keep_sums) == (None, 0, True)
+    assert (bias, keep_sums) == (None, True) and mask_type in (0, 1)
+    assert query.dtype == key.dtype == value.dtype and query.shape == key.shape
     assert key_bounds is bounds and bounds.dtype == torch.int32
     assert key.shape[1] >= key_longest == longest >= int(bounds.diff().max())
     assert int(bounds[-1]) == query.shape[1]
@@ -40,19 +41,16 @@ def attention_by_bounds(
     for start, end in pairwise(ends):
         if end > start:
             q, k, v = (part[:, start:end].transpose(1, 2) for part in (query, key, value))
-            one = scaled_dot_product_attention(q, k, v, None, dropout, scale=scale)
+            causal = mask_type == 1
+            one = scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale)
             found.append(one.transpose(1, 2))
     return (torch.cat(found, dim=1),)
 
 
 def attend_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have packed inputs attend by the GPU's call."""
-
-    def attend(given: list[Tensor], layout: Any, dropout: float, scale: float | None) -> Tensor:
-        return packing.attend_by_bounds(given, layout, dropout, scale)
-
     monkeypatch.setattr(packing, "_KERNEL", attention_by_bounds)
-    monkeypatch.setattr(packing, "attend_in_groups", attend)
+    monkeypatch.setattr(packing, "attend_in_groups", packing.attend_by_bounds)
 
 
 class _Stream:

@@ -42,9 +42,13 @@ def alone(folder: Path, ids: list[int]) -> Any:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_padding_changes_no_embedding(name: str, folders: dict[str, Path]) -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_neither_packing_nor_padding_changes_an_embedding(
+    packed: bool, name: str, folders: dict[str, Path]
+) -> None:
     mean, last = (encoder_of(folders[name], pooling) for pooling in ("mean", "last"))
-    assert not mean.packs  # windows, groups of heads, or causal attention
+    mean.packed = last.packed = packed
+    assert mean.packs == packed
     both = mean.encode(WORDS), last.encode(WORDS)
     for row, ids in enumerate(mean.tokenize(WORDS)):
         states = alone(folders[name], ids)

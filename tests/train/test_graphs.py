@@ -1,11 +1,13 @@
 """CUDA graphs: what fills a batch up changes nothing, and replays train as launches do."""
 
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from architecture_samples import save_architecture
 from gpu_stand_in import attend_as_on_a_gpu, replay_as_on_a_gpu
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,6 +145,17 @@ def test_parts_add_up_in_replays() -> None:
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
 
 
+ROPE = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+
+
+def _saved(more: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The knobs, with a checkpoint that is named by its architecture and sizes saved first."""
+    made = more.get("encoder.checkpoint")
+    if made is None:
+        return more
+    return {**more, "encoder.checkpoint": str(save_architecture(made[0], folder, **made[1]))}
+
+
 def _losses(config: TrialConfig, until: int | None = None, state: Any = None) -> tuple[Any, Any]:
     inputs = InputLoader(None).load(config)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -171,12 +184,15 @@ def _losses(config: TrialConfig, until: int | None = None, state: Any = None) ->
         {"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"},
         {"encoder.freeze_layers": 1},
         {"method.name": "sbert", "method.divisor": "tokens", "encoder.lora_rank": 4},
+        {"encoder.checkpoint": ("ModernBert", {"local_attention": 16})},
+        {"encoder.checkpoint": ("Qwen3", {}), "encoder.pooling": "last"},
     ],
 )
 def test_trainings_from_graphs_are_those_from_launches(
-    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all but the capture: what a graph reads, what it writes, and whose gradients they are."""
+    more = _saved(more, tmp_path)
     launched, _ = _losses(_trial(**more))
     replayed = replay_as_on_a_gpu(monkeypatch)
     found, _ = _losses(_trial(**more))
@@ -188,17 +204,18 @@ def test_trainings_from_graphs_are_those_from_launches(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
-@pytest.mark.parametrize("off", ["", "packed", "chunk", "variable", "deterministic"])
-def test_what_turns_graphs_off(off: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("off", ["", "packed", "chunk", "variable", "deterministic", "rotations"])
+def test_what_turns_graphs_off(off: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replayed = replay_as_on_a_gpu(monkeypatch)
     knobs: dict[str, dict[str, Any]] = {
         "packed": {"encoder.packed": False},
         "chunk": {"method.name": "cosent", "method.chunk": 4},
+        "rotations": {"encoder.checkpoint": ("Llama", {"rope_parameters": ROPE})},
     }
     if off == "variable":
         monkeypatch.setenv("TUNE_SENTCL_GRAPHS", "0")
     with deterministic(wanted=off == "deterministic"):
-        _losses(_trial(**knobs.get(off, {})), until=2)
+        _losses(_trial(**_saved(knobs.get(off, {}), tmp_path)), until=2)
     assert bool(replayed) == (not off)
 
 

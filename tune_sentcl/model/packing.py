@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from jaxtyping import Int, Int64
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
+from tune_sentcl.model.checkpoints.checkpoint_files import PACKED_KINDS
 from tune_sentcl.model.device import to_device
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
@@ -157,11 +158,6 @@ def scatter_rows(rows: Tensor, indices: Tensor, num_positions: int) -> Tensor:
 ATTENTION = "tune_sentcl_packed"
 """The name of the attention function in transformers' table."""
 
-# In these models each token sees all others of its input, positions are absolute and can be
-# passed, and keywords reach the attention function. MPNet has its own attention function, and
-# ModernBERT's attention has windows.
-_KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"})
-
 _KERNEL: Any = getattr(torch.ops.aten, "_efficient_attention_forward", None)
 _ARGUMENTS = (
     *("query", "key", "value", "bias", "cu_seqlens_q", "cu_seqlens_k"),
@@ -176,12 +172,8 @@ def make_packable(transformer: Any) -> bool:
         Whether the transformer supports it; if not, it is left unchanged.
     """
     config = transformer.config
-    if (
-        config.model_type not in _KINDS
-        or getattr(config, "is_decoder", False)
-        or getattr(config, "position_embedding_type", "absolute") != "absolute"
-        or config._attn_implementation not in ("sdpa", ATTENTION)
-    ):
+    replaceable = config._attn_implementation in ("sdpa", ATTENTION)
+    if not replaceable or config.model_type not in PACKED_KINDS:
         return False
     _register()
     transformer.set_attn_implementation(ATTENTION)
@@ -225,19 +217,35 @@ def _attend(
             module, query, key, value, attention_mask, **rest
         )
         return attended
-    given, dropout, scale = [query, key, value], rest["dropout"], rest["scaling"]
+    causal, window = rest.get("is_causal"), rest.get("sliding_window")
+    causal = module.is_causal if causal is None else causal
+    repeats = query.shape[1] // key.shape[1]
+    if repeats > 1:  # heads of queries share one of keys
+        key, value = (part.repeat_interleave(repeats, dim=1) for part in (key, value))
+    # Under autocast, rotary positions leave queries and keys in single precision.
+    given = [part.to(value.dtype) for part in (query, key, value)]
+    dropout, scale = rest["dropout"], rest["scaling"]
+    if window is not None and window < packing.longest:
+        return attend_in_windows(given, packing, dropout, scale, causal, window), None
     if query.is_cuda or isinstance(packing, Bounds):
-        return attend_by_bounds(given, packing, dropout, scale), None
-    return attend_in_groups(given, packing, dropout, scale), None
+        return attend_by_bounds(given, packing, dropout, scale, causal), None
+    return attend_in_groups(given, packing, dropout, scale, causal), None
 
 
 def attend_in_groups(
-    given: list[Tensor], packing: Packing, dropout: float, scale: float | None
+    given: list[Tensor], packing: Packing, dropout: float, scale: float | None, causal: bool
 ) -> Tensor:
     """Attention of packed tokens with one call per group, which suits a CPU.
 
-    Queries, keys and values have shape 1 x heads x tokens x width, the result 1 x tokens x heads x
-    width. `dropout` is the share of attention probabilities to drop, `scale` the scores' factor.
+    Args:
+        given: Queries, keys and values of shape 1 x heads x tokens x width.
+        packing: The layout of the tokens.
+        dropout: The share of attention probabilities to drop.
+        scale: The factor of the scores.
+        causal: Whether a token sees none that follow it.
+
+    Returns:
+        The attended values of shape 1 x tokens x heads x width.
     """
     _, heads, total, width = given[0].shape
     sizes = [group.tokens for group in packing.groups]
@@ -250,16 +258,23 @@ def attend_in_groups(
         query, key, value = (
             part.view(group.count, group.width, heads, width).transpose(1, 2) for part in parts
         )
-        states = scaled_dot_product_attention(query, key, value, group.mask, dropout, scale=scale)
+        mask = None if causal else group.mask  # the padding follows the tokens
+        states = scaled_dot_product_attention(
+            query, key, value, mask, dropout, is_causal=causal, scale=scale
+        )
         rows = states.transpose(1, 2).reshape(num_positions, heads * width)
         attended.append(rows if group.indices is None else rows.index_select(0, group.indices))
     return torch.cat(attended).view(1, total, heads, width)
 
 
 def attend_by_bounds(
-    given: list[Tensor], packing: "Packing | Bounds", dropout: float, scale: float | None
+    given: list[Tensor],
+    packing: "Packing | Bounds",
+    dropout: float,
+    scale: float | None,
+    causal: bool,
 ) -> Tensor:
-    """Attention of packed tokens in one call of torch's memory-efficient kernel.
+    """The same in one call of torch's memory-efficient kernel.
 
     torch offers no public function for it: `varlen_attn` has no dropout, and nested tensors take
     five times the kernel's time on the host.
@@ -267,6 +282,49 @@ def attend_by_bounds(
     query, key, value = (part.transpose(1, 2) for part in given)
     bounds, longest = packing.bounds, packing.longest
     attended: Tensor = _KERNEL(
-        query, key, value, None, bounds, bounds, longest, longest, dropout, 0, True, scale=scale
+        *(query, key, value, None, bounds, bounds, longest, longest, dropout, int(causal), True),
+        scale=scale,
     )[0]
     return attended
+
+
+def attend_in_windows(
+    given: list[Tensor],
+    packing: "Packing | Bounds",
+    dropout: float,
+    scale: float | None,
+    causal: bool,
+    window: int,
+) -> Tensor:
+    """The same where a token sees those at a distance below `window`.
+
+    The tokens are cut into blocks, and a block's queries meet the keys of the blocks before and
+    after it. The number of tokens alone decides all shapes, so that a CUDA graph can hold them.
+    The kernel's own `window_size` is of no use, because torch keeps it from the backward pass.
+    """
+    total, size = given[0].shape[2], -(-max(window - 1, 1) // 8) * 8
+    count = -(-total // size)
+
+    def near(rows: Tensor) -> Tensor:
+        blocks = rows.unflatten(0, (count + 2, size))
+        return torch.cat([blocks[start : start + count] for start in range(3 - causal)], dim=1)
+
+    # A block of zeros stands before the first block, and another behind the last.
+    around = (0, 0, 0, 0, size, (count + 1) * size - total)
+    query, key, value = (pad(part[0].transpose(0, 1), around) for part in given)
+    places = torch.arange(-size, (count + 1) * size, dtype=torch.int32, device=query.device)
+    inputs = torch.searchsorted(packing.bounds, places, right=True)
+    own = slice(size, -size)
+    shape = (count, size, 1)
+    distance = places[own].view(shape) - near(places)[:, None]
+    seen = (distance < window) & (distance >= 0 if causal else distance > -window)
+    seen &= inputs[own].view(shape) == near(inputs)[:, None]
+    states = scaled_dot_product_attention(
+        query[own].unflatten(0, (count, size)).transpose(1, 2),
+        near(key).transpose(1, 2),
+        near(value).transpose(1, 2),
+        seen[:, None],
+        dropout,
+        scale=scale,
+    )
+    return states.transpose(1, 2).flatten(0, 1)[None, :total]

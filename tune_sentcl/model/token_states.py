@@ -89,12 +89,15 @@ def run_transformer(
 ) -> tuple[Tensor, Tensor | None]:
     """The last layer's states, and the states of `transformer_input.layer` or None."""
     layer = transformer_input.layer
-    taken = dict(given)
+    taken: dict[str, Any] = dict(given)
     if not transformer_input.segments:
         del taken["token_type_ids"]
+    if packing is not None:
+        # Of four dimensions, so that transformers makes no mask of tokens x tokens, nor waits for
+        # a device to tell whether the positions are those of several inputs. No layer reads it.
+        taken |= {"packing": packing, "attention_mask": given["input_ids"].new_empty(1, 1, 1, 1)}
     output = transformer_input.transformer(
         **taken,
-        **({} if packing is None else {"packing": packing}),
         output_hidden_states=layer is not None,
         return_dict=True,
     )

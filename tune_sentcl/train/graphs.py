@@ -164,6 +164,7 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         not isinstance(encoder, Encoder)
         or encoder.device.type != _GRAPHED_ON
         or not encoder.packs
+        or _host_reads(encoder.transformer.config)
         or os.environ.get(_VARIABLE) == "0"
         or torch.are_deterministic_algorithms_enabled()
         or getattr(method.config, "chunk", None) is not None
@@ -175,6 +176,12 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         yield
     finally:
         encoder.drop_runner()
+
+
+def _host_reads(config: Any) -> bool:
+    """Whether the host reads positions in a pass; these rotations follow the longest input."""
+    rotations = str(getattr(config, "rope_parameters", None))
+    return "dynamic" in rotations or "longrope" in rotations
 
 
 class _Use:

@@ -53,6 +53,23 @@ _ROBERTAS = frozenset(
 )
 
 
+PACKED_KINDS = frozenset(
+    {
+        *("albert", "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie"),
+        *("eurobert", "modernbert", "nomic_bert", "roberta", "roberta-prelayernorm"),
+        *("xlm-roberta", "xlm-roberta-xl"),
+        *("gemma", "gemma3_text", "gpt2", "gpt_neox", "granite", "llama", "mistral", "olmo2"),
+        *("qwen2", "qwen3", "smollm3"),
+    }
+)
+"""The `model_type` of models whose inputs can be packed; see `packing`.
+
+Their layers let tokens meet in attention alone. It runs transformers' table of attention functions
+and states by `is_causal` and `sliding_window` which tokens a token sees. MPNet's, DeBERTa's and
+T5's attention adds a bias for each two tokens, which would be made for all tokens of a batch.
+"""
+
+
 def padding_position(transformer: Any) -> int | None:
     """The position of padding, if a model counts its positions from the next number, or None.
 
@@ -167,7 +184,7 @@ def read_description(name: str, folder: Path) -> Description:
         width=_width(folder, modules, config),
         layers=_count(config.get("num_hidden_layers", config.get("num_layers"))),
         positions=stated_positions(config),
-        notes=tuple(_notes(folder)),
+        notes=tuple(_notes(folder, config)),
         place=place,
         shaping=tuple(place for _, place in shaping),
         lower_case=settings.get("do_lower_case") is True,
@@ -215,8 +232,8 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _notes(folder: Path) -> Iterator[str]:
-    """Settings of the files that scores here do not follow."""
+def _notes(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
+    """Settings of the files that scores here do not follow, and inputs that are padded."""
     stated = _table(folder / PROMPTS_FILE)
     similarity, width = stated.get("similarity_fn_name"), stated.get("truncate_dim")
     ends = _json(folder / "modules.json") or [{}]
@@ -226,6 +243,9 @@ def _notes(folder: Path) -> Iterator[str]:
         yield f"its files compare embeddings by {similarity}; scores here use cosines"
     if width:
         yield f"its files cut embeddings to {width} numbers; here embeddings are whole"
+    kind = config.get("model_type")
+    if kind and kind not in PACKED_KINDS:
+        yield f"its inputs are padded, because those of the model type {kind} cannot be packed"
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:
