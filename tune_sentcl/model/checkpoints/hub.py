@@ -46,6 +46,11 @@ def small_files(name: str, revision: str) -> Path:
     return _snapshot(name, revision, _SMALL)
 
 
+def tokenizer_files(name: str, revision: str) -> Path:
+    """Fetch the files of a commit without its weights; errors as for `small_files`."""
+    return _snapshot(name, revision, _NEEDED)
+
+
 def whole_model(name: str, revision: str, places: Sequence[str]) -> Path:
     """Fetch config, weights and tokenizer of a commit; errors as for `small_files`.
 

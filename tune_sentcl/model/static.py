@@ -1,0 +1,76 @@
+"""Encoders without a transformer: the mean of one trained vector for each token of a sentence.
+
+They are sentence-transformers' `StaticEmbedding`. Special tokens are not added.
+"""
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from tune_sentcl.model.device import to_device
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.shapes import Embeddings
+
+_SEED = 0
+
+
+class TokenVectors(nn.Module):
+    """The vectors of all tokens; an encoder has it in the place of a transformer."""
+
+    def __init__(self, vectors: Float[Tensor, "tokens dim"]) -> None:
+        super().__init__()
+        self.embedding = nn.EmbeddingBag.from_pretrained(vectors, freeze=False, mode="mean")
+        self.config = SimpleNamespace(hidden_size=vectors.shape[1], model_type="static")
+
+    def forward(
+        self, tokens: Tokens, divisor: int | Int[np.ndarray, " inputs"] | None = None
+    ) -> Embeddings:
+        """The means of the inputs' vectors, 0 without tokens; `divisor` is that of `pool`."""
+        device = self.embedding.weight.device
+        numbers = (tokens.ids.astype(np.int64), tokens.offsets[:-1])
+        means: Embeddings = self.embedding(*(to_device(array, device) for array in numbers))
+        if divisor is None:
+            return means
+        shares = (tokens.lengths / np.maximum(divisor, 1)).astype(np.float32)
+        return means * to_device(shares, device).unsqueeze(1)
+
+    def save_pretrained(self, folder: Path, **_: object) -> None:
+        """Write the file of weights that sentence-transformers' `StaticEmbedding` reads."""
+        save_file(dict(self.state_dict()), Path(folder) / "model.safetensors")
+
+
+def new_vectors(tokenizer: Any, width: int) -> TokenVectors:
+    """Vectors from N(0, 1), as sentence-transformers draws them, the same ones in every call."""
+    count = max(tokenizer.get_vocab().values()) + 1
+    generator = torch.Generator().manual_seed(_SEED)
+    return TokenVectors(torch.randn(count, width, generator=generator))
+
+
+def without_special_tokens(backend: Any) -> Any:
+    """A tokenizer of transformers that adds no special tokens, from one of `tokenizers`."""
+    import transformers
+
+    library: Any = transformers
+    plain = copy.deepcopy(backend)
+    plain.post_processor = None
+    plain.no_truncation()
+    plain.no_padding()
+    return library.PreTrainedTokenizerFast(tokenizer_object=plain)
+
+
+def static_module(vectors: TokenVectors, tokenizer: Any, max_length: int) -> nn.Module:
+    """The equal module of sentence-transformers; its tokenizer's file states the longest input."""
+    from sentence_transformers.sentence_transformer import modules
+
+    library: Any = modules
+    backend = copy.deepcopy(tokenizer.backend_tokenizer)
+    backend.enable_truncation(max_length)
+    made: nn.Module = library.StaticEmbedding(backend, vectors.embedding.weight.detach())
+    return made
