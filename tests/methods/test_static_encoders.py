@@ -9,7 +9,7 @@ import torch
 from method_samples import toy_triplets, trial_config
 from model_samples import SENTENCES, sentence_transformer
 
-from tune_sentcl.config import TrialConfig
+from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.methods import MethodInputs, build_method
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -19,7 +19,7 @@ from tune_sentcl.model.pooling import pool
 from tune_sentcl.model.saving import export
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.train.loop import train
-from tune_sentcl.trial import InputLoader
+from tune_sentcl.trial import InputLoader, assemble
 from tune_sentcl.tuning.disk_need import kept_bytes
 
 NAME = "static:16:toy"
@@ -42,6 +42,20 @@ def test_new_vectors_are_those_of_the_tokenizer_and_always_the_same() -> None:
     assert (first.width, static("static:toy").width) == (16, 1024)
     names = (NAME, "static:toy", "static:16:random:minilm", "static:16:minilm")
     assert len({resolve_checkpoint(name).fingerprint for name in names}) == len(names)
+
+
+def test_the_seed_draws_the_vectors_of_a_training() -> None:
+    starts = []
+    for seed in (0, 1, 1):
+        values = {"encoder.checkpoint": NAME, "method.name": "mnr", "data.source": "toy"}
+        config = parse_dotted({**values, "seed": seed}, "test")
+        made = assemble(config, InputLoader(None).load(config), "cpu").encoder
+        assert isinstance(made, Encoder)
+        starts.append(made.encode(SENTENCES))
+    assert np.array_equal(starts[1], starts[2])
+    assert not any(
+        np.allclose(starts[1], other) for other in (starts[0], static().encode(SENTENCES))
+    )
 
 
 def test_special_tokens_are_left_out_and_prefixes_are_not() -> None:

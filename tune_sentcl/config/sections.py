@@ -264,6 +264,11 @@ class EvaluationConfig(Frozen):
         description="how tasks are scored, each protocol for its suite: cosine, relatedness "
         "(sts); logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat (transfer)",
     )
+    cost: bool = Field(
+        False,
+        description="measure what the encoder costs in use: milliseconds a text, megabytes of "
+        "weights and bytes of an embedding (docs/evaluation.md)",
+    )
     classifier_seeds: int = Field(
         1,
         ge=1,

@@ -18,8 +18,6 @@ from tune_sentcl.model.device import to_device
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings
 
-_SEED = 0
-
 
 class TokenVectors(nn.Module):
     """The vectors of all tokens; an encoder has it in the place of a transformer."""
@@ -41,16 +39,22 @@ class TokenVectors(nn.Module):
         shares = (tokens.lengths / np.maximum(divisor, 1)).astype(np.float32)
         return means * to_device(shares, device).unsqueeze(1)
 
+    def draw(self, seed: int) -> None:
+        """Draw the vectors from N(0, 1), as sentence-transformers does."""
+        weight, generator = self.embedding.weight, torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+
     def save_pretrained(self, folder: Path, **_: object) -> None:
         """Write the file of weights that sentence-transformers' `StaticEmbedding` reads."""
         save_file(dict(self.state_dict()), Path(folder) / "model.safetensors")
 
 
 def new_vectors(tokenizer: Any, width: int) -> TokenVectors:
-    """Vectors from N(0, 1), as sentence-transformers draws them, the same ones in every call."""
-    count = max(tokenizer.get_vocab().values()) + 1
-    generator = torch.Generator().manual_seed(_SEED)
-    return TokenVectors(torch.randn(count, width, generator=generator))
+    """Vectors for a tokenizer's tokens, drawn with seed 0."""
+    made = TokenVectors(torch.empty(max(tokenizer.get_vocab().values()) + 1, width))
+    made.draw(0)
+    return made
 
 
 def without_special_tokens(backend: Any) -> Any:

@@ -207,6 +207,7 @@ def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
         device,
         own=asked.own,
         widths=method.dims if isinstance(method, EmbeddingLossConfig) else (),
+        cost=asked.cost,
     )
 
 

@@ -28,7 +28,7 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
     """
     while checkpoint.base is not None:  # its adapters are small in comparison
         checkpoint = checkpoint.base
-    if checkpoint.is_static and checkpoint.kind == "random":
+    if checkpoint.is_new_static:
         return sum(weight.nbytes for weight in load_base(checkpoint).transformer.parameters())
     folder, rank = Path(checkpoint.path, checkpoint.place), config.encoder.lora_rank
     files = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]

@@ -65,6 +65,11 @@ class Checkpoint(Description):
     kind: Literal["model", "random", "words"] = "model"
     base: "Checkpoint | None" = None
 
+    @property
+    def is_new_static(self) -> bool:
+        """Whether it is a static encoder that begins with random vectors."""
+        return self.is_static and self.kind == "random"
+
 
 def resolve_checkpoint(name: str) -> Checkpoint:
     """Find the checkpoint of a name.

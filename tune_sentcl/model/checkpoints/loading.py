@@ -66,15 +66,13 @@ def load_base(checkpoint: Checkpoint) -> Base:
     if checkpoint.kind == "words":
         rule = "word vectors have no transformer to train"
         raise fault_of(checkpoint.name, rule, "Take the method none or clsr, or another encoder.")
-    is_new_static = checkpoint.is_static and checkpoint.kind == "random"
-    folder = Path() if is_new_static else _files(checkpoint)
     try:
         # transformers draws missing weights at random, which must not change the global stream.
         # The libraries' import takes 5 s, and collections half a second of them.
         with without_gc(), quiet(), torch.random.fork_rng(devices=[]):
-            if checkpoint.base is not None and (read_base(folder) or ("", ""))[1]:
-                return _kept_adapters(checkpoint.base, folder)
-            return _new_static(checkpoint) if is_new_static else _read(checkpoint, folder)
+            if checkpoint.is_new_static:
+                return _new_static(checkpoint)
+            return _read(checkpoint, _files(checkpoint))
     except CheckpointError:
         raise
     except HubError as error:
@@ -129,6 +127,8 @@ def _modules_of(folder: Path) -> list[nn.Module]:
 
 
 def _read(checkpoint: Checkpoint, folder: Path) -> Base:
+    if checkpoint.base is not None and (read_base(folder) or ("", ""))[1]:
+        return _kept_adapters(checkpoint.base, folder)
     from sentence_transformers import SentenceTransformer
 
     whole: Any = SentenceTransformer(
