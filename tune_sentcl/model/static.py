@@ -24,7 +24,7 @@ class TokenVectors(nn.Module):
 
     def __init__(self, vectors: Float[Tensor, "tokens dim"]) -> None:
         super().__init__()
-        self.embedding = nn.EmbeddingBag.from_pretrained(vectors, freeze=False, mode="mean")
+        self.embedding = nn.EmbeddingBag(*vectors.shape, mode="mean", _weight=vectors)
         self.config = SimpleNamespace(hidden_size=vectors.shape[1], model_type="static")
 
     def forward(

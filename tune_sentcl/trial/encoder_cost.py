@@ -39,7 +39,7 @@ def cost_scores(
     values: Sequence[float | None] = [None] * len(COSTS)
     reason = "word vectors have no cost of encoding"
     if whole is not None:
-        values, reason = _values(_merged(whole.to(measures.device)).eval(), sets), ""
+        values, reason = _values(_merged(whole.to(measures.device)), sets), ""
     return [
         Score(COST, COST, "dev", metric, COST, sets.data, value, _TEXTS, reason=reason or None)
         for metric, value in zip(COSTS, values, strict=True)
@@ -55,6 +55,7 @@ def _merged(encoder: Encoder) -> Encoder:
 
 
 def _values(encoder: Encoder, sets: EvaluationSets) -> list[float]:
+    encoder.eval()
     distinct = list(dict.fromkeys(sets.sentences())) or toy_vocabulary()
     spread = np.linspace(0, len(distinct) - 1, _TEXTS).round().astype(int)
     texts = [distinct[place] for place in spread]
