@@ -8,7 +8,7 @@ from typing import Any
 
 from tune_sentcl.config import AUTO_FALLBACKS
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
-from tune_sentcl.model.checkpoints.hub import HubError, tokenizer_files
+from tune_sentcl.model.checkpoints.hub import HubError, small_files
 from tune_sentcl.model.tokenizing import is_lower_case
 
 _PROBE = (
@@ -95,7 +95,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
     library: Any = transformers
     folder = Path(checkpoint.path)
     if checkpoint.revision:
-        folder = tokenizer_files(checkpoint.path, checkpoint.revision)
+        folder = small_files(checkpoint.path, checkpoint.revision)
     if checkpoint.base is not None and not (folder / "tokenizer.json").is_file():
         return read_tokenizer(checkpoint.base)
     folder = folder / checkpoint.place
