@@ -24,8 +24,9 @@ class TokenVectors(nn.Module):
 
     def __init__(self, vectors: Float[Tensor, "tokens dim"]) -> None:
         super().__init__()
-        self.embedding = nn.EmbeddingBag(*vectors.shape, mode="mean", _weight=vectors)
-        self.config = SimpleNamespace(hidden_size=vectors.shape[1], model_type="static")
+        count, width = vectors.shape
+        self.embedding = nn.EmbeddingBag(count, width, mode="mean", _weight=vectors)
+        self.config = SimpleNamespace(hidden_size=width, model_type="static")
 
     def forward(
         self, tokens: Tokens, divisor: int | Int[np.ndarray, " inputs"] | None = None
