@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 
+from tune_sentcl.config import EvaluationConfig
 from tune_sentcl.errors import ObjectiveError
-from tune_sentcl.objective import DEFAULT, OFFERS, Objective, objective_named, parse_objectives
+from tune_sentcl.objective import (
+    DEFAULT,
+    OFFERS,
+    Objective,
+    objective_named,
+    parse_objectives,
+    unmeasured,
+)
 from tune_sentcl.score import Score
 
 
@@ -80,6 +88,21 @@ def test_an_objective_named_twice_is_refused_in_any_spelling() -> None:
 WHOLE = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 70.5, 9)
 
 
+def test_a_cost_comes_after_a_score_and_must_be_measured() -> None:
+    first, cost = parse_objectives(["STS-B:spearman", "Cost:Megabytes"], allow_test=False)
+    assert (first, str(cost), cost.is_cost) == (DEFAULT, "cost:megabytes:dev", True)
+    assert objective_named("cost:megabytes:dev") == cost
+    for texts in (["cost:megabytes"], ["cost:megabytes", "STS-B:spearman"]):
+        with pytest.raises(ObjectiveError, match=r"must not rank.*Name a score before it"):
+            parse_objectives(texts, allow_test=True)
+    with pytest.raises(ObjectiveError, match="the metric of cost by cost must be milliseconds_1"):
+        parse_objectives(["STS-B:spearman", "cost:price"], allow_test=True)
+    costs = [EvaluationConfig(cost=asked) for asked in (True, False)]
+    assert not list(unmeasured((first, cost), costs[:1]))
+    (fault,) = unmeasured((first, cost), costs)
+    assert "evaluation.cost=true" in str(fault)
+
+
 def test_the_value_is_the_score_of_the_whole_task_on_its_split() -> None:
     others: list[dict[str, Any]] = [
         {"split": "test"},
@@ -136,7 +159,9 @@ def test_every_offer_is_read_again_as_it_is_written() -> None:
         for protocol, offers in ways.items():
             for metric, split in offers:
                 objective = Objective(task, metric, split, protocol)
-                assert parse_objectives([str(objective)], allow_test=True) == (objective,)
+                first = ["STS-B:spearman"] * objective.is_cost
+                texts = [*first, str(objective)]
+                assert parse_objectives(texts, allow_test=True)[-1] == objective
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ def test_a_setting_replaces_a_grid_and_its_range() -> None:
     [
         ({}, ()),
         ({"encoder.checkpoint": "random:minilm"}, ("embedded",)),
+        ({"encoder.checkpoint": "static:256:minilm"}, ("embedded",)),
         ({"encoder.lora_rank": 8}, ("lora",)),
         ({"evaluation.own": ["mine=mteb:Banking77Classification", "a=b"]}, ("mteb",)),
         ({"method.name": "gist", "method.guide": "minilm"}, ("embedded",)),

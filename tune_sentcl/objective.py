@@ -1,4 +1,4 @@
-"""Objectives: the scores of a trial that a search can maximize, and their parsing."""
+"""Objectives: the scores and costs of a trial that a search compares, and their parsing."""
 
 import difflib
 import math
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tune_sentcl.config import EvaluationConfig
-from tune_sentcl.config.data_names import SENTEVAL, own_sources, spelled_alike
+from tune_sentcl.config.data_names import COST, SENTEVAL, own_sources, spelled_alike
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.score import Measurement, Score
 
@@ -52,6 +52,8 @@ _OWN = {
 """The metrics of own tasks by protocol; MTEB's tasks and those of plugins have others."""
 _MTEB = re.compile(r".*_at_\d+|cosine_spearman|v_measure|max_ap|f1|lrap|nmi|kendalltau|p-MRR")
 """The usual main scores of MTEB's tasks; metrics of other names are a plugin's by default."""
+COSTS = ("milliseconds_1", "milliseconds_64", "megabytes", "embedding_bytes")
+"""The metrics of the task `cost`: a text alone and in a batch of 64, weights, an embedding."""
 _CLASSIFIERS = ("logreg-10fold", "senteval-10fold", "senteval-5fold")
 
 
@@ -69,16 +71,17 @@ def _offers() -> dict[str, dict[str, tuple[Offer, ...]]]:
         offers[task] = dict.fromkeys(_CLASSIFIERS, whole)
         if task in ("MR", "SUBJ"):
             offers[task]["scl-paper-compat"] = whole
+    offers[COST] = {COST: tuple((metric, "dev") for metric in COSTS)}
     return offers
 
 
 OFFERS = _offers()
-"""SentEval's scores that can be objectives. For STS12 to STS16, the aggregation is `all`."""
+"""The scores and costs that can be objectives; of STS12 to STS16 the aggregation is `all`."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """One score of a trial, to be maximized.
+    """One score of a trial, to be maximized, or one cost, to be minimized.
 
     Attributes:
         task: As in the scores table; a name that SentEval lacks is an own task.
@@ -108,6 +111,11 @@ class Objective:
         return self.task not in OFFERS
 
     @property
+    def is_cost(self) -> bool:
+        """Whether less of it is better."""
+        return self.task == COST
+
+    @property
     def is_cheap(self) -> bool:
         """Whether it can compare trials while they run, with one pass of the encoder.
 
@@ -120,7 +128,7 @@ class Objective:
         """The suite of its task."""
         if self.is_own:
             return "mteb" if self.protocol == "mteb" else "own"
-        return "sts" if self.task in _STS_SPLITS else "transfer"
+        return {COST: COST}.get(self.task, "sts" if self.task in _STS_SPLITS else "transfer")
 
     @property
     def curve(self) -> str:
@@ -141,7 +149,7 @@ class Objective:
         return own == wanted and score.aggregation in (None, "all")
 
     def value(self, scores: Iterable[Score], data: str) -> float | None:
-        """The objective's value times 100, from the scores of one trial.
+        """The objective's value as in the scores table, from the scores of one trial.
 
         Args:
             scores: The scores.
@@ -168,18 +176,18 @@ def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objecti
     exists depends on the trials: see `unmeasured`.
 
     Raises:
-        ObjectiveError: A part is unknown, an objective occurs twice, there are too many, or a
-            test split is not allowed.
+        ObjectiveError: A part is unknown, an objective occurs twice, there are too many, a test
+            split is not allowed, or the first is a cost.
     """
     objectives = tuple(_parse(text, allow_test) for text in texts) or (DEFAULT,)
     shown = ", ".join(texts)
     if len(set(objectives)) < len(objectives):
-        raise ObjectiveError(
-            Fault("--objective", "", shown, "must differ from each other", "Drop one.")
-        )
+        raise _wrong(shown, "must differ from each other", "Drop one.")
+    if objectives[0].is_cost:
+        rule = "a cost must not rank, because the cheapest encoder may be of no use"
+        raise _wrong(shown, rule, f"Name a score before it, such as {DEFAULT}.")
     if len(objectives) > MAX_OBJECTIVES:
-        rule = f"a study has columns for {MAX_OBJECTIVES} objectives"
-        raise ObjectiveError(Fault("--objective", "", shown, rule, "Drop some."))
+        raise _wrong(shown, f"a study has columns for {MAX_OBJECTIVES} objectives", "Drop some.")
     return objectives
 
 
@@ -201,6 +209,10 @@ def unmeasured(
         always = objective.protocol == "cosine"
         if objective.is_own:
             yield from _not_own(objective, asked)
+        elif objective.is_cost:
+            if not all(config.cost for config in asked):
+                rule, move = "the trials do not measure it", "Give --set evaluation.cost=true."
+                yield Fault("--objective", "", str(objective), rule, move)
         elif any(objective.suite not in config.suites for config in asked):
             rule = f"the trials do not measure the suite {objective.suite}"
             suites = ",".join(f'"{suite}"' for suite in dict.fromkeys(("sts", objective.suite)))
@@ -259,9 +271,7 @@ def _parse(text: str, allow_test: bool) -> Objective:
         rule = f"must be TASK:METRIC[:SPLIT[:PROTOCOL]] with a task of {', '.join(OFFERS)}"
         rule += ", or one of your own"
         raise _wrong(text, rule, f"Write it like {DEFAULT} or docs:ndcg@10.")
-    objective = (
-        _parse_own(text, task, parts) if named is None else _parse_senteval(text, named, parts)
-    )
+    objective = _parse_senteval(text, named, parts) if named else _parse_own(text, task, parts)
     if objective.split == "test" and not allow_test:
         rule = f"{objective.task} would be chosen on its test split, which makes its test score "
         rule += "too high"
@@ -282,7 +292,7 @@ def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
         raise _wrong(text, f"{rule}K of 1 or more", f"Try {task}:recall@5.")
     protocols = (*_OWN, "mteb", "plugin")
     if split not in ("dev", "test") or protocol not in protocols:
-        rule = f"a task of your own has the splits dev and test, by {_either(protocols)}"
+        rule = f"a task of your own has the splits dev and test, by {' or '.join(protocols)}"
         raise _wrong(text, rule, "Name one of them.")
     return Objective(task, metric, split, protocol)
 
@@ -290,14 +300,14 @@ def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
 def _parse_senteval(text: str, named: str, parts: Sequence[str]) -> Objective:
     protocol = parts[2].casefold() if parts[2:] else _default(named, "")
     if protocol not in OFFERS[named]:
-        rule = f"the protocol of {named} must be {_either(OFFERS[named])}"
+        rule = f"the protocol of {named} must be {' or '.join(OFFERS[named])}"
         raise _wrong(text, rule, "Name one of them.")
     offers = OFFERS[named][protocol]
     metric = parts[0].casefold()
     splits = [split for name, split in offers if name == metric]
     if not splits:
         metrics = dict.fromkeys(name for name, _ in offers)
-        rule = f"the metric of {named} by {protocol} must be {_either(metrics)}"
+        rule = f"the metric of {named} by {protocol} must be {' or '.join(metrics)}"
         raise _wrong(text, rule, f"Try {named}:{next(iter(metrics))}.")
     split = parts[1].casefold() if parts[1:] else splits[0]
     if split not in splits:
@@ -308,10 +318,6 @@ def _parse_senteval(text: str, named: str, parts: Sequence[str]) -> Objective:
 
 def _wrong(text: str, rule: str, move: str) -> ObjectiveError:
     return ObjectiveError(Fault("--objective", "", text, rule, move))
-
-
-def _either(names: Iterable[str]) -> str:
-    return " or ".join(names)
 
 
 DEFAULT = Objective("STS-B", "spearman", "dev", "cosine")

@@ -29,14 +29,15 @@ class Score:
     """One score of an encoder, or the reason why it has no value.
 
     Attributes:
-        suite: The set of tasks: `sts`, `transfer`; `own` and `mteb` for own tasks.
+        suite: The set of tasks: `sts`, `transfer`; `own` and `mteb` for own tasks; `cost`.
         task: The papers' name: `STS12`, `STS-B`, `SICK-R`, `MR`; or the user's own name.
         split: `train`, `dev` or `test`; means over folds are `test`.
         metric: Lower case: `spearman`, `pearson`, `accuracy`, `f1`, `macro_f1`, `ndcg@10`.
         protocol: How it was measured: `cosine`, `relatedness`, a transfer protocol's name,
-            `retrieval`, `mteb` or `plugin`.
+            `retrieval`, `mteb`, `plugin` or `cost`.
         data: `toy` for generated sets, `root` for files under the data root.
-        value: The score times 100, as papers print it; None if it could not be measured.
+        value: The score times 100, as papers print it, or a cost in its unit; None if it could not
+            be measured.
         n: The number of rows scored.
         subset: A part of the task; None for the whole task.
         aggregation: How subsets were combined: `all` joins their pairs, `mean` averages their

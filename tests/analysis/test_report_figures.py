@@ -9,11 +9,14 @@ from analysis_samples import Trial, config, objectives, score, write_study
 from report_samples import DEV, subject_of, write_each, write_whole_study
 
 from tune_sentcl.analysis.report import figures
-from tune_sentcl.analysis.report.figures import curve_figures
+from tune_sentcl.analysis.report.figure import Figure
+from tune_sentcl.analysis.report.figures import curve_figures, front
 from tune_sentcl.analysis.report.formats import picture
 from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import report_of
+from tune_sentcl.analysis.report.scores import leaderboards
+from tune_sentcl.analysis.report.table import Table
 from tune_sentcl.store import CurvePoint
 
 RANGES = """
@@ -66,6 +69,35 @@ def test_what_was_stopped_is_drawn_by_the_score_that_stopped_it(tmp_path: Path) 
     assert drawn["layer"][0]["encoding"]["y"]["field"] == "t0" in drawn["datasets"]["stopped"][0]
     assert picture(figure, points, 1)["layer"][0]["encoding"]["y"]["field"] == "t1"
     assert "t1" not in drawn["datasets"]["stopped"][0]
+
+
+def test_a_cost_is_an_axis_of_the_front_and_its_least_is_marked(tmp_path: Path) -> None:
+    """By configuration: the score, and the milliseconds; the last is worse in both."""
+    found = {"a": (80.0, 9.0), "b": (70.0, 0.02), "c": (60.0, 0.5)}
+    asked = (DEV, "cost:milliseconds_64:dev")
+    trials = [
+        Trial(
+            f"{name}{seed}",
+            config(seed, optimizer={"lr": place / 1e5}),
+            [score(one, value) for one, value in zip(objectives(*asked), values, strict=True)],
+            configuration=f"{name}0e1d2c3",
+        )
+        for place, (name, values) in enumerate(found.items(), 1)
+        for seed in range(2)
+    ]
+    write_study(tmp_path, trials, asked)
+    subject = subject_of(tmp_path)
+    table, figure = front(Points(subject), 0)
+    assert isinstance(table, Table) and isinstance(figure, Figure)
+    assert table.ids == ("a0e1d2c3", "b0e1d2c3")
+    assert table.columns[2] == "ms a text in batches of 64" and "start-up" not in table.note
+    encoding = figure.spec["layer"][-1]["encoding"]
+    assert encoding["x"]["title"] == table.columns[2]
+    assert encoding["x"]["scale"]["type"] == "log"
+    (board,) = leaderboards(subject, 0)
+    cells = [row[board.columns.index(table.columns[2])] for row in board.rows]
+    assert [getattr(cell, "mark", None) for cell in cells] == ["", "best", ""]
+    assert [getattr(cell, "mean", None) for cell in cells] == [9.0, 0.02, 0.5]
 
 
 def test_a_line_joins_configurations_that_differ_in_its_knob_alone(tmp_path: Path) -> None:

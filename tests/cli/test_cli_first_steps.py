@@ -84,6 +84,16 @@ def test_a_task_of_your_own_is_taken_and_must_not_be_trained_on() -> None:
     assert not Path("mine").exists()
 
 
+def test_a_static_encoder_gets_its_own_rates() -> None:
+    write("mine.csv", "query,pos", WORDS, ANSWERS)
+    done = invoke(*INIT[:-1], "static:8:toy")
+    assert done.code == 0
+    space = load_space("mine.toml")
+    assert {config.optimizer.lr for config in space.configurations} == {0.2}
+    planned = invoke("plan", *done.out.splitlines()[-1].split()[2:])
+    assert planned.code == 0 and "unusual" not in planned.out + planned.err
+
+
 def test_names_with_marks_stay_texts() -> None:
     """A file's name must not end the string of a TOML file, which could name plugins."""
     name = 'z"\nplugins = ["evil.py"]\nsummary = "\' .csv'

@@ -12,7 +12,7 @@ import torch
 from architecture_samples import save_architecture, save_t5
 from model_samples import sentence_transformer
 from numpy.typing import NDArray
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
@@ -154,6 +154,30 @@ def adapters(toy: Path, folder: Path) -> Path:
     return folder
 
 
+def _static(quantized: bool, make: Make, _: Path, folder: Path) -> Path:
+    """A static encoder; `quantized` as model2vec writes it, one vector for several tokens."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    library: Any = modules
+    backend = build_toy()[1].backend_tokenizer
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(4)
+        first = library.StaticEmbedding(backend, embedding_dim=32)
+        whole = SentenceTransformer(modules=[first, *make(library)], device="cpu")
+        whole.save(str(folder), create_model_card=False)
+    if quantized:
+        (folder / "config.json").write_text('{"model_type": "model2vec", "normalize": true}')
+        count = backend.get_vocab_size()
+        tensors = {
+            "embeddings": torch.randn(9, 32, generator=torch.Generator().manual_seed(5)).half(),
+            "mapping": torch.arange(count) % 9,
+            "weights": torch.linspace(0.5, 2, count),
+        }
+        save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
 def _architecture(name: str, mode: str, _: Path, folder: Path) -> Path:
     save: Any = save_t5 if name == "T5" else partial(save_architecture, name)
     plain = save(folder.parent / "plain")
@@ -174,6 +198,9 @@ MADE: dict[str, Callable[[Path, Path], Path]] = {
     "Qwen2": partial(_architecture, "Qwen2", "lasttoken"),
     "bytes": _bytes,
     "no modules": lambda toy, folder: toy,
+    "static": partial(_static, False, lambda m: []),
+    "static, dense, normalize": partial(_static, False, lambda m: [dense(m), m.Normalize()]),
+    "static, quantized": partial(_static, True, lambda m: [m.Normalize()]),
 }
 
 

@@ -111,7 +111,7 @@ def test_what_has_no_transformer_is_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "model")
     rows = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.BoW"}]
     (folder / "modules.json").write_text(json.dumps(rows))
-    with pytest.raises(CheckpointError, match="begins with a module BoW, and only a Transformer"):
+    with pytest.raises(CheckpointError, match="module BoW, and only a Transformer or a Static"):
         resolve_checkpoint(str(folder))
 
 

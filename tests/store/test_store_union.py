@@ -83,6 +83,11 @@ TWO = (("STS-B:spearman:dev", 80.5), ("STS12:spearman:test", 3.0))
             "trial t: STS12:spearman:test = 3.0 in s0 and 4.0 in s1",
         ),
         (row("t"), replace(row("t"), objectives=(("SICK-R:spearman:dev", 1.0),)), ""),
+        (
+            replace(row("t"), objectives=(*TWO[:1], ("cost:milliseconds_1:dev", 3.0))),
+            replace(row("t"), objectives=(*TWO[:1], ("cost:milliseconds_1:dev", 4.0))),
+            "",
+        ),
         (row("t"), row("t", "pruned", objective=1.0), ""),
         (
             replace(row("t"), data_fingerprint="f"),

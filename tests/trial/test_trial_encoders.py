@@ -45,13 +45,18 @@ def own_encoder(end: Any) -> Encoder:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("architectures")
     t5 = str(save_t5(root / "T5"))
-    return {"T5": t5, **{name: str(save_architecture(name, root / name)) for name in KINDS}}
+    static = {"static": "static:16:toy"}
+    return {
+        "T5": t5,
+        **static,
+        **{name: str(save_architecture(name, root / name)) for name in KINDS},
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        *((name, {}) for name in (*KINDS, "T5")),
+        *((name, {}) for name in (*KINDS, "T5", "static")),
         *((name, {"encoder.lora_rank": 2}) for name in ("ModernBert", "Qwen3")),
         *((name, {"encoder.freeze_layers": 2}) for name in ("Llama", "T5")),
         (
@@ -63,7 +68,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_from_the_first_step_to_the_exported_folder(
     name: str, more: dict[str, Any], folders: dict[str, str], tmp_path: Path
 ) -> None:
-    pooling = "mean" if name in ("ModernBert", "T5") else "last"
+    pooling = "mean" if name in ("ModernBert", "T5", "static") else "last"
     config = config_of(**{"encoder.checkpoint": folders[name], "encoder.pooling": pooling, **more})
     points, end = finish(config, tmp_path / "study")
     encoder = own_encoder(end)

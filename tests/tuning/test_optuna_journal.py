@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from search_samples import lambda_space
 
 from tune_sentcl.history import Configuration, Result
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
 from tune_sentcl.tuning.sampler.sampling import distributions
@@ -76,7 +77,7 @@ def test_optuna_reads_each_ended_configuration_also_after_a_kill_at_any_byte(
     space: Space, path: Path
 ) -> None:
     notes: list[str] = []
-    mirror = JournalMirror(path, space, ["dev"], notes.append)
+    mirror = JournalMirror(path, space, [str(DEFAULT)], notes.append)
     for one in ended(space):
         mirror.add([one, one, configured(space, 9, [])])  # the last one has no result
     grid, sampled, *_ = trials = shown(path)
@@ -85,13 +86,21 @@ def test_optuna_reads_each_ended_configuration_also_after_a_kill_at_any_byte(
     assert grid.distributions == {"method.lambda": FloatDistribution(0.95, 1.0)}
     assert sampled.params == {"method.lambda": 0.5, "method.num_positives": "all"}
     assert sampled.distributions == distributions(space, sampled.params)
-    assert load(path).metric_names == ["dev"] and load(path).best_value == 9.0
+    assert load(path).metric_names == [str(DEFAULT)] and load(path).best_value == 9.0
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) == 2 + len(ENDS), "a line for each: a kill leaves none that is half shown"
     for count in range(1, len(lines)):
         path.write_bytes(b"".join(lines[:count]) + lines[count][:-9])
         assert len(shown(path)) == max(0, count - 2)
     assert notes == []
+
+
+def test_a_cost_is_minimized(space: Space, path: Path) -> None:
+    mirror = JournalMirror(path, space, [str(DEFAULT), "cost:megabytes:dev"], pytest.fail)
+    for number, values in enumerate([(70.0, 90.0), (70.0, 5.0)]):
+        mirror.add([configured(space, number, [Result("finished", values)])])
+    (best,) = load(path).best_trials
+    assert best.values == [70.0, 5.0]
 
 
 def hold_lock(path: Path) -> None:
@@ -116,14 +125,14 @@ def test_a_run_writes_the_journal_anew_whatever_lies_there(
     other.write_bytes(b"of another")
     leave(path)
     for _ in range(2):
-        JournalMirror(path, space, ["dev"], pytest.fail).add(ended(space))
+        JournalMirror(path, space, [str(DEFAULT)], pytest.fail).add(ended(space))
         assert len(shown(path)) == len(ENDS)
     assert other.read_bytes() == b"of another" and not (path.parent / "nowhere").exists()
 
 
 def test_trap_an_error_is_said_once_and_mended_by_the_next_run(space: Space, path: Path) -> None:
     notes: list[str] = []
-    mirror = JournalMirror(path, space, ["dev"], notes.append)
+    mirror = JournalMirror(path, space, [str(DEFAULT)], notes.append)
     first, *others = ended(space)
     mirror.add([first])
     path.rename(path.with_name("moved"))
@@ -136,5 +145,5 @@ def test_trap_an_error_is_said_once_and_mended_by_the_next_run(space: Space, pat
     (note,) = notes
     assert note.startswith(f"{path} gets no further trials: IsADirectoryError: ")
     assert len(shown(path)) == 1, "silent since"
-    JournalMirror(path, space, ["dev"], notes.append).add(ended(space))
+    JournalMirror(path, space, [str(DEFAULT)], notes.append).add(ended(space))
     assert len(shown(path)) == len(ENDS) and len(notes) == 1

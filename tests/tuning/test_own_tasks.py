@@ -244,6 +244,7 @@ BAD_OBJECTIVES = [
 BAD_TASKS: list[tuple[Any, type[Exception], str]] = [
     ([], ConfigError, "a list with sts"),
     (["sts-b=x"], ConfigError, "SentEval's tasks"),
+    (["Cost=x"], ConfigError, "and Cost is one of them"),
     (["a=x", "A=y"], ConfigError, "occurs twice"),
     (["a:b=x"], ConfigError, "a name of letters"),
     (["folder"], ConfigError, "name=path"),

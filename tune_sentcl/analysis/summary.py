@@ -49,7 +49,8 @@ def summaries(
     Columns of the first: `trial_id`, `origin`, `status`, `method.name`, every other knob in which
     the trials differ under its dotted key (except knobs that only affect measuring), `seed`,
     `objective`, `sts_avg`, `data`, `seconds`. With several objectives also `objective_2` and so
-    on, and `pareto`: whether no other finished trial is better in one objective and as good in
+    on, and `pareto`: whether no other finished trial is better in one objective (a cost is better
+    if it is less) and as good in
     all. `sts_avg` is the mean of the test Spearman correlations of the seven STS tasks, times 100;
     NaN if one is missing. `objective_test` and so on are the test scores of an objective on a dev
     split of an own task, if any was measured. `seen` and `last_score`, if a trial was stopped, are
@@ -135,7 +136,7 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
     )
     if len(objectives) > 1:
         points = order[names].where(order["origin"] != CONFIRM_ORIGIN).to_numpy(float)
-        order["pareto"] = front_of(points)
+        order["pareto"] = front_of(points * [-1 if one.is_cost else 1 for one in objectives])
         names = [*names, "pareto"]
     names += [name for name in (*test_columns(objectives), *stops) if name in table]
     columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]

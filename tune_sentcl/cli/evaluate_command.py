@@ -34,8 +34,8 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="MODEL [MODEL]",
-            help="A folder, a hub name, `minilm`, `toy`, or a study, whose winner is taken. Of "
-            "two models, the differences are printed.",
+            help="A folder, a hub name, `minilm`, `toy`, `static:NAME`, or a study, whose winner "
+            "is taken. Of two models, the differences are printed.",
         ),
     ],
     suite: Annotated[

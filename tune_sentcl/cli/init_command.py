@@ -27,7 +27,7 @@ def init(
         ),
     ] = None,
     encoder: Annotated[
-        str, typer.Option(help="A folder, a hub name, `minilm` or `toy`.")
+        str, typer.Option(help="A folder, a hub name, `minilm`, `toy` or `static:NAME`.")
     ] = "minilm",
 ) -> None:
     """Write a space for your own training rows, and print the search to run next."""

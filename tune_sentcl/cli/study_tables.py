@@ -13,7 +13,7 @@ from tune_sentcl.cli.terminal_tables import (
     table_lines,
 )
 from tune_sentcl.config import knobs, short_name, stated
-from tune_sentcl.objective import value_columns
+from tune_sentcl.objective import objective_named, value_columns
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
@@ -110,7 +110,10 @@ def _layout(
     if _FRESH in row:
         titles[objectives[0]] = f"chosen {titles[objectives[0]]}"
     ranking = ["the objective"] if len(objectives) == 1 else ["an objective, ranks first"]
-    ranking += ["an objective"] * (len(objectives) - 1)
+    ranking += [
+        "a cost, less is better" if objective_named(name).is_cost else "an objective"
+        for name in objectives[1:]
+    ]
     legend = [f"{titles[n]}: {n}, {rank}" for n, rank in zip(objectives, ranking, strict=True)]
     legend += [f"{titles[name]}: {name}, reported only" for name in tests]
     if _AVERAGE in row:

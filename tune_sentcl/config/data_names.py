@@ -92,6 +92,9 @@ SENTEVAL = (
 )
 """SentEval's tasks; no other task may have one of these names."""
 
+COST = "cost"
+"""The task of what an encoder costs in use; no other task may have this name."""
+
 MTEB = "mteb:"
 """The prefix of an MTEB task's name."""
 
@@ -132,8 +135,8 @@ def own_source(entry: str) -> OwnSource:
         raise ValueError("name=path, with a file or a folder, mteb:TASK or plugin:TASK")
     if not _NAME.fullmatch(name):
         raise ValueError("a name of letters, digits, '_', '-' and '.', a letter first, then =path")
-    if spelled_alike(name) in {spelled_alike(task) for task in SENTEVAL}:
-        rule = f"named differently from SentEval's tasks, and {name} is one of them"
+    if spelled_alike(name) in {spelled_alike(task) for task in (*SENTEVAL, COST)}:
+        rule = f"named differently from SentEval's tasks and {COST}, and {name} is one of them"
         raise ValueError(f"{rule}: mine={prefix}{name}" if prefix else rule)
     kinds = {MTEB: "task", PLUGIN: "plugin", "": "path"}
     return OwnSource(name, **{kinds[prefix]: path.removeprefix(prefix)})

@@ -157,7 +157,7 @@ def extras_of(values: Values) -> frozenset[str]:
     """The extras that some dotted values need: `embedded`, `lora`, `mteb`."""
     extras = set()
     names = [str(values.get(key, "")) for key in CHECKPOINTS]
-    if any(name.removeprefix("random:") == "minilm" for name in names):
+    if any(name.rpartition(":")[2] == "minilm" for name in names):
         extras.add("embedded")
     if values.get("encoder.lora_rank"):
         extras.add("lora")
@@ -189,14 +189,15 @@ def _meant(data: Literal["auto", "toy", "root"], source: str) -> DataName:
 _FINE_TUNING, _ADAPTERS, _SMALL_NETWORK = (1e-6, 1e-3), (1e-6, 1e-2), (1e-4, 10.0)
 
 
-def usual_ranges(values: Values) -> dict[str, tuple[float, float]]:
+def usual_ranges(values: Values, *, is_static: bool = False) -> dict[str, tuple[float, float]]:
     """The usual lowest and highest values of knobs with an effect.
 
     The ranges include all values of the papers and of the shipped spaces. Rates of adapters are up
-    to ten times those of whole encoders; SGD, LARS and small networks use larger rates.
+    to ten times those of whole encoders; SGD, LARS, small networks and static encoders use larger
+    rates.
     """
     small = union_members("method")[values["method.name"]].freezes_encoder
-    if small or values["optimizer.name"] != "adamw":
+    if small or is_static or values["optimizer.name"] != "adamw":
         rates = _SMALL_NETWORK
     else:
         rates = _ADAPTERS if values["encoder.lora_rank"] else _FINE_TUNING

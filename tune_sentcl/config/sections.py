@@ -42,7 +42,9 @@ class EncoderConfig(Frozen):
         min_length=1,
         description="a folder, a hub name, `minilm` (the embedded all-MiniLM-L6-v2), `toy` "
         "(two layers of random weights), `random:NAME` (the architecture of NAME with random "
-        "weights), or a .txt file of word vectors (methods none and clsr)",
+        "weights), `static:NAME` (a random vector for each token of NAME's tokenizer; "
+        "`static:256:NAME`: of width 256 instead of 1024), or a .txt file of word vectors "
+        "(methods none and clsr)",
     )
     pooling: Literal[Pooling, Auto] = Field(
         "auto",
@@ -261,6 +263,11 @@ class EvaluationConfig(Frozen):
         ("cosine", "logreg-10fold"),
         description="how tasks are scored, each protocol for its suite: cosine, relatedness "
         "(sts); logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat (transfer)",
+    )
+    cost: bool = Field(
+        False,
+        description="measure what the encoder costs in use: milliseconds a text, megabytes of "
+        "weights and bytes of an embedding (docs/evaluation.md)",
     )
     classifier_seeds: int = Field(
         1,

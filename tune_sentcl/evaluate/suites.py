@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tune_sentcl.config import ProtocolName, SuiteName
+from tune_sentcl.config.data_names import COST
 from tune_sentcl.data.task import Prompt, StsTask, TransferTask
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, RatedTask, load_sets
 from tune_sentcl.data.tasks.own_task import (
@@ -61,6 +62,7 @@ class Measures:
         own: The user's own tasks, entries of `evaluation.own`.
         widths: Cut embeddings to these widths too, and score them by cosine and retrieval. The
             protocol is then `cosine@32` or `retrieval@32`.
+        cost: Whether a trial measures the cost of its encoder too; `score_sets` does not.
     """
 
     suites: tuple[SuiteName, ...] = ("sts", "transfer")
@@ -69,6 +71,7 @@ class Measures:
     device: str = "cpu"
     own: tuple[str, ...] = ()
     widths: tuple[int, ...] = ()
+    cost: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,8 @@ def expected_measurements(sets: EvaluationSets, measures: Measures) -> Iterator[
     """All measurements on the sets that could be read."""
     for task, protocol, seed in _measurements(sets, measures):
         yield from _of(sets, task, protocol, seed)
+    if measures.cost:
+        yield Measurement(sets.data, COST, "dev", COST, None)
 
 
 def _of(

@@ -24,6 +24,7 @@ from tune_sentcl.model.encoding import Progress, by_batches, check_finite
 from tune_sentcl.model.modules import Modules, Tail
 from tune_sentcl.model.packing import make_packable, packs_on
 from tune_sentcl.model.pooling import pool
+from tune_sentcl.model.static import TokenVectors
 from tune_sentcl.model.token_states import Runner, TransformerInput
 from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
 from tune_sentcl.model.tokens import InputTemplate, Tokens
@@ -40,7 +41,8 @@ class Encoder(nn.Module):
     """Encodes sentences, for training by `forward` and for evaluation by `encode`.
 
     Attributes:
-        transformer: A transformers model; all its weights are this module's weights.
+        transformer: A transformers model, or the `TokenVectors` of a static encoder; all its
+            weights are this module's weights.
         tokenizer: The tokenizer that belongs to it.
         pooling: How token states become an embedding.
         max_length: Longest input in tokens, special tokens included; longer inputs are truncated.
@@ -70,9 +72,12 @@ class Encoder(nn.Module):
         """Join the parts without a copy; the transformer's positions may shorten inputs.
 
         Raises:
-            CheckpointError: The pooling needs a classification token and the tokenizer adds none.
+            CheckpointError: The pooling needs a classification token and the tokenizer adds none,
+                or a static encoder has another pooling than its own.
         """
         super().__init__()
+        if isinstance(transformer, TokenVectors) and pooling != "mean":
+            raise _refused(pooling, "a static encoder takes the mean of its tokens", "Take mean.")
         if pooling in ("cls", "mean_without_cls") and not adds_cls(tokenizer):
             raise _refused(
                 pooling, "the tokenizer puts no classification token first", "Take mean."
@@ -177,7 +182,9 @@ class Encoder(nn.Module):
             divisor: As for `pool`; an array has one for each input.
         """
         tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs)
-        if self.pooling == "modules":
+        if isinstance(self.transformer, TokenVectors):
+            pooled = self.transformer(tokens, divisor)
+        elif self.pooling == "modules":
             pooled = self.head.from_features(self._run(token_states.padded_features, tokens))
         else:
             # Only a padded batch can hold an input without tokens.

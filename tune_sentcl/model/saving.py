@@ -19,6 +19,7 @@ from tune_sentcl.model.checkpoints.adapters import merge
 from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE, Prefixes
 from tune_sentcl.model.checkpoints.tokenizer_files import quiet, reads_alike
 from tune_sentcl.model.encoder import Encoder
+from tune_sentcl.model.static import TokenVectors, static_module
 from tune_sentcl.model.tokenizing import is_lower_case
 
 _MODES: Mapping[Pooling, str] = {
@@ -36,9 +37,9 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
 
     `mean_without_cls` becomes a WordWeights module that gives the classification token weight 0,
     at all its occurrences if a text spells it out. `first_last` and `static_last` become a
-    WeightedLayerPooling of two layers. A checkpoint's Normalize comes last. Prefixes become
-    prompts, and adapters are added into the weights. `TrialFiles.write_checkpoint` makes the
-    filled folder appear at once.
+    WeightedLayerPooling of two layers. A static encoder becomes a StaticEmbedding. A checkpoint's
+    Normalize comes last. Prefixes become prompts, and adapters are added into the weights.
+    `TrialFiles.write_checkpoint` makes the filled folder appear at once.
 
     Args:
         encoder: Saved in its present precision.
@@ -56,45 +57,55 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         move = f"Choose a trial with one of {', '.join(_MODES)}."
         raise CheckpointError(Fault("encoder.pooling", "", encoder.pooling, rule, move))
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Transformer
 
-    library: Any = Transformer
+    is_static = isinstance(encoder.transformer, TokenVectors)
     # The library reads what it wraps, and must not write over a file that it has mapped.
     with TemporaryDirectory() as scratch, quiet(), torch.random.fork_rng(devices=[]):
-        transformer = encoder.transformer
-        if encoder.adapted is not None:
-            transformer = copy.deepcopy(transformer)
-            merge(transformer)
-        _write_weights(transformer, Path(scratch))
-        _saved_tokenizer(encoder).save_pretrained(scratch)
-        first = library(
-            scratch, model_kwargs={"dtype": encoder.transformer.dtype, "local_files_only": True}
-        )
-        rebuilt, first.processor = first.tokenizer, _saved_tokenizer(encoder)
-        if not reads_alike(rebuilt, first.processor):
-            rule = f"transformers would read its tokenizer.json as a {type(rebuilt).__name__}"
-            rule += ", which gives other tokens"
-            move = "Choose an encoder whose tokenizer is of its model's own class."
-            raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
-        first.processor.model_max_length = encoder.max_length
-        if getattr(first.model, "pooler", None) is not None:
-            first.model.pooler = None
-        # WeightedLayerPooling gets the layers only if the config asks for them.
-        if encoder.pooling != "modules":
-            first.model.config.output_hidden_states = encoder.pooling in _LAYER_START
+        if is_static:
+            parts = [static_module(encoder.transformer, encoder.tokenizer, encoder.max_length)]
+        else:
+            parts = [_transformer_module(encoder, Path(scratch)), *_pooling_modules(encoder)]
         whole: Any = SentenceTransformer(
-            modules=[first, *_pooling_modules(encoder), *_behind(encoder)],
-            device="cpu",
-            **_settings(encoder),
+            modules=[*parts, *_behind(encoder)], device="cpu", **_settings(encoder)
         )
         with _disk_errors():
             whole.save_pretrained(str(path), create_model_card=False)
-    stated = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
-    # The library rebuilds most tokenizers, and the result lacks the lower-casing step.
-    write_json(path / _SETTINGS, {**stated, "do_lower_case": is_lower_case(encoder.tokenizer)})
+    if not is_static:
+        stated = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
+        # The library rebuilds most tokenizers, and the result lacks the lower-casing step.
+        write_json(path / _SETTINGS, {**stated, "do_lower_case": is_lower_case(encoder.tokenizer)})
     write_json(path / OWN_FILE, own_metadata(encoder, metadata))
     if card:
         (path / "README.md").write_text(card, encoding="utf-8")
+
+
+def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
+    """A Transformer of sentence-transformers with an encoder's weights and tokenizer."""
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    library: Any = Transformer
+    transformer = encoder.transformer
+    if encoder.adapted is not None:
+        transformer = copy.deepcopy(transformer)
+        merge(transformer)
+    _write_weights(transformer, scratch)
+    _saved_tokenizer(encoder).save_pretrained(scratch)
+    first = library(
+        str(scratch), model_kwargs={"dtype": encoder.transformer.dtype, "local_files_only": True}
+    )
+    rebuilt, first.processor = first.tokenizer, _saved_tokenizer(encoder)
+    if not reads_alike(rebuilt, first.processor):
+        rule = f"transformers would read its tokenizer.json as a {type(rebuilt).__name__}"
+        rule += ", which gives other tokens"
+        move = "Choose an encoder whose tokenizer is of its model's own class."
+        raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
+    first.processor.model_max_length = encoder.max_length
+    if getattr(first.model, "pooler", None) is not None:
+        first.model.pooler = None
+    # WeightedLayerPooling gets the layers only if the config asks for them.
+    if encoder.pooling != "modules":
+        first.model.config.output_hidden_states = encoder.pooling in _LAYER_START
+    return first
 
 
 def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
@@ -171,8 +182,11 @@ def _write_modules(encoder: Encoder, folder: Path) -> None:
 
     `tune_sentcl.json` says the pooling, so that the library is not needed to write one.
     """
-    rows = [{"idx": 0, "name": "0", "path": "", "type": f"{_TYPES}Transformer"}]
-    for number, module in enumerate([*(encoder.head or [None]), *_behind(encoder)], 1):
+    is_static = isinstance(encoder.transformer, TokenVectors)
+    first = "StaticEmbedding" if is_static else "Transformer"
+    rows = [{"idx": 0, "name": "0", "path": "", "type": f"{_TYPES}{first}"}]
+    pooling = [] if is_static else encoder.head or [None]
+    for number, module in enumerate([*pooling, *_behind(encoder)], 1):
         kind = "Pooling" if module is None else type(module).__name__
         place = folder / f"{number}_{kind}"
         place.mkdir()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tune_sentcl.config import evaluation_data_of
 from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns
+from tune_sentcl.objective import MAX_OBJECTIVES, objective_columns, objective_named
 from tune_sentcl.store.parts import rows_of_trials
 from tune_sentcl.store.study import Snapshot
 
@@ -70,7 +70,9 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
         if row["status"] == "finished":
             trial = f"trial {row['trial_id']}"
             yield from ((trial, column, row[column]) for column in _FINGERPRINTS)
-            yield from ((trial, row[name], row[value]) for name, value in _OBJECTIVES if row[name])
+            for name, value in _OBJECTIVES:
+                if row[name] and not objective_named(row[name]).is_cost:  # a time is never equal
+                    yield trial, row[name], row[value]
     scores = snapshot.scores(where=pc.field("version").is_valid() & pc.field("value").is_valid())
     for row in scores.group_by(_VERSIONED, use_threads=False).aggregate([]).to_pylist():
         yield f"task {row['task']}", f"version of {row['split']}, {row['suite']}", row["version"]

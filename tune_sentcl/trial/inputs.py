@@ -12,7 +12,6 @@ from tune_sentcl.config import (
     DataConfig,
     DataName,
     EmbeddingLossConfig,
-    EncoderConfig,
     EvaluationConfig,
     Fingerprints,
     MethodConfig,
@@ -29,6 +28,7 @@ from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.task import StsTask, fingerprint_of, sts_fingerprint
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, load_sets
 from tune_sentcl.data.tasks.own_task import objectives_of
+from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
@@ -116,7 +116,8 @@ class InputLoader:
         Raises:
             DataError: A file is missing or damaged.
             CheckpointError: The encoder or its adapters' library is missing, the embeddings are
-                narrower than the method asks, or all layers are frozen.
+                narrower than the method asks, all layers are frozen, or the method or an option
+                needs a transformer and a static encoder has none.
         """
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
@@ -125,7 +126,7 @@ class InputLoader:
         if isinstance(config.method, EmbeddingLossConfig) and checkpoint.width is not None:
             require_widths(config.method, checkpoint.width)
         if not config.method.freezes_encoder:
-            _require_trainable(config.encoder, checkpoint)
+            _require_trainable(config, checkpoint)
         # Weights can only be selected if there are evaluation points.
         selects = config.evaluation.select == "best" and config.evaluation.every > 0
         selection = self._selection_fingerprint(sets) if selects else ""
@@ -222,10 +223,29 @@ def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
         device,
         own=asked.own,
         widths=method.dims if isinstance(method, EmbeddingLossConfig) else (),
+        cost=asked.cost,
     )
 
 
-def _require_trainable(options: EncoderConfig, checkpoint: Checkpoint) -> None:
+_OF_TRANSFORMERS = {
+    "simcse": "contrasts a sentence under two dropout masks",
+    "conisi": "reads two sentences as one input",
+}
+"""What a static encoder cannot do, by method."""
+
+
+def _require_trainable(config: TrialConfig, checkpoint: Checkpoint) -> None:
+    options, name = config.encoder, config.method.name
+    if checkpoint.is_static:
+        rule = "is not possible for a static encoder, which has no transformer"
+        for key in ("lora_rank", "freeze_layers"):
+            if value := getattr(options, key):
+                fault = Fault(f"encoder.{key}", "", str(value), rule, "Set it to 0.")
+                raise CheckpointError(fault)
+        if name in _OF_TRANSFORMERS:
+            rule = f"{_OF_TRANSFORMERS[name]}, which a static encoder cannot do"
+            move = "Take a method for pairs or triplets, such as mnr or cosent."
+            raise CheckpointError(Fault("method.name", "", name, rule, move))
     if options.lora_rank:
         require_peft()
     if options.freeze_layers and checkpoint.layers is not None:

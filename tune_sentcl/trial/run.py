@@ -61,6 +61,8 @@ def assemble(
             inputs.checkpoint, options.pooling, options.max_length, device, options.train_length
         )
         encoder.packed = options.packed
+        if inputs.checkpoint.is_new_static:
+            encoder.transformer.draw(stream_seed(config.seed, "static"))
         if options.freeze_layers:
             freeze_lowest(encoder.transformer, options.freeze_layers)
         if options.lora_rank:

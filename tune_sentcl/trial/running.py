@@ -22,6 +22,7 @@ from tune_sentcl.score import Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.train import Step, count_steps, rows_left_out
 from tune_sentcl.trial.accounting import Account
+from tune_sentcl.trial.encoder_cost import cost_scores
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
 from tune_sentcl.trial.output import Output, TrialState, made_for
 
@@ -225,6 +226,7 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     start = time.perf_counter()
     measures = measures_of(trial.config, trial.account.device)
     evaluation = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
+    costs = cost_scores(trial.encoder, trial.inputs.sets, measures) if measures.cost else []
     trial.account.evaluation_seconds += time.perf_counter() - start
     plain = [score for score in evaluation.scores if score.protocol in ("cosine", "retrieval")]
     if any(score.value is None for score in plain):
@@ -234,7 +236,7 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     trial.notes += [str(error) for error in evaluation.errors if error not in unread]
     trial.notes += evaluation.notes
     trial.items = evaluation.items
-    return evaluation.scores
+    return (*evaluation.scores, *costs)
 
 
 def tasks_at_points(

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import Fault, ResourceError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
+from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.store.trial_folders import STATES, WEIGHTS
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.proposals import Proposals
@@ -27,6 +28,8 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
     """
     while checkpoint.base is not None:  # its adapters are small in comparison
         checkpoint = checkpoint.base
+    if checkpoint.is_new_static:
+        return sum(weight.nbytes for weight in load_base(checkpoint).transformer.parameters())
     folder, rank = Path(checkpoint.path, checkpoint.place), config.encoder.lora_rank
     files = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
     weights = sum(file.stat().st_size for file in files) if checkpoint.path else 0

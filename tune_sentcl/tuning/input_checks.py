@@ -5,7 +5,7 @@ list.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -205,12 +205,14 @@ def warnings(
         sampled: Whether configurations are sampled from the ranges too.
     """
     yield from _unread_tasks(read)
-    encoders = ((point.resolved.inputs.checkpoint, point.config.encoder.pooling) for point in read)
-    for checkpoint, pooling in dict.fromkeys(encoders):
+    each = ((point.resolved.inputs.checkpoint, point.config.encoder.pooling) for point in read)
+    encoders = dict.fromkeys(each)
+    for checkpoint, pooling in encoders:
         yield from notes_of(checkpoint, pooling)
     yield from _unused_prefixes(read)
     yield from _other_than_stated(read)
-    yield from _unusual_values(_grid_and_range_ends(space, sampled=sampled))
+    static = {one.name for one, _ in encoders if one.is_static}
+    yield from _unusual_values(_grid_and_range_ends(space, sampled=sampled), static)
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     sizes = [int(size) for item in drawn for size in item.ends()]
     yield from _few_batches(read, sizes)
@@ -261,11 +263,13 @@ def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
             yield f"the files of {name} say {' and '.join(parts)}; auto takes what they say"
 
 
-def _unusual_values(configs: Sequence[TrialConfig]) -> Iterator[str]:
+def _unusual_values(configs: Sequence[TrialConfig], static: Collection[str]) -> Iterator[str]:
+    """Values that few people use; `static` names the static encoders."""
     unusual: dict[tuple[str, str], dict[str, None]] = {}
     for config in configs:
         values = config.dotted()
-        for key, (low, high) in usual_ranges(values).items():
+        is_static = config.encoder.checkpoint in static
+        for key, (low, high) in usual_ranges(values, is_static=is_static).items():
             if not low <= values[key] <= high:
                 names = f"{config.method.name} and {config.optimizer.name}"
                 usual = f"{low:g} to {high:g} with {names}"

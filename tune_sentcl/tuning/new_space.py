@@ -21,7 +21,7 @@ from tune_sentcl.data.rows.row_checks import overlaps, problems
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, objectives_of
 from tune_sentcl.errors import ConfigError, DataError, Fault
-from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.tokenizing import token_ids
@@ -200,5 +200,14 @@ def _sizes(rows: int, encoder: str) -> dict[str, object]:
         "epochs": epochs,
         "steps": f"{steps:,}",
         "every": max(1, steps // 10),
-        "lr": 5e-5 if (checkpoint.width or 0) <= 384 else 2e-5,
+        **_rate(checkpoint),
     }
+
+
+def _rate(checkpoint: Checkpoint) -> dict[str, object]:
+    """The learning rate, and where it comes from."""
+    if checkpoint.is_static:
+        usual = "0.2 is sentence-transformers' for new static vectors"
+        return {"lr": 0.2 if checkpoint.is_new_static else 0.01, "usual": usual}
+    usual = "2e-5 to 5e-5 is usual (Devlin et al. 2019)"
+    return {"lr": 5e-5 if (checkpoint.width or 0) <= 384 else 2e-5, "usual": usual}

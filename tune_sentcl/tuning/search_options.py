@@ -91,8 +91,9 @@ class SearchOptions:
     objectives: tuple[str, ...] = _option(
         (),
         SAMPLING,
-        "Score to maximize (repeatable). The first ranks; unless it is a quick dev score, stages "
-        "use another. Default: STS-B:spearman:dev, else the first dev score of your own tasks.",
+        "Score to maximize, or cost to minimize (repeatable). The first ranks; unless it is a "
+        "quick dev score, stages use another. Default: STS-B:spearman:dev, else the first dev "
+        "score of your own tasks.",
         metavar=SCORE,
         name="objective",
     )

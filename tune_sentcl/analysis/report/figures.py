@@ -22,7 +22,7 @@ from tune_sentcl.analysis.report.figure import (
     slug,
     tooltips,
 )
-from tune_sentcl.analysis.report.points import Points, evenly
+from tune_sentcl.analysis.report.points import Points, evenly, is_logarithmic
 from tune_sentcl.analysis.report.report_data import (
     STS_AVERAGE,
     TRANSFER_AVERAGE,
@@ -159,39 +159,48 @@ def _curve_figure(name: str, title: str, frame: pd.DataFrame, num_others: int) -
 
 
 def front(points: Points, most: int) -> Iterator[Table | Figure]:
-    """The Pareto front of quality and cost as a table, and a figure per pair of axes."""
+    """The Pareto front of quality and cost as a table, and a figure per pair of axes.
+
+    The cost is that of the training, unless objectives are costs of the encoder in use.
+    """
     subject, frame = points.subject, points.frame
     averages = [name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if name in subject.targets]
-    quality = {points.target(name): name for name in averages or subject.targets[:1]}
-    if frame.empty or frame[_COST].isna().all():
+    quality = [*(averages or subject.targets[:1]), *subject.costs_in_use]
+    axes = {points.target(name): subject.title(name) for name in quality}
+    if not subject.costs_in_use:
+        axes[_COST] = points.cost_title
+    if frame.empty or any(frame[column].isna().all() for column in axes):
         return
-    values = np.column_stack([*(frame[column] for column in quality), -frame[_COST]])
+    costs = {_COST, *map(points.target, subject.costs_in_use)}
+    values = np.column_stack([-frame[c] if c in costs else frame[c] for c in axes])
     best = np.array(front_of(values.astype(float)), bool)
     yield _front_table(points, quality, best, most)
-    axes = {column: subject.title(name) for column, name in quality.items()}
-    axes[_COST] = points.cost_title
     for x, y in combinations(reversed(axes), 2):
         yield _front_figure(points, axes, x, y, best)
 
 
-def _front_table(points: Points, quality: Mapping[str, str], best: np.ndarray, most: int) -> Table:
+def _front_table(points: Points, quality: Sequence[str], best: np.ndarray, most: int) -> Table:
     subject = points.subject
     # The points of the figures are rounded; a table that rounded them again could differ.
     rows: list[Row] = []
     for rank, (name, row) in zip(
         points.frame["rank"][best], subject.over_seeds[best].iterrows(), strict=True
     ):
-        scores = (Estimate(*row[one]) for one in quality.values())
+        scores = (Estimate(*row[one]) for one in quality)
+        hours = [] if subject.costs_in_use else [Hours(row[subject.cost, "mean"])]
         knobs, brief = subject.stated(str(name)), subject.brief(str(name))
-        rows.append((int(rank), *scores, Hours(row[subject.cost, "mean"]), *knobs, brief))
-    titles = [*map(subject.title, quality.values()), subject.cost_title]
+        rows.append((int(rank), *scores, *hours, *knobs, brief))
+    titles, times = list(map(subject.title, quality)), ""
+    if not subject.costs_in_use:
+        titles.append(subject.cost_title)
+        times = " Times exclude start-up."
     return Table(
         "front",
         "Pareto front",
         ("rank", *titles, *subject.labels.values(), "configuration"),
         tuple(rows[: most or None]),
         note=f"No other configuration is better in one of {', '.join(titles)} and as good in "
-        f"all, by means over seeds. Times exclude start-up.{subject.averaged(titles)}",
+        f"all, by means over seeds.{times}{subject.averaged(titles)}",
         more=max(0, len(rows) - (most or len(rows))),
         ids=tuple(str(row[-1]) for row in rows),
     )
@@ -203,8 +212,11 @@ def _front_figure(
     subject, at = points.subject, {}
     for key, column in (("x", x), ("y", y)):
         # Nice ends would lie above a score of 100 and below a time of 0.
-        scale = {"zero": False, "nice": False, "padding": 8}
-        if column != _COST:
+        scale: Spec = {"zero": False, "nice": False, "padding": 8}
+        target = None if column == _COST else subject.targets[int(column[1:])]
+        if target in subject.costs_in_use:
+            scale["type"] = "log" if is_logarithmic(points.frame[column]) else "linear"
+        elif target is not None:
             scale["domainMin"] = points.scores[int(column[1:])]["floor"]
         at[key] = quantitative(column, axes[column], scale=scale, axis={"format": ".6~g"})
     mark = {**at, "tooltip": tooltips({"id": "configuration", **axes, "n": "seeds"})}

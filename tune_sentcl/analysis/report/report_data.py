@@ -29,6 +29,8 @@ _STEADY = "share without start-up"
 _METRICS = {
     **{"spearman": "Spearman", "pearson": "Pearson", "f1": "F1", "macro_f1": "macro F1"},
     **{"ndcg": "nDCG", "mrr": "MRR"},
+    **{"milliseconds_1": "ms a text", "milliseconds_64": "ms a text in batches of 64"},
+    **{"megabytes": "MB of weights", "embedding_bytes": "bytes an embedding"},
 }
 _TRIAL_COLUMNS = ("space", "started_at", "device", "host", "error_type", "error_text", "stages")
 _HOUR = 3600.0
@@ -176,6 +178,11 @@ class ReportData:
         """The column of a trial's cost: GPU hours if GPUs were used, else hours."""
         return GPU_HOURS if float(self.trials[GPU_HOURS].sum()) > 0 else HOURS
 
+    @cached_property
+    def costs_in_use(self) -> list[str]:
+        """The objectives that are minimized."""
+        return [str(objective) for objective in self.objectives if objective.is_cost]
+
     @property
     def cost_title(self) -> str:
         """A display name of the cost, without a unit."""
@@ -279,4 +286,6 @@ def title_of(objective: Objective) -> str:
     how = "" if objective.is_usual else f", {objective.protocol}"
     name, at, cutoff = objective.metric.partition("@")
     shown = f"{_METRICS.get(name, name)}{at}{cutoff}"
+    if objective.is_cost:
+        return shown
     return f"{objective.task} {shown} ({objective.split}{how})"

@@ -45,7 +45,10 @@ def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
     if order.empty:
         return
     first, *others = (
-        (subject.title(one), marked(subject.by_seed[one], subject.constants))
+        (
+            subject.title(one),
+            marked(subject.by_seed[one], subject.constants, is_cost=one in subject.costs_in_use),
+        )
         for one in subject.targets
     )
     fresh = [("fresh seeds", subject.fresh)] if subject.fresh else []
@@ -71,6 +74,8 @@ def _note(subject: ReportData, averages: str) -> str:
     seeds, lost = subject.over_seeds["n", ""], subject.over_seeds["lost", ""]
     title = subject.title(str(subject.objectives[0]))
     ranked = f"Ranked by {title}; times 100, mean ± sd over seeds."
+    if subject.costs_in_use:
+        ranked += " Costs are in their units; less is better."
     if seeds.nunique() > 1:
         ranked += " Those with the most seeds come first."
     if subject.fresh:
@@ -181,13 +186,19 @@ def _filled(
     )
 
 
-def marked(values: "pd.Series[float]", constants: Container[str]) -> dict[str, Estimate]:
+def marked(
+    values: "pd.Series[float]", constants: Container[str], *, is_cost: bool = False
+) -> dict[str, Estimate]:
     """A column of scores, with a mark at the best and at those not distinguishable from it.
 
     Args:
         values: By configuration and seed.
         constants: The configurations whose scores do not depend on the seed; one seed is enough.
+        is_cost: Whether the least is the best.
     """
+    if is_cost:
+        negated = marked(-values, constants)
+        return {name: replace(one, mean=-one.mean) for name, one in negated.items()}
     found = dict(estimates(values))
     by_seed: dict[str, dict[int, float]] = {}
     there = values.dropna()

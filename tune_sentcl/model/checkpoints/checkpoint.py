@@ -19,7 +19,9 @@ from tune_sentcl.model.checkpoints.checkpoint_files import (
 )
 
 BUILT_IN = ("minilm", "toy")
-_RANDOM = "random:"
+_RANDOM, _STATIC = "random:", "static:"
+_STATIC_WIDTH = 1024
+"""That of sentence-transformers' recipe for static embeddings."""
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -51,8 +53,8 @@ class Checkpoint(Description):
         fingerprint: 16 hexadecimal digits: a hash of the folder's content or of the toy encoder's
             settings, or the start of the hub's commit.
         revision: The hub's full commit hash; empty for folders.
-        kind: `model`; `random`, the model's architecture with new random weights; or `words`, a
-            text file of word vectors.
+        kind: `model`; `random`, the model's architecture, or a static encoder of its tokenizer,
+            with new random weights; or `words`, a text file of word vectors.
         base: The base checkpoint if the files are only adapters; else None.
     """
 
@@ -63,19 +65,27 @@ class Checkpoint(Description):
     kind: Literal["model", "random", "words"] = "model"
     base: "Checkpoint | None" = None
 
+    @property
+    def is_new_static(self) -> bool:
+        """Whether it is a static encoder that begins with random vectors."""
+        return self.is_static and self.kind == "random"
+
 
 def resolve_checkpoint(name: str) -> Checkpoint:
     """Find the checkpoint of a name.
 
     Args:
-        name: `random:` and a name; `toy`; `minilm`; a folder; a .txt file of word vectors; or a
-            hub name; tried in this order.
+        name: `random:` and a name; `static:`, with or without a width and a colon, and a name;
+            `toy`; `minilm`; a folder; a .txt file of word vectors; or a hub name; tried in this
+            order.
 
     Raises:
         CheckpointError: There is no such checkpoint, or its files are not usable.
     """
     if name.startswith(_RANDOM):
         return _redrawn(name, resolve_checkpoint(name.removeprefix(_RANDOM)))
+    if name.startswith(_STATIC):
+        return _new_static(name)
     if name == "toy":
         from tune_sentcl.model.checkpoints import toy_encoder as toy
 
@@ -126,11 +136,36 @@ def fingerprint_now(checkpoint: Checkpoint) -> str:
 
 def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
     plain = checkpoint.kind == "model" and checkpoint.base is None and not checkpoint.shaping
-    if not plain or checkpoint.name == "toy":
+    if not plain or checkpoint.name == "toy" or checkpoint.is_static:
         rule = "only a plain transformer can get new random weights"
         raise fault_of(name, rule, "Name a folder or hub model without layers after its pooling.")
     print_ = hashlib.sha256(f"{_RANDOM}{checkpoint.fingerprint}".encode()).hexdigest()[:16]
     return replace(checkpoint, name=name, fingerprint=print_, kind="random")
+
+
+def _new_static(name: str) -> Checkpoint:
+    """A static encoder of the tokenizer of another checkpoint."""
+    of, width = name.removeprefix(_STATIC), _STATIC_WIDTH
+    stated, _, rest = of.partition(":")
+    if rest and stated.isdecimal() and int(stated) > 0:
+        of, width = rest, int(stated)
+    known = resolve_checkpoint(of)
+    if known.kind == "words":
+        raise fault_of(name, "word vectors have no tokenizer", "Name a folder or hub model.")
+    print_ = hashlib.sha256(f"{_STATIC}{width}:{known.fingerprint}".encode()).hexdigest()[:16]
+    return Checkpoint(
+        name=name,
+        path=known.path,
+        fingerprint=print_,
+        revision=known.revision,
+        kind="random",
+        base=known.base,
+        pooling="mean",
+        max_length=known.max_length,
+        width=width,
+        place=known.place,
+        is_static=True,
+    )
 
 
 def _from_word_vectors(name: str) -> Checkpoint:
@@ -156,7 +191,7 @@ def _from_folder(name: str, folder: Path) -> Checkpoint:
     description, stated = read_description(name, folder), read_base(folder)
     if stated is not None:
         return _from_adapters(name, folder, description, stated)
-    _check_files(name, folder / description.place)
+    _check_files(name, folder / description.place, is_static=description.is_static)
     print_ = _folder_fingerprint(name, folder, description)
     return Checkpoint(**vars(description), name=name, path=str(folder), fingerprint=print_)
 
@@ -215,9 +250,9 @@ def _from_hub(name: str) -> Checkpoint:
     )
 
 
-def _check_files(name: str, folder: Path) -> None:
+def _check_files(name: str, folder: Path, *, is_static: bool) -> None:
     present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if "config.json" not in present:
+    if "config.json" not in present and not is_static:
         raise fault_of(name, "the folder holds no config.json", "Save it with save_pretrained.")
     if not _weight_files(folder):
         raise fault_of(
@@ -245,7 +280,8 @@ def _folder_fingerprint(name: str, folder: Path, description: Description) -> st
     """
     inner = folder / description.place
     others = (file for file in (*TOKENIZER_FILES, *ADAPTER_FILES) if (inner / file).is_file())
-    files = dict.fromkeys(("config.json", *_weight_files(inner), *others), inner)
+    config = () if description.is_static else ("config.json",)
+    files = dict.fromkeys((*config, *_weight_files(inner), *others), inner)
     files |= dict.fromkeys(_module_files(folder, description.shaping), folder)
     whole = hashlib.sha256("\n".join(description.shaping).encode())  # includes their order
     if description.lower_case:

@@ -105,6 +105,7 @@ PROMPTS_FILE = "config_sentence_transformers.json"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 """peft's file names for the settings and the weights of low-rank adapters."""
 
+_STATIC, _TOKENIZER = "StaticEmbedding", "tokenizer.json"
 _OLD_KEY = "pooling_mode_"
 _MODES: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 _SETTINGS = tuple(
@@ -131,6 +132,7 @@ class Description:
         shaping: The folders of the modules that shape embeddings, besides a transformer, a pooling
             that the configuration names, and a Normalize at the end.
         lower_case: Whether texts are lower-cased first.
+        is_static: Whether it has a vector for each token in the place of a transformer.
     """
 
     pooling: Pooling | None = None
@@ -143,6 +145,7 @@ class Description:
     place: str = ""
     shaping: tuple[str, ...] = ()
     lower_case: bool = False
+    is_static: bool = False
 
 
 def fault_of(name: str, rule: str, next_move: str) -> CheckpointError:
@@ -156,19 +159,27 @@ def read_description(name: str, folder: Path) -> Description:
     Missing and damaged files count as empty; loading the model reports them.
 
     Raises:
-        CheckpointError: A module lies outside the folder, the first module is no transformer, or
-            a module or setting is not supported.
+        CheckpointError: A module lies outside the folder, or a module or setting is not
+            supported.
     """
     modules = _modules(name, folder)
     place = modules[0][1] if modules else ""
     config, own = _table(folder / place / "config.json"), _table(folder / OWN_FILE)
-    settings = _settings(folder / place) if modules else {}
+    is_static = bool(modules) and modules[0][0] == _STATIC
+    settings = _settings(folder / place) if modules and not is_static else {}
     if settings.get("processing_kwargs"):
         rule = f"its processing_kwargs = {settings['processing_kwargs']} are not supported"
         move = "Remove them from the settings of its module Transformer, and tune without."
         raise fault_of(name, rule, move)
-    pooling = _stated_pooling(folder, modules, config)
-    max_length, prefixes = _stated_length(folder / place, settings, config), _prompts(folder)
+    if is_static:
+        pooling: Pooling | None = "mean"
+        max_length = _count(
+            (_table(folder / place / _TOKENIZER).get("truncation") or {}).get("max_length")
+        )
+    else:
+        pooling = _stated_pooling(folder, modules, config)
+        max_length = _stated_length(folder / place, settings, config)
+    prefixes = _prompts(folder)
     if own.get("pooling") in typing.get_args(Pooling):
         pooling, max_length = own["pooling"], _count(own.get("max_length"))
         keys = {name: f"{name}_prefix" for name in typing.get_args(Prompt)}
@@ -176,7 +187,7 @@ def read_description(name: str, folder: Path) -> Description:
     while modules and modules[-1][0] == "Normalize":
         modules.pop()
     kinds = [kind for kind, _ in modules]
-    shaping = modules[1 if pooling == "modules" else num_pooled(kinds) :]
+    shaping = modules[1 if pooling == "modules" or is_static else num_pooled(kinds) :]
     return Description(
         pooling=pooling,
         max_length=max_length,
@@ -188,6 +199,7 @@ def read_description(name: str, folder: Path) -> Description:
         place=place,
         shaping=tuple(place for _, place in shaping),
         lower_case=settings.get("do_lower_case") is True,
+        is_static=is_static,
     )
 
 
@@ -226,8 +238,9 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
     if any(kind == "Router" for kind, _ in modules[1:]):
         rule = "its modules differ for queries and other texts (Router), which is not supported"
         raise fault_of(name, rule, "Take another encoder.")
-    if modules and modules[0][0] != "Transformer":
-        rule = f"it begins with a module {modules[0][0]}, and only a Transformer can be trained"
+    if modules and modules[0][0] not in ("Transformer", _STATIC):
+        rule = f"it begins with a module {modules[0][0]}, and only a Transformer or a {_STATIC} "
+        rule += "can be trained"
         raise fault_of(name, rule, "Take another encoder.")
     return modules
 

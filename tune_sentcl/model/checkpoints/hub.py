@@ -7,7 +7,6 @@ from typing import Any
 
 from tune_sentcl.errors import first_line
 
-_SMALL = ("*.json",)
 _NEEDED = ("*.json", "*.txt", "*.model")
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 """Patterns of a module's weights; the files of the first pattern with files are fetched."""
@@ -27,23 +26,23 @@ def find_revision(name: str) -> str:
         HubError: There is no such repository, or neither network nor cache.
     """
     try:
-        return _snapshot(name, "main", _SMALL, cached=True).name
+        return _snapshot(name, "main", _NEEDED, cached=True).name
     except HubError:
         # Files fetched by commit have no branch's name; a single snapshot is unambiguous.
         from huggingface_hub import constants
 
         folder = f"models--{name.replace('/', '--')}"
         snapshots = [*Path(constants.HF_HUB_CACHE, folder, "snapshots").glob("*")]
-        return (snapshots[0] if len(snapshots) == 1 else _snapshot(name, "main", _SMALL)).name
+        return (snapshots[0] if len(snapshots) == 1 else _snapshot(name, "main", _NEEDED)).name
 
 
 def small_files(name: str, revision: str) -> Path:
-    """Fetch the JSON files of a commit into a local folder that may lack the weights.
+    """Fetch config and tokenizer of a commit into a local folder that may lack the weights.
 
     Raises:
         HubError: They are not cached, and the hub cannot be reached.
     """
-    return _snapshot(name, revision, _SMALL)
+    return _snapshot(name, revision, _NEEDED)
 
 
 def whole_model(name: str, revision: str, places: Sequence[str]) -> Path:

@@ -19,10 +19,11 @@ from tune_sentcl.model.checkpoints.adapters import merge
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import fault_of, num_pooled, read_base
 from tune_sentcl.model.checkpoints.hub import HubError, whole_model
-from tune_sentcl.model.checkpoints.tokenizer_files import checked, quiet
+from tune_sentcl.model.checkpoints.tokenizer_files import checked, quiet, read_tokenizer
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.device import without_gc
 from tune_sentcl.model.modules import Modules, Tail
+from tune_sentcl.model.static import TokenVectors, new_vectors, without_special_tokens
 
 _REDRAW_SEED = 0
 _FAILURES = (
@@ -36,7 +37,7 @@ class Base:
     """The parts of an encoder, in single precision and evaluation mode.
 
     Attributes:
-        transformer: A transformers model.
+        transformer: A transformers model, or `TokenVectors`.
         tokenizer: Its tokenizer.
         head: The modules between the transformer's states and the embedding; empty for `toy`.
         tail: The modules after `head`.
@@ -65,16 +66,17 @@ def load_base(checkpoint: Checkpoint) -> Base:
     if checkpoint.kind == "words":
         rule = "word vectors have no transformer to train"
         raise fault_of(checkpoint.name, rule, "Take the method none or clsr, or another encoder.")
-    folder = _files(checkpoint)
     try:
         # transformers draws missing weights at random, which must not change the global stream.
         # The libraries' import takes 5 s, and collections half a second of them.
         with without_gc(), quiet(), torch.random.fork_rng(devices=[]):
-            if checkpoint.base is not None and (read_base(folder) or ("", ""))[1]:
-                return _kept_adapters(checkpoint.base, folder)
-            return _read(checkpoint, folder)
+            if checkpoint.is_new_static:
+                return _new_static(checkpoint)
+            return _read(checkpoint, _files(checkpoint))
     except CheckpointError:
         raise
+    except HubError as error:
+        raise fault_of(checkpoint.name, str(error), "Check the network.") from None
     except UnpicklingError:
         rule = "its weights are a pickle of more than tensors, which can run code when read"
         raise fault_of(
@@ -91,11 +93,18 @@ def _files(checkpoint: Checkpoint) -> Path:
         _files(checkpoint.base)
     if not checkpoint.revision:
         return Path(checkpoint.path)
-    try:
-        places = (checkpoint.place, *checkpoint.shaping)
-        return whole_model(checkpoint.path, checkpoint.revision, places)
-    except HubError as error:
-        raise fault_of(checkpoint.name, str(error), "Check the network.") from None
+    places = (checkpoint.place, *checkpoint.shaping)
+    return whole_model(checkpoint.path, checkpoint.revision, places)
+
+
+def _new_static(checkpoint: Checkpoint) -> Base:
+    """New vectors for the tokens of a checkpoint's tokenizer."""
+    tokenizer = read_tokenizer(checkpoint)[0] if checkpoint.path else build_toy()[1]
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ValueError("its tokenizer has no fast version")
+    tokenizer = without_special_tokens(backend)
+    return Base(new_vectors(tokenizer, checkpoint.width or 0).eval(), tokenizer)
 
 
 def _kept_adapters(checkpoint: Checkpoint, folder: Path) -> Base:
@@ -118,6 +127,8 @@ def _modules_of(folder: Path) -> list[nn.Module]:
 
 
 def _read(checkpoint: Checkpoint, folder: Path) -> Base:
+    if checkpoint.base is not None and (read_base(folder) or ("", ""))[1]:
+        return _kept_adapters(checkpoint.base, folder)
     from sentence_transformers import SentenceTransformer
 
     whole: Any = SentenceTransformer(
@@ -128,9 +139,13 @@ def _read(checkpoint: Checkpoint, folder: Path) -> Base:
         model_kwargs={"dtype": torch.float32, "weights_only": True},
     )
     first, *rest = whole.eval()
-    transformer = _plain(checkpoint, first)
-    tokenizer = checked(folder / checkpoint.place, first.tokenizer, lower=first.do_lower_case)[0]
-    head, tail, normalize = _split(rest)
+    if checkpoint.is_static:
+        transformer: Any = TokenVectors(first.embedding.weight.detach().float()).eval()
+        tokenizer = without_special_tokens(first.tokenizer)
+    else:
+        transformer, place = _plain(checkpoint, first), folder / checkpoint.place
+        tokenizer = checked(place, first.tokenizer, lower=first.do_lower_case)[0]
+    head, tail, normalize = _split(rest, is_static=checkpoint.is_static)
     settings = {
         "prompts": whole.prompts,
         "similarity_fn_name": whole.similarity_fn_name,
@@ -170,15 +185,17 @@ def _plain(checkpoint: Checkpoint, first: Any) -> Any:
     return transformer
 
 
-def _split(modules: Sequence[nn.Module]) -> tuple[Modules, Tail, nn.Module | None]:
+def _split(
+    modules: Sequence[nn.Module], *, is_static: bool = False
+) -> tuple[Modules, Tail, nn.Module | None]:
     """The modules up to the pooling, those behind it, and the Normalize at the end."""
     kinds = [type(module).__name__ for module in modules]
-    if "Pooling" not in kinds:
+    if "Pooling" not in kinds and not is_static:
         raise ValueError("its modules have no Pooling")
-    pooled = num_pooled(kinds)
+    pooled = 0 if is_static else num_pooled(kinds)
     for module, kind in zip(modules, kinds, strict=True):
         if kind == "WordWeights":  # the library saves what is trained of them, and never reads it
             module.requires_grad_(False)
-    ends = kinds[-1] == "Normalize"
+    ends = kinds[-1:] == ["Normalize"]
     tail = modules[pooled : len(kinds) - ends]
     return Modules(*modules[:pooled]), Tail(*tail), modules[-1] if ends else None

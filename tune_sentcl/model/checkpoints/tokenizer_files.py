@@ -78,22 +78,34 @@ def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     """Messages about a checkpoint's tokenizer; empty if it cannot be loaded."""
     if not checkpoint.path or checkpoint.kind == "words":
         return ()
+    try:
+        return read_tokenizer(checkpoint)[1]
+    except (OSError, ValueError, KeyError, TypeError, HubError):
+        return ()  # loading the model reports it
+
+
+def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
+    """The tokenizer of a checkpoint's files, and notices, as `checked`.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, HubError: It cannot be read.
+    """
     import transformers
 
     library: Any = transformers
-    try:
-        folder = Path(checkpoint.path)
-        if checkpoint.revision:
-            folder = small_files(checkpoint.path, checkpoint.revision)
-        if checkpoint.base is not None and not (folder / "tokenizer.json").is_file():
-            return _tokenizer_notes(checkpoint.base)
-        with quiet():
-            loaded = library.AutoTokenizer.from_pretrained(
-                folder / checkpoint.place, trust_remote_code=False, local_files_only=True
-            )
-        return checked(folder / checkpoint.place, loaded)[1]
-    except (OSError, ValueError, KeyError, TypeError, HubError):
-        return ()  # loading the model reports it
+    folder = Path(checkpoint.path)
+    if checkpoint.revision:
+        folder = small_files(checkpoint.path, checkpoint.revision)
+    if checkpoint.base is not None and not (folder / "tokenizer.json").is_file():
+        return read_tokenizer(checkpoint.base)
+    folder = folder / checkpoint.place
+    if checkpoint.is_static and not (folder / "config.json").is_file():
+        return _of_file(folder, lower=False), ()
+    with quiet():
+        loaded = library.AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True
+        )
+    return checked(folder, loaded)
 
 
 @contextmanager

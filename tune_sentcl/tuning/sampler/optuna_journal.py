@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.config import varied
 from tune_sentcl.history import Configuration
+from tune_sentcl.objective import objective_named
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.sampler.sampling import distributions
 
@@ -54,7 +55,9 @@ class JournalMirror:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._path.unlink(missing_ok=True)  # of a link this removes the link only
         storage = optuna.storages.JournalStorage(_Backend(str(self._path)))
-        name, sides = self._space.name, [StudyDirection.MAXIMIZE] * len(self._objectives)
+        costs = [objective_named(name).is_cost for name in self._objectives]
+        both = StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE
+        name, sides = self._space.name, [both[is_cost] for is_cost in costs]
         study = optuna.create_study(study_name=name, directions=sides, storage=storage)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
