@@ -101,8 +101,7 @@ class Configurations:
             StudyError: A file is damaged or cannot be read.
         """
         run = ("trial_id", "configuration", "origin", "started_at", "precision_used")
-        run = (*run, "code_fingerprint")
-        wanted = (*run, *knobs())
+        wanted = (*run, "code_fingerprint", *knobs())
         history = History.read(tables, objectives[::-1], wanted)
         rows = history.table.select(wanted).to_pylist()
         rows.sort(key=lambda row: (str(row["started_at"] or ""), row["configuration"]))

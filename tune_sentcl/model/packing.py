@@ -172,8 +172,9 @@ def make_packable(transformer: Any) -> bool:
         Whether the transformer supports it; if not, it is left unchanged.
     """
     config = transformer.config
-    replaceable = config._attn_implementation in ("sdpa", ATTENTION)
-    if not replaceable or config.model_type not in PACKED_KINDS:
+    if config.model_type not in PACKED_KINDS:
+        return False
+    if config._attn_implementation not in ("sdpa", ATTENTION):
         return False
     _register()
     transformer.set_attn_implementation(ATTENTION)
