@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from tune_sentcl.model import packing
-from tune_sentcl.train import graphs
+from tune_sentcl.train import capture, graphs
 
 
 def attention_by_bounds(
@@ -75,7 +75,7 @@ def replay_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def captured(call: Callable[[], None], **_: Any) -> SimpleNamespace:
         def replay() -> None:
-            replayed.append(getattr(call, "__name__", "update"))
+            replayed.append(call.__name__)
             call()
 
         return SimpleNamespace(replay=replay)
@@ -90,6 +90,6 @@ def replay_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices, **more: fork(devices=[], **more))
     monkeypatch.setattr(graphs, "free_memory", lambda _: 2**40)
-    monkeypatch.setattr(graphs, "_captured", captured)
+    monkeypatch.setattr(capture, "captured", captured)
     monkeypatch.setattr(graphs, "_GRAPHED_ON", "cpu")
     return replayed

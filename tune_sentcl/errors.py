@@ -148,6 +148,10 @@ class DeviceError(TuneSentclError, RuntimeError):
     """A requested device cannot be used."""
 
 
+class CaptureError(DeviceError):
+    """A CUDA graph could not be captured, and its process cannot use the GPU any more."""
+
+
 class NodeDrainingError(TuneSentclError, RuntimeError):
     """The trial's node is about to be removed; the trial resumes elsewhere, from its state."""
 

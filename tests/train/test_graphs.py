@@ -1,5 +1,7 @@
 """CUDA graphs: what fills a batch up changes nothing, and replays train as launches do."""
 
+import copy
+import itertools
 from contextlib import closing
 from typing import Any, get_args
 
@@ -17,8 +19,9 @@ from tune_sentcl.model.device import deterministic
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Packing
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.train import train
+from tune_sentcl.train import loop, train
 from tune_sentcl.train.graphs import GraphedTransformer, Size
+from tune_sentcl.train.optimizer import GraphedUpdate, update
 from tune_sentcl.trial import InputLoader, assemble
 
 CPU = torch.device("cpu")
@@ -167,30 +170,66 @@ def _losses(config: TrialConfig, until: int | None = None, state: Any = None) ->
     return losses, kept
 
 
+# Rates that 32 bits hold, as the graphs do, so that an update is the same to the bit.
+EXACT = {"optimizer.lr": 2**-10, "optimizer.warmup": 0.5, "optimizer.schedule": "linear"}
+EXACT |= {"data.limit": 64, "optimizer.batch_size": 8, "optimizer.epochs": 4}
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
 @pytest.mark.parametrize(
     "more",
     [
         {},
-        {"method.name": "simcse"},
+        *({"method.name": name} for name in ("augment", "simcse", "cosent", "angle", "triplet")),
         {"method.name": "conisi", "encoder.train_length": 24, "method.strategy": "o1"},
-        {"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"},
-        {"encoder.freeze_layers": 1},
+        {"method.name": "mnr", "method.head": "kept", "method.dims": [32, 8]},
+        {"method.name": "gist", "method.guide": "toy"},
         {"method.name": "sbert", "method.divisor": "tokens", "encoder.lora_rank": 4},
+        {"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"},
+        {"encoder.freeze_layers": 1, "optimizer.name": "sgd"},
+        {"optimizer.name": "lars"},
+        {"optimizer.eps_added": "raw"},
     ],
+    ids=str,
 )
 def test_trainings_from_graphs_are_those_from_launches(
     more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all but the capture: what a graph reads, what it writes, and whose gradients they are."""
-    launched, _ = _losses(_trial(**more))
+    config = _trial(**EXACT, **more)
+    launches = config.optimizer.name == "lars" or "optimizer.eps_added" in more
+    launched, _ = _losses(config, until=8)
     replayed = replay_as_on_a_gpu(monkeypatch)
-    found, _ = _losses(_trial(**more))
-    assert found == pytest.approx(launched, rel=1e-4)
-    assert replayed.count("_backward") == len(found)
-    first, state = _losses(_trial(**more), until=5)
-    rest, _ = _losses(_trial(**more), state=state)
-    assert [*first, *rest] == found
+    found, first = _losses(config, until=16)
+    assert found[:8] == pytest.approx(launched, rel=1e-4)
+    assert replayed.count("_backward") == 16
+    assert replayed.count("<lambda>") == (0 if launches else 15)
+    ends = [_losses(config, until=20, state=copy.deepcopy(first))[1]]
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "GraphedTransformer", int)  # updates are launched
+        _, other = _losses(config, until=16)
+        ends += [_losses(config, until=20, state=state)[1] for state in (first, None)]
+    ends.append(_losses(config, until=20, state=other)[1])
+    for one, same in itertools.pairwise(ends):
+        assert one.plain == same.plain and one.tensors.keys() == same.tensors.keys()
+        assert all(torch.equal(value, same.tensors[name]) for name, value in one.tensors.items())
+
+
+def test_weights_without_a_gradient_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph updates what had a gradient when it was captured, so each such set has its own."""
+    replayed, ends = replay_as_on_a_gpu(monkeypatch), []
+    for by in (update, GraphedUpdate(CPU)):
+        weights = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2, 2))]
+        optimizer = torch.optim.AdamW(weights, lr=2**-5, fused=True)
+        draws = torch.Generator().manual_seed(0)
+        for given in [(0,), (0, 1), (1,)] * 3:
+            for index, weight in enumerate(weights):
+                drawn = torch.randn(weight.shape, generator=draws)
+                weight.grad = drawn if index in given else None
+            by(optimizer, weights, 0.5)
+        ends.append([*weights, *(optimizer.state[weight]["exp_avg"] for weight in weights)])
+    assert len(replayed) == 6
+    assert all(torch.equal(one, other) for one, other in zip(*ends, strict=True))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")

@@ -7,7 +7,7 @@ more. The padding is a dummy sequence that no other token attends to and no loss
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,21 +18,21 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
-from tune_sentcl.errors import DeviceError, first_line
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
-from tune_sentcl.model.device import PINNING, free_memory, pinned, without_gc
+from tune_sentcl.model.device import free_memory, pinned
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Bounds, Packing, named_inputs
 from tune_sentcl.model.pooling import Divisor, pool_packed, pooled_ranges
 from tune_sentcl.model.token_states import TransformerInput, run_transformer
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings
+from tune_sentcl.train import capture
+from tune_sentcl.train.optimizer import GraphedUpdate
 
 _GRAPHED_ON = "cuda"
 _STEPS = 8  # sizes an octave: an eighth more tokens at most
 _SHORTEST = 64  # tokens that a block of the attention kernel takes anyway
-_VARIABLE = "TUNE_SENTCL_GRAPHS"
 _MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and memory is held twice
 _ROOM = 3  # times the states of a forward pass: those of the graph, of a backward pass, and slack
 _COPIES = 4  # of the weights: gradients here and in a backward pass, and the optimizer's moments
@@ -113,6 +113,7 @@ class GraphedTransformer:
     use. A further forward pass in between is launched as usual.
 
     Attributes:
+        update: Updates the weights from graphs, too.
         short: Whether a size is launched as usual because the memory is short.
     """
 
@@ -128,6 +129,7 @@ class GraphedTransformer:
         self._gradients: dict[str, Tensor] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._in_use: weakref.ref[_Use] | None = None
+        self.update = GraphedUpdate(encoder.device)
         self.short = False
 
     def __call__(
@@ -162,7 +164,7 @@ class GraphedTransformer:
         device = self._encoder.device
         graph = _Graph(transformer_input, size, device)
         graph.fill(numbers)
-        with _fit_for_capture(device):
+        with capture.undisturbed(device):
             before = torch.cuda.memory_allocated(device)
             graph.warm_up(self._weights)
             states = graph.most_allocated - before
@@ -178,30 +180,7 @@ class GraphedTransformer:
         """Free the graphs and their memory."""
         self._graphs.clear()
         self._gradients.clear()
-
-
-@contextmanager
-def _fit_for_capture(device: torch.device) -> Iterator[None]:
-    """Keep off, inside this block, what a capture forbids or changes.
-
-    A resumed training captures anew, and must draw the same noise. A collection may free another
-    graph, and another thread may pin memory, both of which a capture forbids.
-    """
-    with torch.random.fork_rng(devices=[device]), torch.enable_grad(), PINNING, without_gc():
-        yield
-
-
-def _captured(call: Callable[[], None], **mode: Any) -> torch.cuda.CUDAGraph:
-    """A graph of what a call launches; only its replays compute anything."""
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph, capture_error_mode="thread_local", **mode):
-            call()
-    except RuntimeError as error:
-        # Torch's generator stays in its capture, so this process is of no use any more.
-        text = f"a CUDA graph could not be captured: {first_line(error)}"
-        raise DeviceError(f"{text}. {_VARIABLE}=0 trains without graphs") from error
-    return graph
+        self.update = GraphedUpdate(self._encoder.device)
 
 
 @contextmanager
@@ -217,7 +196,7 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         not isinstance(encoder, Encoder)
         or encoder.device.type != _GRAPHED_ON
         or not encoder.packs
-        or os.environ.get(_VARIABLE) == "0"
+        or os.environ.get(capture.VARIABLE) == "0"
         or torch.are_deterministic_algorithms_enabled()
         or getattr(method.config, "chunk", None) is not None
     ):
@@ -252,7 +231,7 @@ class _Graph:
         self.transformer_input, self.size, self.device = transformer_input, size, device
         self.stream: Any = torch.cuda.Stream(device)
         self.numbers = torch.zeros(sum(size.parts), dtype=torch.int64, device=device)
-        self._computed: Tensor | None = None
+        self._computed: list[Tensor] = []
 
     def fill(self, numbers: np.ndarray) -> None:
         """Copy a batch to where the graph reads it."""
@@ -282,15 +261,15 @@ class _Graph:
     ) -> None:
         """Capture both passes; the backward pass writes to `gradients`, by a weight's name."""
         self.weights = [(weights[name], gradients[name]) for name in self.used]
-        self.forward = _captured(self._forward, pool=pool, stream=self.stream)
-        self.backward = _captured(self._backward, pool=pool, stream=self.stream)
+        self.forward = capture.captured(self._forward, pool=pool, stream=self.stream)
+        self.backward = capture.captured(self._backward, pool=pool, stream=self.stream)
 
     def _forward(self) -> None:
-        self._computed = self._run()
-        self.embeddings.copy_(self._computed.detach())
+        self._computed = [self._run()]
+        self.embeddings.copy_(self._computed[0].detach())
 
     def _backward(self) -> None:
-        computed, self._computed = self._computed, None  # whose memory is the next graph's, too
+        computed = self._computed.pop()  # whose memory is the next graph's, too
         used = [self.leaves[name] for name in self.used]
         found = torch.autograd.grad(computed, used, self.upstream)
         torch._foreach_copy_([total for _, total in self.weights], list(found))

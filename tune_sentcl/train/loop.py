@@ -21,8 +21,8 @@ from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.device import Arithmetic, is_out_of_memory
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.seeding import stream
-from tune_sentcl.train.graphs import graphed
-from tune_sentcl.train.optimizer import build_optimizer
+from tune_sentcl.train.graphs import GraphedTransformer, graphed
+from tune_sentcl.train.optimizer import build_optimizer, update
 from tune_sentcl.train.precision import arithmetic, began_in, computing_in
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
@@ -218,9 +218,9 @@ def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float 
         OutOfMemoryError: The update, which makes the optimizer's moments at first, does not fit.
     """
     try:
-        if most is not None:
-            torch.nn.utils.clip_grad_norm_(parameters, most)
-        run.optimizer.step()
+        runner = getattr(run.encoder, "runner", None)
+        by = runner.update if isinstance(runner, GraphedTransformer) else update
+        by(run.optimizer, parameters, most)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
