@@ -222,10 +222,10 @@ def test_weights_without_a_gradient_stay(monkeypatch: pytest.MonkeyPatch) -> Non
         weights = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2, 2))]
         optimizer = torch.optim.AdamW(weights, lr=2**-5, fused=True)
         draws = torch.Generator().manual_seed(0)
-        for given in [(0,), (0, 1), (1,)] * 3:
+        for present in [(0,), (0, 1), (1,)] * 3:
             for index, weight in enumerate(weights):
                 drawn = torch.randn(weight.shape, generator=draws)
-                weight.grad = drawn if index in given else None
+                weight.grad = drawn if index in present else None
             by(optimizer, weights, 0.5)
         ends.append([*weights, *(optimizer.state[weight]["exp_avg"] for weight in weights)])
     assert len(replayed) == 6
