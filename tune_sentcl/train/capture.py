@@ -9,9 +9,6 @@ import torch
 from tune_sentcl.errors import CaptureError, first_line
 from tune_sentcl.model.device import PINNING, without_gc
 
-VARIABLE = "TUNE_SENTCL_GRAPHS"
-"""The environment variable that turns graphs off if it is 0."""
-
 
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
@@ -41,5 +38,5 @@ def captured(call: Callable[[], None], **mode: Any) -> torch.cuda.CUDAGraph:
     except RuntimeError as error:
         # Torch's generator stays in its capture, so this process is of no use any more.
         text = f"a CUDA graph could not be captured: {first_line(error)}"
-        raise CaptureError(f"{text}. {VARIABLE}=0 trains without graphs") from error
+        raise CaptureError(f"{text}. {CaptureError.variable}=0 trains without graphs") from error
     return graph

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
+from tune_sentcl.errors import CaptureError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
 from tune_sentcl.model.device import free_memory, pinned
@@ -114,7 +115,7 @@ class GraphedTransformer:
 
     Attributes:
         update: Updates the weights from graphs, too.
-        short: Whether a size is launched as usual because the memory is short.
+        fit: Whether the memory has been enough for all graphs.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -130,7 +131,7 @@ class GraphedTransformer:
         self._pool = torch.cuda.graph_pool_handle()
         self._in_use: weakref.ref[_Use] | None = None
         self.update = GraphedUpdate(encoder.device)
-        self.short = False
+        self.fit = True
 
     def __call__(
         self, transformer_input: TransformerInput, tokens: Tokens, divisor: Divisor
@@ -169,7 +170,7 @@ class GraphedTransformer:
             graph.warm_up(self._weights)
             states = graph.most_allocated - before
             if _ROOM * states + _COPIES * self._size > free_memory(device):
-                self.short = True
+                self.fit = False
                 return None
             for name in graph.used:
                 self._gradients.setdefault(name, torch.zeros_like(self._weights[name]))
@@ -184,7 +185,7 @@ class GraphedTransformer:
 
 
 @contextmanager
-def graphed(method: AnyMethod) -> Iterator[None]:
+def graphed(method: AnyMethod) -> Iterator[GraphedTransformer | None]:
     """Train from CUDA graphs inside this block, where method, encoder and device allow it.
 
     Graphs are not used with `method.chunk`, because it computes the passes twice and in another
@@ -196,15 +197,15 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         not isinstance(encoder, Encoder)
         or encoder.device.type != _GRAPHED_ON
         or not encoder.packs
-        or os.environ.get(capture.VARIABLE) == "0"
+        or os.environ.get(CaptureError.variable) == "0"
         or torch.are_deterministic_algorithms_enabled()
         or getattr(method.config, "chunk", None) is not None
     ):
-        yield
+        yield None
         return
-    encoder.runner = GraphedTransformer(encoder)
+    encoder.runner = runner = GraphedTransformer(encoder)
     try:
-        yield
+        yield runner
     finally:
         encoder.drop_runner()
 
