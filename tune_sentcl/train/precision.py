@@ -33,8 +33,9 @@ def arithmetic(
 
     Without TF32, as on a CPU, all but bf16 is fp32, and so is all with a frozen encoder. Else
     `auto` times steps in each arithmetic and takes the fastest, once a process for each encoder,
-    method, data and batch size. It restores all that the steps change: gradients, torch's random streams, and buffers
-    such as the statistics of batch normalization. With deterministic algorithms it is fp32.
+    method, data and batch size. It restores all that the steps change: gradients, torch's random
+    streams, and buffers such as the statistics of batch normalization. With deterministic
+    algorithms it is fp32.
 
     Args:
         precision: `optimizer.precision`.
