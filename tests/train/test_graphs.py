@@ -19,10 +19,10 @@ from tune_sentcl.model.device import deterministic
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Packing
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.train import loop, train
+from tune_sentcl.train import graphs, loop, train
 from tune_sentcl.train.graphs import GraphedTransformer, Size
 from tune_sentcl.train.optimizer import GraphedUpdate, update
-from tune_sentcl.trial import InputLoader, assemble
+from tune_sentcl.trial import InputLoader, assemble, run
 
 CPU = torch.device("cpu")
 
@@ -245,6 +245,20 @@ def test_what_turns_graphs_off(off: str, monkeypatch: pytest.MonkeyPatch) -> Non
     with deterministic(wanted=off == "deterministic"):
         _losses(_trial(**knobs.get(off, {})), until=2)
     assert bool(replayed) == (not off)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own memory is not so full")
+def test_without_room_for_graphs_a_trial_launches_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replayed = replay_as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(graphs, "free_memory", lambda _: 0)
+    config = _trial()
+    *_, last = run(config, InputLoader(None).load(config))
+    assert last.final and "_forward" not in replayed
+    assert (
+        last.run_columns["notes"].count("without CUDA graphs, because the memory was short") == 1
+    )
 
 
 @pytest.mark.gpu
