@@ -4,7 +4,9 @@ import copy
 import itertools
 from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, get_args
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,12 +17,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
+from tune_sentcl.errors import CaptureError
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.device import deterministic
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Packing
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.train import graphs, loop, train
+from tune_sentcl.train import capture, graphs, loop, train
 from tune_sentcl.train.graphs import GraphedTransformer, Size
 from tune_sentcl.train.optimizer import GraphedUpdate, update
 from tune_sentcl.trial import InputLoader, assemble, run
@@ -270,6 +273,21 @@ def test_without_room_for_graphs_a_trial_launches_and_says_so(
     assert (
         last.run_columns["notes"].count("without CUDA graphs, because the memory was short") == 1
     )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it would spoil this process's generator")
+def test_a_capture_without_memory_is_no_batch_that_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the training would go on without graphs, in a process that has lost its GPU."""
+    captured = capture.captured
+    replay_as_on_a_gpu(monkeypatch)
+    full = Mock(side_effect=torch.OutOfMemoryError("CUDA error: out of memory"))
+    for name, value in (("CUDAGraph", SimpleNamespace), ("graph", full)):
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(capture, "captured", captured)
+    with pytest.raises(CaptureError, match="could not be captured: CUDA error: out of memory"):
+        _losses(_trial())
 
 
 @pytest.mark.gpu
