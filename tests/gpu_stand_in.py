@@ -1,6 +1,6 @@
 """A GPU's code path on the CPU, with only the attention kernel or CUDA's graphs replaced."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import pairwise
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from tune_sentcl.model import packing
-from tune_sentcl.train import graphs
+from tune_sentcl.train import capture, graphs
 
 
 def attention_by_bounds(
@@ -61,37 +61,22 @@ class _Stream:
         assert other.device == self.device
 
 
-def replay_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[graphs.Size]:
-    """Have graphs compute again, from and into the tensors that they were captured with.
+def replay_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have captures note what they are given to call, and replays call it.
 
     Returns:
-        The size of each replayed forward pass, of trainings to come.
+        The name of what each replay of trainings to come has called.
     """
     attend_as_on_a_gpu(monkeypatch)
-    replayed: list[graphs.Size] = []
+    replayed: list[str] = []
     fork = torch.random.fork_rng
 
-    def capture(
-        graph: Any, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], _: Any
-    ) -> None:
-        captured: list[Tensor] = []
+    def captured(call: Callable[[], None], **_: Any) -> SimpleNamespace:
+        def replay() -> None:
+            replayed.append(call.__name__)
+            call()
 
-        def forward() -> None:
-            replayed.append(graph.size)
-            with torch.enable_grad():
-                captured[:] = graph._run()
-            for state, value in zip(graph.states, captured, strict=True):
-                state.copy_(value.detach())
-
-        def backward() -> None:
-            used = [graph.leaves[name] for name in graph.used]
-            found = torch.autograd.grad(captured, used, graph.state_gradients)
-            torch._foreach_add_([gradients[name] for name in graph.used], list(found))
-
-        graph.states = [state.detach().clone() for state in graph._run()]
-        graph.weights = [(weights[name], gradients[name]) for name in graph.used]
-        graph.forward = SimpleNamespace(replay=forward)
-        graph.backward = SimpleNamespace(replay=backward)
+        return SimpleNamespace(replay=replay)
 
     for name, value in {
         "graph_pool_handle": lambda: None,
@@ -103,6 +88,6 @@ def replay_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[graphs.Size]:
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices, **more: fork(devices=[], **more))
     monkeypatch.setattr(graphs, "free_memory", lambda _: 2**40)
-    monkeypatch.setattr(graphs._Graph, "capture", capture)
+    monkeypatch.setattr(capture, "captured", captured)
     monkeypatch.setattr(graphs, "_GRAPHED_ON", "cpu")
     return replayed

@@ -7,6 +7,7 @@ message names the place, the rule, the value that broke it, and the next move.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 class TuneSentclError(Exception):
@@ -146,6 +147,16 @@ class OutOfMemoryError(TuneSentclError, MemoryError):
 
 class DeviceError(TuneSentclError, RuntimeError):
     """A requested device cannot be used."""
+
+
+class CaptureError(DeviceError):
+    """A CUDA graph could not be captured, and its process cannot use the GPU any more.
+
+    Attributes:
+        variable: The environment variable that, set to 0, trains without graphs.
+    """
+
+    variable: ClassVar = "TUNE_SENTCL_GRAPHS"
 
 
 class NodeDrainingError(TuneSentclError, RuntimeError):

@@ -190,6 +190,28 @@ cli.main()
     assert (process.returncode, out, err) == (128 + number, "", said(number))
 
 
+def test_a_command_whose_capture_failed_begins_again_without_graphs(own: dict[str, str]) -> None:
+    """In a new process, because the old one cannot use its GPU any more."""
+    script = """
+import os, sys
+from tune_sentcl import cli
+from tune_sentcl.errors import CaptureError
+
+@cli.guarded
+def command():
+    print(os.environ.get(CaptureError.variable), *sys.argv[1:])
+    if os.environ.get(CaptureError.variable) != "0":
+        raise CaptureError("full")
+
+cli.app = command
+cli.main()
+"""
+    with started([sys.executable, "-c", script, "one", "two"], own) as process:
+        out, err = process.communicate(timeout=300)
+    assert (process.returncode, out) == (0, "None one two\n0 one two\n")
+    assert err == "full: begins again without graphs\n"
+
+
 @pytest.mark.parametrize(("nohup", "code"), [(False, 129), (True, 0)])
 def test_writing_to_a_terminal_that_is_gone(
     tmp_path: Path, own: dict[str, str], nohup: bool, code: int

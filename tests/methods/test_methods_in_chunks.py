@@ -234,11 +234,12 @@ def test_graphs_are_given_up_before_a_batch_fails(monkeypatch: pytest.MonkeyPatc
     """They hold memory of their own; without them the batch may fit whole."""
     config, corpus = trial(KINDS["sbert"]), toy_rows(8)
     method = built(config, corpus)
-    graphs = Mock(side_effect=torch.OutOfMemoryError(TOLD))  # no room for any batch
+    graphs = Mock(side_effect=torch.OutOfMemoryError(TOLD), fit=True)  # no room for any batch
     assert isinstance(method.encoder, Encoder)
     method.encoder.runner = graphs
-    monkeypatch.setattr(loop, "graphed", lambda method: nullcontext())
-    next(train(method, corpus, config))
+    monkeypatch.setattr(loop, "graphed", lambda method: nullcontext(graphs))
+    step = next(train(method, corpus, config))
+    assert not step.graphs_fit
     graphs.release.assert_called_once()
     assert method.encoder.runner is None
 

@@ -10,12 +10,10 @@ from typing import Literal
 import torch
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import DeviceError
+from tune_sentcl.errors import CaptureError, DeviceError
 from tune_sentcl.trial import InputLoader, TrialInputs
 
-Harm = Literal[
-    "device once", "device", "cuda assert once", "die", "die once", "hang", "other data"
-]
+Harm = Literal["device", "capture", "cuda assert once", "die", "die once", "hang", "other data"]
 
 
 class FaultyLoader(InputLoader):
@@ -34,13 +32,13 @@ class FaultyLoader(InputLoader):
         harm = self.harms.get(knob)
         before = list(self.tries.glob(f"{knob}-*"))
         (self.tries / f"{knob}-{len(before)}-{os.getpid()}").touch()
-        if harm == "device" or (harm == "device once" and not before):
+        if harm == "device":
             raise DeviceError("CUDA error: an illegal memory access (a stand-in)")
+        if harm == "capture" and os.environ.get(CaptureError.variable) != "0":
+            raise CaptureError("a CUDA graph could not be captured (a stand-in)")
         if harm == "cuda assert once" and not before:
             torch.zeros(2, device="cuda")[torch.tensor([5], device="cuda")].cpu()
-        if harm == "die once" and not before:
-            os._exit(1)
-        if harm == "die":
+        if harm == "die" or (harm == "die once" and not before):
             os.kill(os.getpid(), signal.SIGKILL)
         if harm == "hang":
             time.sleep(600)

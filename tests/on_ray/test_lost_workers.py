@@ -28,8 +28,9 @@ from search_samples import (
 )
 from stand_in import StandIn
 
-from tune_sentcl.errors import DeviceError, NodeDrainingError
+from tune_sentcl.errors import CaptureError, DeviceError, NodeDrainingError
 from tune_sentcl.launch import run_prepared
+from tune_sentcl.on_ray.trainable import _assignment, params_of
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
@@ -76,15 +77,18 @@ def test_a_gpu_that_is_asked_for_and_not_there_fails_the_trial(tmp_path: Path) -
     assert attempt.failure(at.value).run_columns["device"].startswith("cuda")
 
 
-def test_the_local_launcher_stops_where_its_device_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("harm", "error"), [("device", DeviceError), ("capture", CaptureError)])
+def test_the_local_launcher_stops_where_its_device_is_lost(
+    harm: Harm, error: type[DeviceError], tmp_path: Path
+) -> None:
     """This process can have no other; the trial is left to the next command."""
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     (tmp_path / "tries").mkdir()
-    loader = FaultyLoader({0.3: "device"}, tmp_path / "tries")
+    loader = FaultyLoader({0.3: harm}, tmp_path / "tries")
     loader.driver = -1
     prepared = prepare(space, None, (0,), HERE)
     swap(prepared, loader)
-    with pytest.raises(DeviceError, match="repeat the command to go on in a new process"):
+    with pytest.raises(error, match="repeat the command to go on in a new process"):
         run_prepared(prepared, str(study))
     assert rows(study) == []
     assert run_here(space, study, gpus_per_trial=0.0).ran == 2
@@ -173,6 +177,39 @@ def test_moves_cost_no_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert rows(study)[0]["error_type"] == "NodeDrainingError"
 
 
+def test_a_failed_capture_costs_no_try(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt goes on without graphs; one that fails so again has lost its worker."""
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    monkeypatch.setenv(CaptureError.variable, "1")
+    failed, seen = Failure("CaptureError", "a CUDA graph could not be captured: full", {}), []
+
+    def launch(session: Session) -> None:
+        first = None
+        while (assignment := session.next()) is not None:
+            name, first = assignment.trial_id, first or assignment.trial_id
+            seen.append((name == first, assignment.graphs))
+            session.started(name)
+            if name == first or assignment.graphs:
+                session.capture_failed(name, failed)
+                session.capture_failed(name, failed)  # an end that is reported twice counts once
+                continue
+            assert _assignment(params_of(assignment)) == assignment
+            next(Attempt(assignment, session.loader, settings).points())
+            assert os.environ[CaptureError.variable] == "0"
+            session.fail(name, failed)
+
+    settings = WorkerSettings(None, False, 1, 0.0)
+    run_prepared(prepare(space, None, (0,), replace(HERE, retries=0)), str(study), launch)
+    assert sorted(seen) == [(False, False), (False, True), (True, False), (True, True)]
+    assert sorted(row["error_text"] for row in rows(study)) == [
+        failed.error_text,
+        f"each of 1 tries lost its worker; the last: {failed.error_text}",
+    ]
+    assert capsys.readouterr().err.count("goes on without CUDA graphs in another worker") == 2
+
+
 # On a real Ray: workers are harmed for lambdas of their own.
 
 
@@ -203,8 +240,9 @@ def test_each_harm_costs_its_own_trial_alone(
 ) -> None:
     """The device's error is raised by a stand-in on the CPU; the `gpu` test raises CUDA's own."""
     harms: dict[float, Harm] = {0.1: "hang", 0.2: "device", 0.3: "die once", 0.4: "other data"}
-    outcome = harmed(tmp_path, {**harms, 0.5: "die"}, retries=1, trial_timeout=40.0)
-    assert (outcome.ran, outcome.failures, outcome.timed_out) == (6, 3, 1)
+    harms |= {0.5: "die", 0.6: "capture"}
+    outcome = harmed(tmp_path, harms, retries=1, trial_timeout=40.0)
+    assert (outcome.ran, outcome.failures, outcome.timed_out) == (7, 3, 1)
     ended = by_lambda(tmp_path)
     assert {knob: row["error_type"] for knob, row in ended.items()} == {
         0.1: "TrialTimeoutError",
@@ -212,6 +250,7 @@ def test_each_harm_costs_its_own_trial_alone(
         0.3: None,
         0.4: "OtherInputsError",
         0.5: "WorkerLostError",
+        0.6: None,
         0.9: None,
     }
     assert "the trial was given 40 s, and did not come back" in ended[0.1]["error_text"]
@@ -222,14 +261,16 @@ def test_each_harm_costs_its_own_trial_alone(
     assert died.startswith("each of 2 tries lost its worker; the last: The actor died")
     assert "worker process has died" in died and "\x1b" not in died
     workers = {knob: tries(tmp_path, knob) for knob in ended}
-    twice = {0.2: 2, 0.3: 2, 0.5: 2}
+    twice = {0.2: 2, 0.3: 2, 0.5: 2, 0.6: 2}
     assert {knob: len(w) for knob, w in workers.items()} == {**dict.fromkeys(ended, 1), **twice}
     assert all(len(set(w)) == len(w) for w in workers.values()), "a fresh worker each time"
     assert {row["attempt"] for row in ended.values()} == {1}
     said = capsys.readouterr().err
     assert said.count("lost its worker and is tried once more") == 3
     study = tmp_path / "study"
-    assert {key[0] for key in numbers(study)} == {ended[knob]["trial_id"] for knob in (0.3, 0.9)}
+    assert {key[0] for key in numbers(study)} == {
+        ended[knob]["trial_id"] for knob in (0.3, 0.6, 0.9)
+    }
     assert temporary_files(study) == []
 
 

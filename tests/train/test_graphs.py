@@ -1,30 +1,37 @@
 """CUDA graphs: what fills a batch up changes nothing, and replays train as launches do."""
 
+import copy
+import itertools
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_args
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from architecture_samples import save_architecture
-from gpu_stand_in import attend_as_on_a_gpu, replay_as_on_a_gpu
+from gpu_stand_in import replay_as_on_a_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.config import Pooling, TrialConfig, parse_dotted
+from tune_sentcl.errors import CaptureError
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.device import deterministic
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.packing import Bounds, Packing
-from tune_sentcl.model.token_states import run_transformer
+from tune_sentcl.model.packing import Packing
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.train import train
+from tune_sentcl.train import capture, graphs, loop, train
 from tune_sentcl.train.graphs import GraphedTransformer, Size
-from tune_sentcl.trial import InputLoader, assemble
+from tune_sentcl.train.optimizer import GraphedUpdate, update
+from tune_sentcl.trial import InputLoader, assemble, run
 
 CPU = torch.device("cpu")
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def _tokens(lengths: list[int], seed: int = 3) -> Tokens:
@@ -53,29 +60,30 @@ def test_few_sizes_serve_the_batches_of_a_training() -> None:
     assert len({Size.of(Packing(_tokens(lengths), CPU)) for lengths in drawn}) <= 4
 
 
-@pytest.mark.parametrize("layer", [None, 0])
-def test_no_token_sees_what_fills_a_batch_up(
-    layer: int | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("pooling", get_args(Pooling)[:-1])
+@pytest.mark.parametrize("divisor", [None, 20, np.arange(20, 26)])
+def test_replays_pool_as_launches_do(
+    pooling: Pooling, divisor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attend_as_on_a_gpu(monkeypatch)
-    encoder = Encoder(*build_toy(), "mean" if layer is None else "static_last", 64).eval()
-    packing = Packing(_tokens([3, 9, 17, 9, 2]), CPU)
-    plain, there = packing.inputs(None), len(packing.tokens.ids)
-    size = Size.of(packing)
-    tokens = size.tokens + 5
-    size = Size(tokens, size.inputs + 2, size.longest)
-    filled = {name: value.new_zeros(1, tokens) for name, value in plain.items()}
-    for name, value in plain.items():
-        filled[name][:, :there] = value
-    bounds = Bounds(torch.from_numpy(size.bounds(packing)), size.longest)
-    reader = encoder._transformer_input
-    for one, other in zip(
-        run_transformer(reader, plain, packing),
-        run_transformer(reader, filled, bounds),
-        strict=True,
-    ):
-        if one is not None and other is not None:
-            torch.testing.assert_close(other[:, :there], one, rtol=1e-5, atol=1e-6)
+    """Its own tokens alone, in the given order, also where nothing or much fills the batch up."""
+    replay_as_on_a_gpu(monkeypatch)
+    encoder = _no_dropout(Encoder(*build_toy(), pooling, 64).train())
+    runner = GraphedTransformer(encoder)
+    for lengths in ([3, 9, 17, 9, 2, 1], [1] * 6, [19, 9, 9, 9, 9, 9]):  # the last: 64 tokens
+        tokens, found = _tokens(lengths), []
+        for encoder.runner in (None, runner):
+            encoder.zero_grad()
+            embeddings = encoder(tokens, divisor)
+            (
+                embeddings * torch.linspace(-1, 1, embeddings.numel()).view_as(embeddings)
+            ).sum().backward()
+            weights = list(encoder.parameters())
+            found.append(
+                [embeddings.detach(), *(w.grad.clone() for w in weights if w.grad is not None)]
+            )
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    assert len(runner._graphs) == 3
 
 
 def _trial(**values: Any) -> TrialConfig:
@@ -106,6 +114,10 @@ def _gradients(encoder: Encoder, batches: list[Tokens]) -> list[Tensor]:
     found = [encoder(batch) for batch in batches]
     weights = torch.linspace(-1, 1, found[0].shape[1], device=encoder.device)
     torch.stack([(one * weights).square().sum() for one in found]).sum().backward()
+    return _grads(encoder)
+
+
+def _grads(encoder: Encoder) -> list[Tensor]:
     return [w.grad.clone() for w in encoder.parameters() if w.grad is not None]
 
 
@@ -130,17 +142,19 @@ def test_replays_give_the_gradients_of_launches(arithmetic: Any, pooling: Any) -
     assert len(encoder.runner._graphs) == 3
 
 
-@pytest.mark.gpu
-def test_parts_add_up_in_replays() -> None:
-    """The second part's gradient is added to the first's, not to itself."""
-    encoder = _no_dropout(Encoder(*build_toy(), "mean", 64).cuda().train())
-    halves, sums = [_tokens([4, 7, 3], 1), _tokens([4, 7, 3], 2)], []
+@pytest.mark.parametrize("device", DEVICES)
+def test_parts_add_up_in_replays(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay overwrites what an earlier replay, or a launched pass, has left."""
+    if device == "cpu":
+        replay_as_on_a_gpu(monkeypatch)
+    encoder = _no_dropout(Encoder(*build_toy(), "mean", 64).to(device).train())
+    parts, sums = [_tokens([4, 7, 3], seed) for seed in range(4)], []
     for runner in (None, GraphedTransformer(encoder)):
         encoder.runner = runner
         encoder.zero_grad()
-        for half in halves:
-            encoder(half).square().sum().backward()
-        sums.append([w.grad.clone() for w in encoder.parameters() if w.grad is not None])
+        for pair in (parts[:2], parts[2:]):  # the second of a pair is launched
+            sum(encoder(part).square().sum() for part in pair).backward()
+        sums.append(_grads(encoder))
     for left, right in zip(*sums, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
 
@@ -174,33 +188,77 @@ def _losses(config: TrialConfig, until: int | None = None, state: Any = None) ->
     return losses, kept
 
 
+# Rates that 32 bits hold, as the graphs do, so that an update is the same to the bit.
+EXACT = {"optimizer.lr": 2**-10, "optimizer.warmup": 0.5, "optimizer.schedule": "linear"}
+EXACT |= {"data.limit": 64, "optimizer.batch_size": 8, "optimizer.epochs": 4}
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
 @pytest.mark.parametrize(
     "more",
     [
         {},
-        {"method.name": "simcse"},
+        *({"method.name": name} for name in ("augment", "simcse", "cosent", "angle", "triplet")),
         {"method.name": "conisi", "encoder.train_length": 24, "method.strategy": "o1"},
-        {"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"},
-        {"encoder.freeze_layers": 1},
+        {"method.name": "mnr", "method.head": "kept", "method.dims": [32, 8]},
+        {"method.name": "gist", "method.guide": "toy"},
         {"method.name": "sbert", "method.divisor": "tokens", "encoder.lora_rank": 4},
         {"encoder.checkpoint": ("ModernBert", {"local_attention": 16})},
         {"encoder.checkpoint": ("Qwen3", {}), "encoder.pooling": "last"},
+        {"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"},
+        {"encoder.freeze_layers": 1, "optimizer.name": "sgd"},
+        {"optimizer.name": "lars"},
+        {"optimizer.eps_added": "raw"},
     ],
+    ids=str,
 )
 def test_trainings_from_graphs_are_those_from_launches(
     more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all but the capture: what a graph reads, what it writes, and whose gradients they are."""
-    more = _saved(more, tmp_path)
-    launched, _ = _losses(_trial(**more))
+    config = _trial(**EXACT, **_saved(more, tmp_path))
+    launches = config.optimizer.name == "lars" or "optimizer.eps_added" in more
+    launched, _ = _losses(config, until=8)
     replayed = replay_as_on_a_gpu(monkeypatch)
-    found, _ = _losses(_trial(**more))
-    assert found == pytest.approx(launched, rel=1e-4)
-    assert len(replayed) >= len(found) and len(set(replayed)) < len(replayed)
-    first, state = _losses(_trial(**more), until=5)
-    rest, _ = _losses(_trial(**more), state=state)
-    assert [*first, *rest] == found
+    found, first = _losses(config, until=16)
+    assert found[:8] == pytest.approx(launched, rel=1e-4)
+    assert replayed.count("_backward") == 16
+    assert replayed.count("<lambda>") == (0 if launches else 15)
+    ends = [_losses(config, until=20, state=copy.deepcopy(first))[1]]
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "GraphedTransformer", int)  # updates are launched
+        _, other = _losses(config, until=16)
+        ends += [_losses(config, until=20, state=state)[1] for state in (first, None)]
+    ends.append(_losses(config, until=20, state=other)[1])
+    for one, same in itertools.pairwise(ends):
+        assert one.plain == same.plain and one.tensors.keys() == same.tensors.keys()
+        assert all(torch.equal(value, same.tensors[name]) for name, value in one.tensors.items())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, partial(torch.optim.SGD, momentum=0.5)])
+def test_weights_without_a_gradient_stay(
+    kind: Any, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph updates what had a gradient when it was captured, so each such set has its own."""
+    if device == "cpu":
+        replay_as_on_a_gpu(monkeypatch)
+    ends, graphed = [], GraphedUpdate(torch.device(device))
+    for by in (update, graphed):
+        weights = [nn.Parameter(torch.ones(size, size, device=device)) for size in (2, 3)]
+        optimizer = kind(weights, lr=2**-5, fused=True)
+        draws = torch.Generator().manual_seed(0)
+        for step, present in enumerate([(0, 1), (0,), (1,)] * 3):
+            for index, weight in enumerate(weights):
+                drawn = torch.randn(weight.shape, generator=draws).to(device)
+                weight.grad = drawn if index in present else None
+            optimizer.param_groups[0]["lr"] = 2.0**-step
+            by(optimizer, weights, 0.5)
+        moments = [value for state in optimizer.state.values() for value in state.values()]
+        ends.append([*weights, *moments])
+    assert len(graphed._graphs) == 3 and all(graphed._graphs.values())
+    for one, other in zip(*ends, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
@@ -217,6 +275,35 @@ def test_what_turns_graphs_off(off: str, tmp_path: Path, monkeypatch: pytest.Mon
     with deterministic(wanted=off == "deterministic"):
         _losses(_trial(**_saved(knobs.get(off, {}), tmp_path)), until=2)
     assert bool(replayed) == (not off)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own memory is not so full")
+def test_without_room_for_graphs_a_trial_launches_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replayed = replay_as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(graphs, "free_memory", lambda _: 0)
+    config = _trial()
+    *_, last = run(config, InputLoader(None).load(config))
+    assert last.final and "_forward" not in replayed
+    assert (
+        last.run_columns["notes"].count("without CUDA graphs, because the memory was short") == 1
+    )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it would spoil this process's generator")
+def test_a_capture_without_memory_is_no_batch_that_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the training would go on without graphs, in a process that has lost its GPU."""
+    captured = capture.captured
+    replay_as_on_a_gpu(monkeypatch)
+    full = Mock(side_effect=torch.OutOfMemoryError("CUDA error: out of memory"))
+    for name, value in (("CUDAGraph", SimpleNamespace), ("graph", full)):
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(capture, "captured", captured)
+    with pytest.raises(CaptureError, match="could not be captured: CUDA error: out of memory"):
+        _losses(_trial())
 
 
 @pytest.mark.gpu
@@ -236,7 +323,7 @@ def test_a_resumed_training_captures_anew_and_draws_the_same(precision: str) -> 
     [
         ("simcse", {}),
         ("conisi", {"encoder.train_length": 24, "method.lambda": 1.0, "method.strategy": "o1"}),
-        ("sbert", {}),
+        ("sbert", {"optimizer.name": "sgd"}),
         ("scl", {"optimizer.precision": "auto"}),
         ("scl", {"optimizer.max_grad_norm": 1.0, "encoder.pooling": "static_last"}),
     ],

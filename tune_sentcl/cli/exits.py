@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, ParamSpec, TextIO
+from typing import Any, NoReturn, ParamSpec, TextIO
 
 import typer
 
-from tune_sentcl.errors import BadInputError, TuneSentclError
+from tune_sentcl.errors import BadInputError, CaptureError, TuneSentclError
 from tune_sentcl.signals import exit_message, shutdown_signals
 
 FAILED, BAD_INPUT = 1, 2
@@ -32,12 +32,26 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             finally:
                 sys.stdout.flush()  # a closed pipe raises here, not at Python's exit
         except BaseException as error:
+            if isinstance(error, CaptureError) and shutdown_signals.reason is None:
+                _start_again(error)
             code = _say_reason(error)
             if code is None:
                 raise
             raise typer.Exit(code) from None
 
     return run
+
+
+def _start_again(error: CaptureError) -> NoReturn:
+    """Replace this process, which has lost its GPU, by one that repeats the command.
+
+    A search then goes on from its study. Its limits of time and of failures begin anew.
+    """
+    say(f"{error}: begins again without graphs")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    command = [sys.executable, *sys.orig_argv[1:]]
+    os.execve(sys.executable, command, {**os.environ, CaptureError.variable: "0"})
 
 
 def _say_reason(error: BaseException) -> int | None:

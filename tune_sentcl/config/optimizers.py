@@ -40,7 +40,7 @@ class OptimizerBase(Frozen):
         "fp32",
         description="precision of matrix products in training. tf32 rounds their inputs to 10 "
         "bits, on NVIDIA GPUs; bf16 runs the encoder's forward pass under autocast; auto: fp32 on "
-        "a CPU; on a GPU the fastest, where fewer bits must be 15 % faster",
+        "a CPU; on a GPU the fastest",
     )
 
 

@@ -43,6 +43,7 @@ class Assignment:
         until: The share of its training after which it pauses; 1: none.
         pause_above: The least score at the pause with which its state is worth keeping; None: none
             is.
+        graphs: Whether a GPU may train it from CUDA graphs.
     """
 
     trial_id: str
@@ -55,6 +56,7 @@ class Assignment:
     files_before: str = ""
     until: float = 1.0
     pause_above: float | None = None
+    graphs: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tune_sentcl.errors import CaptureError
+
 Arithmetic = Literal["fp32", "tf32", "bf16"]
 """The arithmetic of a training's matrix products."""
 
@@ -69,8 +71,11 @@ def wait_for(device: torch.device) -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that a GPU's or this process's memory has run out.
 
-    A system that overcommits memory ends the process instead.
+    A system that overcommits memory ends the process instead. After a CaptureError the process can
+    only be replaced, also where memory was its cause.
     """
+    if isinstance(error, CaptureError):
+        return False
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
     )

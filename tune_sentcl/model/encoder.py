@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -23,7 +22,7 @@ from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores
 from tune_sentcl.model.encoding import Progress, by_batches, check_finite
 from tune_sentcl.model.modules import Modules, Tail
 from tune_sentcl.model.packing import make_packable, packs_on
-from tune_sentcl.model.pooling import pool
+from tune_sentcl.model.pooling import Divisor, pool
 from tune_sentcl.model.static import TokenVectors
 from tune_sentcl.model.token_states import Runner, TransformerInput
 from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
@@ -58,7 +57,7 @@ class Encoder(nn.Module):
             pads them to the longest.
         arithmetic: The arithmetic of training. `bf16` runs the transformer under bfloat16
             autocast, but never pooling, heads and losses.
-        runner: Runs packed inputs of training through the transformer; None calls it directly.
+        runner: Computes the pooled states of packed inputs in training; None: this module does.
     """
 
     def __init__(
@@ -159,12 +158,8 @@ class Encoder(nn.Module):
     @property
     def _transformer_input(self) -> TransformerInput:
         segments = "token_type_ids" in self.tokenizer.model_input_names
-        # hidden_states[0] is the input of the first layer, [1] is its output.
-        layer = {"static_last": 0, "first_last": 1}.get(self.pooling)
-        runner = self.runner if self.training else None
-        return TransformerInput(
-            self.transformer, self.tokenizer.pad_token_id or 0, segments, layer, runner
-        )
+        pad = self.tokenizer.pad_token_id or 0
+        return TransformerInput(self.transformer, pad, segments, self.pooling)
 
     @cached_property
     def _template(self) -> InputTemplate:
@@ -173,27 +168,33 @@ class Encoder(nn.Module):
     def forward(
         self,
         inputs: Tokens | Sequence[Sequence[int]],
-        divisor: int | Int[np.ndarray, " inputs"] | None = None,
+        divisor: Divisor = None,
     ) -> Embeddings:
         """Encode tokenized sentences.
 
         Args:
             inputs: At least one sentence, as Tokens or as lists from `tokenize`.
-            divisor: As for `pool`; an array has one for each input.
+            divisor: As for `pool`.
         """
         tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs)
-        if isinstance(self.transformer, TokenVectors):
-            pooled = self.transformer(tokens, divisor)
-        elif self.pooling == "modules":
-            pooled = self.head.from_features(self._run(token_states.padded_features, tokens))
-        else:
-            # Only a padded batch can hold an input without tokens.
-            packed = self.packs and bool(tokens.lengths.all())
-            states = token_states.packed_states if packed else token_states.padded_states
-            last, mask, first = self._run(states, tokens)
-            pooled = pool(last, mask, self.pooling, divisor, first)
-        embeddings: Embeddings = self.tail(pooled)
+        embeddings: Embeddings = self.tail(self._pooled(tokens, divisor))
         return embeddings
+
+    def _pooled(self, tokens: Tokens, divisor: Divisor) -> Embeddings:
+        if isinstance(self.transformer, TokenVectors):
+            means: Embeddings = self.transformer(tokens, divisor)
+            return means
+        if self.pooling == "modules":
+            return self.head.from_features(self._run(token_states.padded_features, tokens))
+        # Only a padded batch can hold an input without tokens.
+        packed = self.packs and bool(tokens.lengths.all())
+        if packed and self.training and (runner := self.runner) is not None:
+            pooled = self._run(lambda given, tokens: runner(given, tokens, divisor), tokens)
+            if pooled is not None:
+                return pooled
+        states = token_states.packed_states if packed else token_states.padded_states
+        last, mask, first = self._run(states, tokens)
+        return pool(last, mask, self.pooling, divisor, first)
 
     def _run(self, states: Callable[[TransformerInput, Tokens], _Found], tokens: Tokens) -> _Found:
         """Run the transformer in the arithmetic of training or of evaluation."""

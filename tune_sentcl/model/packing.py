@@ -68,18 +68,23 @@ class Packing:
 
     Attributes:
         tokens: The inputs, the longest first.
+        order: The place of each of them in the given order.
         device: The device of the transformer.
     """
 
     def __init__(self, tokens: Tokens, device: torch.device) -> None:
         """Lay out one input or more, none of them empty."""
         self.device = device
-        self._order = np.argsort(-tokens.lengths, kind="stable")
-        self.tokens = tokens.take(self._order)
+        self.order = np.argsort(-tokens.lengths, kind="stable")
+        self.tokens = tokens.take(self.order)
         self._lengths = self.tokens.lengths
 
     def inputs(self, padding: int | None) -> dict[str, Tensor]:
-        """The transformer's inputs: one sequence of all tokens.
+        """The transformer's inputs: one sequence of all tokens; `padding` as for `numbers`."""
+        return named_inputs(to_device(self.numbers(padding), self.device))
+
+    def numbers(self, padding: int | None) -> Int64[np.ndarray, "3 tokens"]:
+        """The number, position and segment of each token, as `named_inputs` names them.
 
         Args:
             padding: From `padding_position`; tokens of this number get this position, too.
@@ -94,8 +99,7 @@ class Packing:
             position_ids = since * counted + padding
         types = self.tokens.types
         kinds = np.zeros_like(ids) if types is None else types.astype(np.int64)
-        rows = to_device(np.stack([ids, position_ids, kinds]), self.device).unsqueeze(1)
-        return {"input_ids": rows[0], "position_ids": rows[1], "token_type_ids": rows[2]}
+        return np.stack([ids, position_ids, kinds])
 
     def padded_states(self, states: Tensor) -> tuple[TokenStates, Mask]:
         """Turn packed states of shape 1 x tokens x dim into a padded batch in the given order.
@@ -103,8 +107,8 @@ class Packing:
         Returns:
             The states, with zeros as padding, and the mask of the tokens.
         """
-        rows, width = len(self._order), int(self._lengths[0])
-        flat = np.repeat(self._order * width, self._lengths) + self._within
+        rows, width = len(self.order), int(self._lengths[0])
+        flat = np.repeat(self.order * width, self._lengths) + self._within
         indices = to_device(flat, self.device)
         mask = torch.zeros(rows * width, dtype=torch.long, device=self.device)
         mask.index_fill_(0, indices, 1)  # `mask[indices] = 1` would wait for a copy of the 1
@@ -148,6 +152,12 @@ class Packing:
                 mask = to_device(is_token, self.device)[:, None, None]
                 indices = to_device(np.flatnonzero(is_token), self.device)
                 yield Group(end - start, width, indices, mask)
+
+
+def named_inputs(numbers: Int64[Tensor, "3 tokens"]) -> dict[str, Tensor]:
+    """The transformer's inputs from `Packing.numbers` on its device."""
+    names = ("input_ids", "position_ids", "token_type_ids")
+    return dict(zip(names, numbers.unsqueeze(1), strict=True))
 
 
 def scatter_rows(rows: Tensor, indices: Tensor, num_positions: int) -> Tensor:

@@ -5,19 +5,22 @@ Padding is on the right, and its states never change a result.
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from tune_sentcl.config import Pooling
 from tune_sentcl.model.device import to_device
 from tune_sentcl.shapes import Embeddings, Mask, TokenStates
 
+Divisor = int | Int[np.ndarray, " batch"] | None
+"""The padded length by which means divide, see `pool`; an array has one for each sentence."""
+
 
 def pool(
     states: TokenStates,
     mask: Mask,
     pooling: Pooling,
-    divisor: int | Int[np.ndarray, " batch"] | None = None,
+    divisor: Divisor = None,
     first: TokenStates | None = None,
 ) -> Embeddings:
     """Turn token states into sentence embeddings.
@@ -33,8 +36,8 @@ def pool(
             (ConIsI's Table 4, after SimCSE).
         divisor: The padded length T, special tokens included, of the sentences' batch. Means then
             divide by T (`mean_without_cls`: by T - 1), not by the sentence's own tokens, so an
-            embedding does not depend on the part of the batch that is encoded with it. An array
-            has one T for each sentence. For training only; `cls` and `last` ignore it.
+            embedding does not depend on the part of the batch that is encoded with it. For
+            training only; `cls` and `last` ignore it.
         first: For `first_last` the first transformer layer's output, for `static_last` its input.
 
     Returns:
@@ -61,6 +64,52 @@ def pool(
             raise ValueError("an encoder's own modules pool by themselves")
 
 
+def pool_packed(
+    states: Float[Tensor, "tokens dim"],
+    ranges: Int64[Tensor, " ranges"],
+    counts: Int64[Tensor, " batch"],
+    first: Float[Tensor, "tokens dim"] | None = None,
+) -> Embeddings:
+    """What `pool` computes, from packed states in a few kernels of fixed shapes.
+
+    Long sentences are summed in another order, so that results differ in the last digits.
+
+    Args:
+        states: The last layer's output.
+        ranges: The start of each sentence's pooled tokens, and the end behind them, in turn.
+        counts: The divisor of each sentence's sum.
+        first: As for `pool`.
+    """
+    average = _widened(states) if first is None else (_widened(first) + _widened(states)) / 2
+    # Every other segment lies between two ranges.
+    sums = torch.segment_reduce(average, "sum", offsets=ranges, unsafe=True)[::2]
+    return sums / counts.unsqueeze(1)
+
+
+def pooled_ranges(
+    pooling: Pooling, bounds: Int[np.ndarray, " bounds"], divisor: Divisor = None
+) -> tuple[Int64[np.ndarray, " ranges"], Int64[np.ndarray, " batch"]]:
+    """The ranges and counts for `pool_packed`.
+
+    Args:
+        pooling: As for `pool`.
+        bounds: The start of each sentence in the packed states, and the end of the last.
+        divisor: As for `pool`.
+    """
+    starts, ends = bounds[:-1], bounds[1:]
+    if pooling == "cls":
+        ends = np.minimum(starts + 1, ends)
+    elif pooling == "last":
+        starts = np.maximum(ends - 1, starts)
+    elif pooling == "mean_without_cls":
+        starts = np.minimum(starts + 1, ends)
+    counts = np.maximum(ends - starts, 1)
+    if divisor is not None:
+        given = np.broadcast_to(divisor, counts.shape).tolist()
+        counts = np.array([padded_count(pooling, length) for length in given])
+    return np.stack([starts, ends], axis=1).ravel().astype(np.int64), counts.astype(np.int64)
+
+
 def padded_count(pooling: Pooling, length: int) -> int:
     """The number that `pool` divides by for a divisor of `length`; 1 if it does not divide."""
     match pooling:
@@ -84,7 +133,7 @@ def _masked_mean(
     states: TokenStates,
     mask: Mask,
     pooling: Pooling,
-    divisor: int | Int[np.ndarray, " batch"] | None,
+    divisor: Divisor,
 ) -> Embeddings:
     # Filled, not multiplied, because 0 * inf would be NaN.
     kept = _widened(states).masked_fill(mask.unsqueeze(-1) == 0, 0.0)

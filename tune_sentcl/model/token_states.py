@@ -7,11 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
+from tune_sentcl.config import Pooling
 from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
 from tune_sentcl.model.device import to_device
 from tune_sentcl.model.packing import Bounds, Packing
+from tune_sentcl.model.pooling import Divisor
 from tune_sentcl.model.tokens import Tokens
-from tune_sentcl.shapes import Mask, TokenStates
+from tune_sentcl.shapes import Embeddings, Mask, TokenStates
 
 States = tuple[TokenStates, Mask, TokenStates | None]
 """The last layer's states, the mask of the tokens, and another layer's states if wanted."""
@@ -25,23 +27,26 @@ class TransformerInput:
         transformer: A model that `AutoModel` loads.
         pad_token: The token number of padding.
         segments: Whether the model takes the segment of each token.
-        layer: The index in `hidden_states` that is wanted besides the last layer, or None.
-        runner: Runs packed inputs in place of `run_transformer`, such as from a CUDA graph.
+        pooling: How its states become embeddings.
     """
 
     transformer: Any
     pad_token: int
     segments: bool
-    layer: int | None
-    runner: "Runner | None" = None
+    pooling: Pooling
+
+    @property
+    def layer(self) -> int | None:
+        """The index in `hidden_states` that is wanted besides the last layer, or None."""
+        # hidden_states[0] is the input of the first layer, [1] is its output.
+        return {"static_last": 0, "first_last": 1}.get(self.pooling)
 
 
 def packed_states(transformer_input: TransformerInput, tokens: Tokens) -> States:
     """Encode inputs as one sequence without padding; none of them may be empty."""
     packing = Packing(tokens, transformer_input.transformer.device)
     given = packing.inputs(padding_position(transformer_input.transformer))
-    run = transformer_input.runner or run_transformer
-    last, other = run(transformer_input, given, packing)
+    last, other = run_transformer(transformer_input, given, packing)
     laid, mask = packing.padded_states(last)
     return laid, mask, None if other is None else packing.padded_states(other)[0]
 
@@ -105,12 +110,12 @@ def run_transformer(
 
 
 class Runner(Protocol):
-    """A replacement of `run_transformer` for packed inputs."""
+    """Computes the pooled states of packed inputs in training, such as from a CUDA graph."""
 
     def __call__(
-        self, transformer_input: TransformerInput, given: Mapping[str, Tensor], packing: Packing, /
-    ) -> tuple[Tensor, Tensor | None]:
-        """As `run_transformer`."""
+        self, transformer_input: TransformerInput, tokens: Tokens, divisor: Divisor, /
+    ) -> Embeddings | None:
+        """As `packed_states` and `pool`; None leaves the inputs to those two."""
 
     def release(self) -> None:
         """Free what it holds."""

@@ -18,7 +18,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tune_sentcl.errors import NodeDrainingError, TuneSentclError, with_frames
+from tune_sentcl.errors import CaptureError, NodeDrainingError, TuneSentclError, with_frames
 from tune_sentcl.on_ray.cluster import cluster, draining, quiet_ray_logging
 from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey, cluster_nodes, survey
 from tune_sentcl.on_ray.trainable import params_of, train
@@ -290,6 +290,9 @@ class _TrialEndCallback(tune.Callback):
         """Report a lost worker or node, unless this attempt has reported its own end."""
         name, error = trial.config["trial"], _last_error(trial)
         if not self._session.runs(name, trial.config["files"][0]):
+            return
+        if error.error_type == CaptureError.__name__:
+            self._session.capture_failed(name, error)
             return
         is_moved = error.error_type == NodeDrainingError.__name__
         if is_moved or not self._draining.isdisjoint(_NODE_ID.findall(error.error_text)):

@@ -79,7 +79,7 @@ def params_of(assignment: Assignment) -> dict[str, Any]:
         "fingerprints": asdict(assignment.fingerprints),
         "action": assignment.action,
         "files": [assignment.attempt_files, assignment.files_before],
-        "stage": [assignment.until, assignment.pause_above],
+        "stage": [assignment.until, assignment.pause_above, assignment.graphs],
     }
 
 

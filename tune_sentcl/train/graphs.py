@@ -1,4 +1,4 @@
-"""CUDA graphs of a transformer in training: one launch where a step would take a thousand.
+"""CUDA graphs of a training step: one launch where a step would take a thousand.
 
 On an H200 the launches of a step with 64 pairs take ten times as long as its kernels. A graph has
 fixed shapes, so packed inputs are filled up to one of a few numbers of tokens, at most an eighth
@@ -9,7 +9,7 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,22 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
-from tune_sentcl.errors import DeviceError, first_line
+from tune_sentcl.errors import CaptureError
 from tune_sentcl.methods import AnyMethod
-from tune_sentcl.model.device import PINNING, free_memory, pinned, without_gc
+from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
+from tune_sentcl.model.device import free_memory, pinned
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.packing import Bounds, Packing
+from tune_sentcl.model.packing import Bounds, Packing, named_inputs
+from tune_sentcl.model.pooling import Divisor, pool_packed, pooled_ranges
 from tune_sentcl.model.token_states import TransformerInput, run_transformer
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.shapes import Embeddings
+from tune_sentcl.train import capture
+from tune_sentcl.train.optimizer import GraphedUpdate
 
 _GRAPHED_ON = "cuda"
 _STEPS = 8  # sizes an octave: an eighth more tokens at most
 _SHORTEST = 64  # tokens that a block of the attention kernel takes anyway
-_VARIABLE = "TUNE_SENTCL_GRAPHS"
 _MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and memory is held twice
 _ROOM = 3  # times the states of a forward pass: those of the graph, of a backward pass, and slack
 _COPIES = 4  # of the weights: gradients here and in a backward pass, and the optimizer's moments
@@ -70,6 +75,32 @@ class Size:
         found[len(ends) : len(ends) + len(filled)] = filled
         return found
 
+    @property
+    def parts(self) -> list[int]:
+        """The lengths of the parts of `numbers`."""
+        return [3 * self.tokens, self.inputs + 1, 2 * self.inputs, self.inputs, self.inputs]
+
+    def numbers(
+        self, packing: Packing, transformer_input: TransformerInput, divisor: Divisor
+    ) -> np.ndarray:
+        """All that a graph reads of a batch, so that one copy sends it.
+
+        Returns:
+            The parts: tokens with positions and segments, bounds, ranges and counts for
+            `pool_packed`, and the place of each input among the packed ones.
+        """
+        given = packing.numbers(padding_position(transformer_input.transformer))
+        tokens = np.zeros((len(given), self.tokens), dtype=np.int64)
+        tokens[:, : given.shape[1]] = given
+        bounds, places = self.bounds(packing), np.arange(self.inputs)
+        places[packing.order] = np.arange(len(packing.order))
+        if isinstance(divisor, np.ndarray):
+            filled = np.ones(self.inputs, dtype=np.int64)
+            filled[: len(divisor)] = divisor[packing.order]
+            divisor = filled
+        ranges, counts = pooled_ranges(transformer_input.pooling, bounds, divisor)
+        return np.concatenate([tokens.ravel(), bounds, ranges, counts, places])
+
 
 def _rounded(number: int) -> int:
     step = max(1, (1 << (number.bit_length() - 1)) // _STEPS)
@@ -77,10 +108,14 @@ def _rounded(number: int) -> int:
 
 
 class GraphedTransformer:
-    """Runs an encoder's transformer from CUDA graphs, one for each size of a batch.
+    """Runs an encoder's transformer and pooling from CUDA graphs, one for each size of a batch.
 
     The graphs share their memory: from a forward pass to its backward pass only one may be in
     use. A further forward pass in between is launched as usual.
+
+    Attributes:
+        update: Updates the weights from graphs, too.
+        fit: Whether the memory has been enough for all graphs.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -95,64 +130,62 @@ class GraphedTransformer:
         self._gradients: dict[str, Tensor] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._in_use: weakref.ref[_Use] | None = None
+        self.update = GraphedUpdate(encoder.device)
+        self.fit = True
 
     def __call__(
-        self, transformer_input: TransformerInput, given: Mapping[str, Tensor], packing: Packing
-    ) -> tuple[Tensor, Tensor | None]:
-        """As `run_transformer`."""
+        self, transformer_input: TransformerInput, tokens: Tokens, divisor: Divisor
+    ) -> Embeddings | None:
+        """As `Runner`."""
         busy = self._in_use is not None and self._in_use() is not None
         if busy or not torch.is_grad_enabled() or not self._weights:
-            return run_transformer(transformer_input, given, packing)
+            return None
+        packing = Packing(tokens, self._encoder.device)
         size = Size.of(packing)
-        key = (size, transformer_input.layer, self._encoder.arithmetic)
-        fits = size.tokens <= _MOST_TOKENS and len(self._graphs) < _MOST_GRAPHS
-        if key not in self._graphs and fits:
-            self._graphs[key] = self._captured(transformer_input, size, given, packing)
-        graph, use = self._graphs.get(key), _Use()
+        key = size, self._encoder.arithmetic
+        if size.tokens > _MOST_TOKENS or (
+            key not in self._graphs and len(self._graphs) == _MOST_GRAPHS
+        ):
+            return None
+        numbers = size.numbers(packing, transformer_input, divisor)
+        if key not in self._graphs:
+            self._graphs[key] = self._captured(transformer_input, size, numbers)
+        graph, use = self._graphs[key], _Use()
         if graph is None:
-            return run_transformer(transformer_input, given, packing)
-        graph.fill(given, packing)
+            return None
+        graph.fill(numbers)
         self._in_use = weakref.ref(use)
-        found = _Replay.apply(self._anchor, graph, use, len(packing.tokens.ids))  # type: ignore[no-untyped-call]
-        return found[0], found[1] if len(found) > 1 else None
+        embeddings: Embeddings = _Replay.apply(self._anchor, graph, use, len(tokens))  # type: ignore[no-untyped-call]
+        return embeddings
 
     def _captured(
-        self,
-        transformer_input: TransformerInput,
-        size: Size,
-        given: Mapping[str, Tensor],
-        packing: Packing,
+        self, transformer_input: TransformerInput, size: Size, numbers: np.ndarray
     ) -> "_Graph | None":
         """A graph of a size; None if the memory would be short."""
         device = self._encoder.device
         graph = _Graph(transformer_input, size, device)
-        graph.fill(given, packing)
-        # A resumed training captures anew, and must draw the same noise.
-        # A collection may free another graph, which a capture forbids.
-        with torch.random.fork_rng(devices=[device]), torch.enable_grad(), PINNING, without_gc():
+        graph.fill(numbers)
+        with capture.undisturbed(device):
             before = torch.cuda.memory_allocated(device)
             graph.warm_up(self._weights)
             states = graph.most_allocated - before
             if _ROOM * states + _COPIES * self._size > free_memory(device):
+                self.fit = False
                 return None
             for name in graph.used:
                 self._gradients.setdefault(name, torch.zeros_like(self._weights[name]))
-            try:
-                graph.capture(self._weights, self._gradients, self._pool)
-            except RuntimeError as error:
-                # Torch's generator stays in its capture, so this process is of no use any more.
-                text = f"a CUDA graph could not be captured: {first_line(error)}"
-                raise DeviceError(f"{text}. {_VARIABLE}=0 trains without graphs") from error
+            graph.capture(self._weights, self._gradients, self._pool)
         return graph
 
     def release(self) -> None:
         """Free the graphs and their memory."""
         self._graphs.clear()
         self._gradients.clear()
+        self.update = GraphedUpdate(self._encoder.device)
 
 
 @contextmanager
-def graphed(method: AnyMethod) -> Iterator[None]:
+def graphed(method: AnyMethod) -> Iterator[GraphedTransformer | None]:
     """Train from CUDA graphs inside this block, where method, encoder and device allow it.
 
     Graphs are not used with `method.chunk`, because it computes the passes twice and in another
@@ -165,15 +198,15 @@ def graphed(method: AnyMethod) -> Iterator[None]:
         or encoder.device.type != _GRAPHED_ON
         or not encoder.packs
         or _host_reads(encoder.transformer.config)
-        or os.environ.get(_VARIABLE) == "0"
+        or os.environ.get(CaptureError.variable) == "0"
         or torch.are_deterministic_algorithms_enabled()
         or getattr(method.config, "chunk", None) is not None
     ):
-        yield
+        yield None
         return
-    encoder.runner = GraphedTransformer(encoder)
+    encoder.runner = runner = GraphedTransformer(encoder)
     try:
-        yield
+        yield runner
     finally:
         encoder.drop_runner()
 
@@ -188,38 +221,29 @@ class _Use:
     """Lives from a forward pass to the end of its backward pass, or of its autograd graph."""
 
 
-@dataclass
 class _Graph:
     """The forward and the backward pass of one size."""
 
-    transformer_input: TransformerInput
-    size: Size
-    device: torch.device
-    stream: Any = field(init=False)
-    leaves: dict[str, Tensor] = field(default_factory=dict)
-    used: list[str] = field(default_factory=list)
-    most_allocated: int = 0
-    given: dict[str, Tensor] = field(default_factory=dict)
-    bounds: Tensor = field(init=False)
-    states: list[Tensor] = field(default_factory=list)
-    state_gradients: list[Tensor] = field(default_factory=list)
-    weights: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    forward: torch.cuda.CUDAGraph = field(init=False)
-    backward: torch.cuda.CUDAGraph = field(init=False)
+    leaves: dict[str, Tensor]
+    used: list[str]
+    weights: list[tuple[Tensor, Tensor]]
+    most_allocated: int
+    embeddings: Tensor
+    upstream: Tensor
+    forward: torch.cuda.CUDAGraph
+    backward: torch.cuda.CUDAGraph
 
-    def __post_init__(self) -> None:
-        inputs = self.size.inputs + 1
-        self.stream = torch.cuda.Stream(self.device)
-        self.bounds = torch.zeros(inputs, dtype=torch.int32, device=self.device)
+    def __init__(
+        self, transformer_input: TransformerInput, size: Size, device: torch.device
+    ) -> None:
+        self.transformer_input, self.size, self.device = transformer_input, size, device
+        self.stream: Any = torch.cuda.Stream(device)
+        self.numbers = torch.zeros(sum(size.parts), dtype=torch.int64, device=device)
+        self._computed: list[Tensor] = []
 
-    def fill(self, given: Mapping[str, Tensor], packing: Packing) -> None:
+    def fill(self, numbers: np.ndarray) -> None:
         """Copy a batch to where the graph reads it."""
-        for name, values in given.items():
-            if name not in self.given:
-                self.given[name] = values.new_zeros(1, self.size.tokens)
-            self.given[name][:, : values.shape[1]] = values
-        bounds = pinned(self.size.bounds(packing), self.device)
-        self.bounds.copy_(bounds, non_blocking=True)
+        self.numbers.copy_(pinned(numbers, self.device), non_blocking=True)
 
     def warm_up(self, weights: Mapping[str, Tensor]) -> None:
         """Launch both passes, in which libraries allocate; note the weights that are used."""
@@ -228,70 +252,79 @@ class _Graph:
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.stream):
             for _ in range(_WARM_UPS):
-                states = self._run()
+                computed = self._run()
                 self.most_allocated = torch.cuda.memory_allocated(self.device)
-                self.state_gradients = [torch.zeros_like(state) for state in states]
+                self.embeddings = computed.detach().clone()
+                self.upstream = torch.zeros_like(self.embeddings)
                 leaves = list(self.leaves.values())
-                found = torch.autograd.grad(
-                    states, leaves, self.state_gradients, allow_unused=True
-                )
+                found = torch.autograd.grad(computed, leaves, self.upstream, allow_unused=True)
                 self.used = [
                     n for n, one in zip(self.leaves, found, strict=True) if one is not None
                 ]
-                del states, found
+                del computed, found
         torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
     def capture(
         self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], pool: Any
     ) -> None:
-        """Capture both passes; the backward pass adds to `gradients`, by a weight's name."""
-        self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        mode = {"pool": pool, "stream": self.stream, "capture_error_mode": "thread_local"}
-        with torch.cuda.graph(self.forward, **mode):
-            captured = self._run()
-        with torch.cuda.graph(self.backward, **mode):
-            used = [self.leaves[name] for name in self.used]
-            found = torch.autograd.grad(captured, used, self.state_gradients)
-            torch._foreach_add_([gradients[name] for name in self.used], list(found))
+        """Capture both passes; the backward pass writes to `gradients`, by a weight's name."""
         self.weights = [(weights[name], gradients[name]) for name in self.used]
-        self.states = [state.detach() for state in captured]
+        self.forward = capture.captured(self._forward, pool=pool, stream=self.stream)
+        self.backward = capture.captured(self._backward, pool=pool, stream=self.stream)
 
-    def _run(self) -> list[Tensor]:
+    def _forward(self) -> None:
+        self._computed = [self._run()]
+        self.embeddings.copy_(self._computed[0].detach())
+
+    def _backward(self) -> None:
+        computed = self._computed.pop()  # whose memory is the next graph's, too
+        used = [self.leaves[name] for name in self.used]
+        found = torch.autograd.grad(computed, used, self.upstream)
+        torch._foreach_copy_([total for _, total in self.weights], list(found))
+
+    def _run(self) -> Tensor:
         transformer, leaves = self.transformer_input.transformer, self.leaves
 
         def call(**given: Any) -> Any:
             return functional_call(transformer, leaves, (), given)
 
         reader = replace(self.transformer_input, transformer=call)
-        bounds = Bounds(self.bounds, self.size.longest)
+        rows, bounds, ranges, counts, places = self.numbers.split(self.size.parts)
+        given, layout = named_inputs(rows.view(3, -1)), Bounds(bounds.int(), self.size.longest)
         # A cache of casts would outlive the passes that it was made in.
         enabled = torch.is_autocast_enabled("cuda")
-        with torch.autocast("cuda", torch.bfloat16, enabled=enabled, cache_enabled=False):
-            found = run_transformer(reader, self.given, bounds)
-        return [state for state in found if state is not None]
+        with (
+            torch.enable_grad(),
+            torch.autocast("cuda", torch.bfloat16, enabled=enabled, cache_enabled=False),
+        ):
+            last, other = run_transformer(reader, given, layout)
+            first = None if other is None else other[0]
+            return pool_packed(last[0], ranges, counts, first).index_select(0, places)
 
 
 class _Replay(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, _: Tensor, graph: _Graph, use: _Use, tokens: int) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, _: Tensor, graph: _Graph, use: _Use, inputs: int) -> Tensor:
         ctx.graph, ctx.use = graph, use
         graph.forward.replay()
-        return tuple(state[:, :tokens].clone() for state in graph.states)
+        return graph.embeddings[:inputs].clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[None, ...]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[None, ...]:
         graph: _Graph = ctx.graph
-        for slot, value in zip(graph.state_gradients, upstream, strict=True):
-            slot.zero_()
-            if value is not None:
-                slot[:, : value.shape[1]] = value
-        # A gradient that lies elsewhere comes from a pass that was launched as usual.
-        fresh = [(weight, total) for weight, total in graph.weights if weight.grad is not total]
-        if fresh:
-            torch._foreach_zero_([total for _, total in fresh])
+        graph.upstream.zero_()
+        graph.upstream[: len(upstream)] = upstream
+        # A replay overwrites what an earlier pass of this step has left.
+        earlier = [
+            (total, total.clone() if weight.grad is total else weight.grad)
+            for weight, total in graph.weights
+            if weight.grad is not None
+        ]
         graph.backward.replay()
-        for weight, total in fresh:
-            weight.grad = total if weight.grad is None else total.add_(weight.grad)
+        for weight, total in graph.weights:
+            weight.grad = total
+        for total, gradient in earlier:
+            total.add_(gradient)
         ctx.use = None
         return None, None, None, None

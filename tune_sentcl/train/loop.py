@@ -21,8 +21,8 @@ from tune_sentcl.methods import AnyMethod, StepLoss, method_class
 from tune_sentcl.model.device import Arithmetic, is_out_of_memory
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.seeding import stream
-from tune_sentcl.train.graphs import graphed
-from tune_sentcl.train.optimizer import build_optimizer
+from tune_sentcl.train.graphs import GraphedTransformer, graphed
+from tune_sentcl.train.optimizer import build_optimizer, update
 from tune_sentcl.train.precision import arithmetic, began_in, computing_in
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
@@ -42,6 +42,7 @@ class Step:
         losses: `loss`, its terms and the method's rates if this step is a point of the curves;
             else empty.
         arithmetic: What its matrix products were computed in.
+        graphs_fit: Whether no CUDA graph was given up or left out because the memory was short.
         state: Returns the training's state; call it before the next step is requested.
     """
 
@@ -51,6 +52,7 @@ class Step:
     samples: int
     losses: dict[str, float]
     arithmetic: Arithmetic
+    graphs_fit: bool
     state: Callable[[], TrainingState] = field(repr=False, compare=False)
 
 
@@ -95,7 +97,7 @@ def train(
     kind = None if resumed is None else began_in(method)
     with (
         closing(draw_ahead(method, upcoming, run.draws, prefetch)) as drawing,
-        graphed(method),
+        graphed(method) as graphs,
     ):
         # `zero_grad` would search the modules for them: half a millisecond a step with BERT.
         weights = [*method.encoder.parameters(), *method.heads.parameters()]
@@ -111,7 +113,9 @@ def train(
             # Reading a loss waits for the device, so only shown steps read theirs.
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
             state = partial(run.state, number, samples, drawn.after)
-            yield Step(number, total, samples / rows_of_epoch, samples, losses, kind, state)
+            kept = getattr(method.encoder, "runner", None) is graphs
+            fit = kept and (graphs is None or graphs.fit)
+            yield Step(number, total, samples / rows_of_epoch, samples, losses, kind, fit, state)
 
 
 @dataclass(frozen=True)
@@ -218,9 +222,9 @@ def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float 
         OutOfMemoryError: The update, which makes the optimizer's moments at first, does not fit.
     """
     try:
-        if most is not None:
-            torch.nn.utils.clip_grad_norm_(parameters, most)
-        run.optimizer.step()
+        runner = getattr(run.encoder, "runner", None)
+        by = runner.update if isinstance(runner, GraphedTransformer) else update
+        by(run.optimizer, parameters, most)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

@@ -16,6 +16,7 @@ from tune_sentcl.config import (
     OptimizerConfig,
     SgdConfig,
 )
+from tune_sentcl.train import capture
 
 
 class RawEpsilonAdamW(torch.optim.AdamW):
@@ -102,6 +103,75 @@ class Lars(Optimizer):
         velocity = state["velocity"]
         velocity.mul_(group["momentum"]).add_(gradient, alpha=group["lr"])
         weight.sub_(velocity)
+
+
+def update(optimizer: Optimizer, weights: list[nn.Parameter], most: float | None) -> None:
+    """Update weights by their gradients, clipped to a norm of `most`."""
+    if most is not None:
+        torch.nn.utils.clip_grad_norm_(weights, most)
+    optimizer.step()
+
+
+class GraphedUpdate:
+    """`update` from CUDA graphs, one for each set of weights that have a gradient.
+
+    The first update of a set is launched as usual, because it makes the moments. So is every
+    update of RawEpsilonAdamW and Lars: they compute an epsilon or a rate on the host. The
+    optimizer and its state stay as they are without graphs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """Make no graph yet."""
+        self._rate = torch.zeros((), device=device)
+        self._graphs: dict[tuple[bool, ...], torch.cuda.CUDAGraph | None] = {}
+        self._gradients: dict[Tensor, Tensor] = {}  # where the graphs read those of the weights
+
+    def __call__(
+        self, optimizer: Optimizer, weights: list[nn.Parameter], most: float | None
+    ) -> None:
+        """As `update`.
+
+        Raises:
+            CaptureError: The capture has failed; this process cannot use its GPU any more.
+        """
+        key = tuple(weight.grad is not None for weight in weights)
+        if type(optimizer) not in (torch.optim.AdamW, torch.optim.SGD) or key not in self._graphs:
+            self._graphs[key] = None
+            update(optimizer, weights, most)
+            return
+        self._place_gradients(weights)
+        graph = self._graphs[key]
+        if graph is None:
+            with capture.undisturbed(self._rate.device):
+                graph = capture.captured(lambda: self._update(optimizer, weights, most))
+            self._graphs[key] = graph
+        self._rate.fill_(optimizer.param_groups[0]["lr"])  # which is that of all groups
+        graph.replay()
+
+    def _place_gradients(self, weights: list[nn.Parameter]) -> None:
+        """Copy to its place each gradient that lies elsewhere, such as those of heads."""
+        given = [(weight, weight.grad) for weight in weights if weight.grad is not None]
+        moved = [(w, g) for w, g in given if g is not self._gradients.setdefault(w, g)]
+        if moved:
+            places = [self._gradients[weight] for weight, _ in moved]
+            torch._foreach_copy_(places, [gradient for _, gradient in moved])
+            for (weight, _), place in zip(moved, places, strict=True):
+                weight.grad = place
+
+    def _update(
+        self, optimizer: Optimizer, weights: list[nn.Parameter], most: float | None
+    ) -> None:
+        """`update` with a rate that is a tensor, as a graph needs it."""
+        groups = optimizer.param_groups
+        before = [dict(group) for group in groups]
+        for group in groups:
+            group |= {"lr": self._rate, "capturable": True}
+        try:
+            update(optimizer, weights, most)
+        finally:
+            for group, values in zip(groups, before, strict=True):
+                group.clear()
+                group |= values
 
 
 # A fused step is one pass over the weights instead of a dozen; torch has it on these devices only.

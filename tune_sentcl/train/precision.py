@@ -19,8 +19,8 @@ from tune_sentcl.model.device import (
 )
 from tune_sentcl.model.encoder import Encoder
 
-_GAIN = 1.15  # fewer digits must gain more than the noise of timing
 _ROUNDS = 3
+_STEPS = 5  # without a wait between them, as in training, where host and GPU work side by side
 
 # The choices of this process, by everything that decides a step's speed; holds no encoder.
 _chosen: dict[tuple[object, ...], Arithmetic] = {}
@@ -32,9 +32,10 @@ def arithmetic(
     """The arithmetic of a training.
 
     Without TF32, as on a CPU, all but bf16 is fp32, and so is all with a frozen encoder. Else
-    `auto` times a step in each arithmetic, once a process for each encoder, method, data and batch
-    size. It restores all that the steps change: gradients, torch's random streams, and buffers
-    such as the statistics of batch normalization. With deterministic algorithms it is fp32.
+    `auto` times steps in each arithmetic and takes the fastest, once a process for each encoder,
+    method, data and batch size. It restores all that the steps change: gradients, torch's random
+    streams, and buffers such as the statistics of batch normalization. With deterministic
+    algorithms it is fp32.
 
     Args:
         precision: `optimizer.precision`.
@@ -88,19 +89,20 @@ def _fastest(method: AnyMethod, encoder: Encoder, step: Callable[[], Any]) -> Ar
             for kind in kinds:
                 with computing_in(method, kind):
                     seconds[kind] = min(seconds[kind], _timed(encoder, step))
-    chosen: Arithmetic = "fp32"
-    for kind in kinds:
-        if seconds[chosen] > _GAIN * seconds[kind]:
-            chosen = kind
+    chosen: Arithmetic = min(kinds, key=seconds.__getitem__)
     return chosen
 
 
 def _timed(encoder: Encoder, step: Callable[[], Any]) -> float:
-    """The seconds of a step; infinite if its batch does not fit the memory."""
+    """The seconds of steps; infinite if the batch does not fit the memory."""
+    weights = [*encoder.parameters()]  # `zero_grad` would search the modules in each step
     wait_for(encoder.device)
     start = time.perf_counter()
     try:
-        step()
+        for _ in range(_STEPS):
+            for weight in weights:
+                weight.grad = None
+            step()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

@@ -57,6 +57,7 @@ class Session:
         self._running: dict[str, Assignment] = {}
         self._lost_workers: Counter[tuple[str, bool]] = Counter()
         self._node_moves: Counter[str] = Counter()
+        self._without_graphs: set[str] = set()
         self._last_progress: dict[str, Progress] = {}
         self.ended = self.failures = self.timed_out = 0
         self._has_succeeded = bool(self.history.with_status("finished"))
@@ -97,6 +98,7 @@ class Session:
             attempt_files=self._driver.next_attempt_label(name),
             files_before=self._driver.committed_label(name),
             pause_above=self.study.pause_above(assignment),
+            graphs=name not in self._without_graphs,
         )
         return self._running[name]
 
@@ -198,6 +200,18 @@ class Session:
             self.worker_lost(trial_id, Failure(NodeDrainingError.__name__, text, {}))
             return
         self._requeue(assignment, "moves to another node, because its node is draining")
+
+    def capture_failed(self, trial_id: str, failure: Failure) -> None:
+        """Requeue a trial whose worker could not capture a CUDA graph; this costs no try."""
+        assignment = self._running.get(trial_id)
+        if assignment is None:
+            return
+        if not assignment.graphs:
+            self.worker_lost(trial_id, failure)
+            return
+        self._without_graphs.add(trial_id)
+        reason = shorten(first_line(failure.error_text), 160)
+        self._requeue(assignment, f"goes on without CUDA graphs in another worker: {reason}")
 
     def _requeue(self, assignment: Assignment, message: str) -> None:
         name = assignment.trial_id

@@ -1,6 +1,7 @@
 """The worker's side of a trial, the same under every launcher."""
 
 import ctypes
+import os
 import socket
 import traceback
 from collections.abc import Callable, Generator, Iterator
@@ -13,6 +14,7 @@ import torch
 
 from tune_sentcl.config import Fingerprints
 from tune_sentcl.errors import (
+    CaptureError,
     DeviceError,
     NodeDrainingError,
     OtherInputsError,
@@ -159,6 +161,8 @@ class Attempt:
         config = assignment.config
         if self._is_draining():
             raise NodeDrainingError(f"{socket.gethostname()} is draining")
+        if not assignment.graphs:
+            os.environ[CaptureError.variable] = "0"  # for later trials of this process, too
         self._set_up_device()
         inputs = self._loader.load(config)
         check_fingerprints(assignment.fingerprints, inputs)
