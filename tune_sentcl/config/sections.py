@@ -158,8 +158,8 @@ class DataConfig(Frozen):
     order: Literal["file", "shuffled", "distinct", "groups", "shuffled_groups"] = Field(
         "file",
         description="file: as in the file; shuffled: shuffled each epoch; distinct: shuffled, "
-        "and no two rows of a batch share a text; for labeled pairs, groups: the rows of a "
-        "premise stay together; shuffled_groups: the groups are shuffled each epoch",
+        "and rows of a batch share no text but negatives; for labeled pairs, groups: the rows of "
+        "a premise stay together; shuffled_groups: the groups are shuffled each epoch",
     )
     drop_last: bool = Field(
         False,

@@ -165,7 +165,11 @@ class InputLoader:
         return self._corpora[kind, rows]
 
     def _with_mined(self, corpus: Corpus, config: DataConfig) -> Corpus:
-        checkpoint = self.checkpoint(config.mined_by)
+        try:
+            checkpoint = self.checkpoint(config.mined_by)
+        except CheckpointError as error:
+            text = str(error).replace("encoder.checkpoint", "data.mined_by", 1)
+            raise CheckpointError(text) from None
         name = mining_name(corpus, config, checkpoint)
         mined = None if self.study is None else read_mined(self.study, name, len(corpus))
         if mined is None:

@@ -216,6 +216,8 @@ def warnings(
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     sizes = [int(size) for item in drawn for size in item.ends()]
     yield from _few_batches(read, sizes)
+    yield from _short_batches(read, num_batches)
+    yield from _mined_rows(read)
     yield from _left_out_rows(read)
     yield from _unreached_points(read, sizes, num_batches)
 
@@ -292,6 +294,29 @@ def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[s
                 text = f"optimizer.batch_size = {size} is more than the {rows} rows"
                 said[f"{text}: a batch holds them all"] = None
     yield from said
+
+
+def _short_batches(
+    read: Sequence[GridInputs], num_batches: Mapping[BatchKind, int]
+) -> Iterator[str]:
+    """Batches that `distinct` makes shorter than they might be, so that there are more of them."""
+    for kind, point in {_kind(point.config): point for point in read}.items():
+        sizes, count = point.resolved.inputs.corpus.epoch_sizes(), num_batches[kind]
+        full = sum(-(-rows // point.config.optimizer.batch_size) for rows in sizes)
+        if point.config.data.order == "distinct" and count > 1.2 * full:
+            yield (
+                f"data.order = distinct makes {count} batches an epoch, and not {full}, because "
+                f"rows share texts: {sum(sizes) / count:.1f} rows a batch"
+            )
+
+
+def _mined_rows(read: Sequence[GridInputs]) -> Iterator[str]:
+    for point in {_kind(point.config): point for point in read}.values():
+        corpus, mined = point.resolved.inputs.corpus, point.config.data.mined
+        if corpus.kind == "triplets" and mined:
+            columns = [corpus.texts(name) for name in corpus.negatives()[-mined:]]
+            if few := sum("" in texts for texts in zip(*columns, strict=True)):
+                yield f"{few:,} of {len(corpus):,} rows have fewer than {mined} mined negatives"
 
 
 def _left_out_rows(read: Sequence[GridInputs]) -> Iterator[str]:

@@ -15,21 +15,30 @@ _NONE = 0
 
 
 def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
-    """Assign rows, in their order, so that no two rows of a batch share a text but "".
+    """Assign rows, in their order, so that no row of a batch has another one's text but "".
 
-    Each row goes to the first batch with room that follows every batch with one of its texts. All
-    batches are full except the last few. If a text has more rows than there would be batches,
-    there are additional short batches. Takes about linear time.
+    Two rows may have the same negative, which makes no false negative. Mined negatives occur in
+    many rows, so that batches without them would be short.
+
+    Each row goes to the first batch with room that follows every batch with which it must not
+    share a text. All batches are full except the last few. If a text has more rows than there
+    would be batches, there are additional short batches. Takes about linear time.
     """
     if not len(rows):
         return []
     codes = _codes(corpus)
-    follows = [0] * (int(codes.max(initial=_NONE)) + 1)  # first batch that a text may go to
+    others = codes.shape[1] - len(corpus.negatives())  # the number of columns before those
+    # The first batch that a text may go to, and that it may go to as a negative.
+    follows = [0] * (int(codes.max(initial=_NONE)) + 1)
+    follows_as_negative = list(follows)
     open_batch = [0]  # union-find: the batch itself if it has room, else a later candidate
     sizes = [0]
     assigned = []
     for texts in codes[rows].tolist():
-        batch = _find(open_batch, max(follows[text] for text in texts))
+        own, negatives = texts[:others], texts[others:]
+        earliest = [follows[text] for text in own]
+        earliest += [follows_as_negative[text] for text in negatives]
+        batch = _find(open_batch, max(earliest))
         if batch == len(sizes) - 1:
             open_batch.append(batch + 1)
             sizes.append(0)
@@ -38,15 +47,19 @@ def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[
         if sizes[batch] == batch_size:
             open_batch[batch] = batch + 1
         for text in texts:
-            follows[text] = batch + 1
-        follows[_NONE] = 0
+            follows[text] = max(follows[text], batch + 1)
+        for text in own:
+            follows_as_negative[text] = follows[text]
+        follows[_NONE] = follows_as_negative[_NONE] = 0
     ends = np.cumsum(sizes[:-1])
     return np.split(rows[np.argsort(np.array(assigned, dtype=np.int64), kind="stable")], ends[:-1])
 
 
 def _codes(corpus: Corpus) -> np.ndarray:
     """A number for each text of each row; equal texts have equal numbers, "" has `_NONE`."""
-    columns = [corpus.table.column(name) for name in corpus.text_columns()]
+    negatives = corpus.negatives()
+    names = [name for name in corpus.text_columns() if name not in negatives]
+    columns = [corpus.table.column(name) for name in (*names, *negatives)]
     empty = pa.chunked_array([[""]], pa.string())
     chunks = [chunk for column in (empty, *columns) for chunk in column.chunks]
     numbers = pc.dictionary_encode(pa.chunked_array(chunks)).combine_chunks().indices.to_numpy()
@@ -103,11 +116,11 @@ def batches(
         corpus: The rows.
         batch_size: Maximum rows per batch.
         order: `file` cuts slices in file order. `shuffled` cuts slices from the rows in the
-            generator's order. `distinct` assigns shuffled rows so that no two rows of a batch
-            share a text; the last few batches may be short. For labeled
-            pairs, `groups` keeps the rows of a premise together, at the position of the first,
-            and closes a batch if the next group would overflow it; `shuffled_groups` does so
-            with the groups in the generator's order.
+            generator's order. `distinct` assigns shuffled rows so that rows of a batch share no
+            text but negatives; the last few batches may be short. For labeled pairs, `groups`
+            keeps the rows of a premise together, at the position of the first, and closes a batch
+            if the next group would overflow it; `shuffled_groups` does so with the groups in the
+            generator's order.
         generator: Needed by the shuffled orders; a new generator for each epoch.
         drop_last: Drop a source's short last batch, unless it is the only one. With `distinct`,
             drop its shortest batches, unless all are short. In both cases, fewer rows than a
