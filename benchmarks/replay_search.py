@@ -165,7 +165,7 @@ class _Namer:
             fingerprints=Fingerprints("", ""),
         )
         self.loader = SimpleNamespace(
-            load=lambda config: self._inputs, early_stopping_objective=None
+            load=lambda config: self._inputs, early_stopping_objective=None, newly_mined={}
         )
 
     def index(self, values: Values) -> int:

@@ -162,4 +162,7 @@ def test_two_encoders_are_compared_on_the_same_items(held: Path) -> None:
     assert any(row["low"] < row["high"] for row in table)
     same = rows("evaluate", "toy", "toy", "--toy")
     assert {(row["A - B"], row["low"], row["high"]) for row in same} == {(0, 0, 0)}
+    classes = rows("evaluate", "toy", "toy", "--toy", "--suite", "transfer")
+    assert {row["task"] for row in classes} >= {"MR", "TREC"}
+    assert {(row["A - B"], row["low"]) for row in classes if row["task"] == "MR"} == {(0, None)}
     refused(invoke("evaluate", "toy", "toy", "toy", "--toy"), "MODEL", "must be one or two")

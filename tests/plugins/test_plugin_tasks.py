@@ -17,6 +17,8 @@ from tune_sentcl.launch import train_one
 from tune_sentcl.plugins import EXTENSIONS, load_plugins
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.study import Study
+from tune_sentcl.tuning.plan import make_plan
+from tune_sentcl.tuning.search_options import SearchOptions
 
 __all__ = ["registry"]
 
@@ -48,6 +50,10 @@ def near_space(
 def test_a_task_is_an_objective_a_curve_a_column_and_a_picture(tmp_path: Path) -> None:
     space, study = near_space(tmp_path), tmp_path / "study"
     objectives = ("near:cosine@all:dev", "near:accuracy:dev:plugin")
+    untrained = space.with_overrides({"method.name": "none", "evaluation.suites": []})
+    options = SearchOptions(launcher="local", objectives=objectives[:1])
+    notes = make_plan(untrained, None, None, None, options).notes
+    assert any("in all with" in note for note in notes), "no text at hand, and an estimate"
     assert run_here(space, study, objectives=objectives).failures == 0
     read = Study.read(study)
     scores = [row for row in read.scores().to_pylist() if row["task"] == "near"]

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from search_samples import rows, run_here
 from typer.testing import CliRunner
 
-from tune_sentcl import loss
+from tune_sentcl import loss, read_study
 from tune_sentcl.cli import app
 from tune_sentcl.config import (
     METHODS,
@@ -123,6 +123,8 @@ def test_changed_code_makes_other_trials_and_is_told_before_the_first(
     assert len(fresh) == 4 and {row["code_fingerprint"] for row in fresh} == new
     (judgement,) = judge(Study.read(study))
     assert judgement.source == "fresh" and judgement.comparison is not None
+    over_seeds = read_study(study).configurations()
+    assert over_seeds["code_fingerprint"].nunique() == 2
     old = Configurations.read(Study.read(study)).older
     assert len(old) == 2 and not old & {row["configuration"] for row in fresh}
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,8 +96,9 @@ COUNTS: list[tuple[dict[str, Any], tuple[int, int]]] = [
     # Four trials of 100 MB, and what they write in hundreds of MB, with states of 400 MB.
     ({"keep": 9}, (4, 5 * 4)),  # one state is being replaced
     ({"keep": 0, "save_every": 0}, (0, 0)),
-    ({"keep": 9, "scheduler": "halving"}, (4, 5 * 4 + 4 * 4)),  # and paused ones
+    ({"keep": 9, "scheduler": "halving"}, (5, 5 * 4 + 5 * 4)),  # and paused ones, by run
     ({"keep": 0, "scheduler": "halving", "states": 0.9}, (0, 5 * 4 + 9)),
+    ({"keep": 9, "scheduler": "halving", "shares": (1.0,)}, (4, 5 * 4)),  # none is paused
     ({"max_concurrent": 1}, (1 + 1, 2 * 4)),
     ({"address": "head:6379"}, (1 + 1, 2 * 4)),  # a cluster is not taken for this machine
     ({"address": "head:6379", "max_concurrent": 2}, (1 + 2, 3 * 4)),
@@ -114,10 +115,11 @@ def test_seeds_draws_and_slots_count(
     monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: 10**8)
     monkeypatch.setattr(disk_need, "this_machine", lambda: Node(4, 0))
     usual = {"address": "local", "gpus_per_trial": 0.0, "scheduler": "none", "trials": 1}
-    options = SearchOptions(**{**usual, **asked})
+    shares = asked.get("shares", (0.5, 1.0))
+    options = SearchOptions(**{**usual, **{k: v for k, v in asked.items() if k != "shares"}})
     space = lambda_space(tmp_path, 0.3, ranges=LAMBDA, fixed="evaluation.every = 1")
     space = space.with_overrides({"evaluation.select": "best"})
-    prepared = prepare(space, None, (0, 1), options)
+    prepared = replace(prepare(space, None, (0, 1), options), shares=shares)
     prepared.resume_from(History(prepared.objectives))
     trials = DiskNeed.of(prepared.proposals, prepared.loader)
     assert trials == tuple(number * 10**8 for number in need)

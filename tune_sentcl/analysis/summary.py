@@ -35,6 +35,7 @@ STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 _AVERAGED = tuple(Objective(task, "spearman", "test", "cosine") for task in STS_TASKS)
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
+_CODE = ("method.name", "code_fingerprint")
 _SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the order of trials
 
 
@@ -52,7 +53,8 @@ def summaries(
     on, and `pareto`: whether no other finished trial is better in one objective (a cost is better
     if it is less) and as good in
     all. `sts_avg` is the mean of the test Spearman correlations of the seven STS tasks, times 100;
-    NaN if one is missing. `objective_test` and so on are the test scores of an objective on a dev
+    NaN if one is missing. `code_fingerprint` is there if a plugin's method ran with more than one
+    code. `objective_test` and so on are the test scores of an objective on a dev
     split of an own task, if any was measured. `seen` and `last_score`, if a trial was stopped, are
     the share of the training that it saw and its score there. `data` is `toy` for the generated
     sets and `root` for files under the data root. `seconds` is the time of training and
@@ -202,7 +204,7 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     history = History.read(
         study,
         (*objectives, *tests.values(), *_AVERAGED),
-        [*_TRIAL_COLUMNS, *_SECONDS, "stages", *knobs()],
+        [*_TRIAL_COLUMNS, *_SECONDS, "stages", "code_fingerprint", *knobs()],
     )
     _refuse_unknown(objectives, history)
     table = history.table
@@ -214,6 +216,9 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
     for number, name in enumerate(named):
         frame[name] = pd.array([found[number] for found in values], "float64")
     frame = frame.drop(columns=[name for name in tests if frame[name].isna().all()])
+    codes = {*zip(*(table[name].to_pylist() for name in _CODE), strict=True)}
+    if len(codes) > len({method for method, _ in codes}):
+        frame["code_fingerprint"] = table["code_fingerprint"].to_pylist()
     tasks = [found[len(named) :] for found in values]
     averages = [None if None in found else mean(found) for found in tasks]
     frame["sts_avg"] = pd.array(averages, "float64")
@@ -262,7 +267,8 @@ def _has_several(column: pa.ChunkedArray) -> bool:
 
 
 def _knobs(table: pd.DataFrame) -> list[str]:
-    return [column for column in table.columns if column in knobs() and column != "seed"]
+    own = [column for column in table.columns if column in knobs() and column != "seed"]
+    return [*own, *(["code_fingerprint"] if "code_fingerprint" in table.columns else [])]
 
 
 def front_of(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:

@@ -109,9 +109,10 @@ def evaluate(
             )
     if len(results) == 2:
         rows = comparison(*(result.items for result in results))
+        rows += _without_interval(rows, results)
         (print_json if json_rows else _print_comparison)(rows)
-        if not rows:
-            say("note: only tasks of scored pairs and retrieval are compared")
+        if any(row["low"] is None for row in rows):
+            say("note: only tasks of scored pairs and retrieval have an interval")
         _end(models, results)
         return
     (result,) = results
@@ -138,6 +139,28 @@ def _weights(model: str) -> Iterator[str]:
         to = str(Path(folder) / "model")
         export_trial(model, to, say=say)
         yield to
+
+
+def _without_interval(
+    compared: Sequence[dict[str, Any]], results: Sequence["Evaluation"]
+) -> list[dict[str, Any]]:
+    """Rows as `comparison` has them of the tasks that it left out, without an interval."""
+    known = {(row["task"], row["split"]) for row in compared}
+    by_name: list[dict[tuple[str, str, str, str], list[Score]]] = [{}, {}]
+    for scores, result in zip(by_name, results, strict=True):
+        for one in result.scores:
+            key = (one.task, one.split, one.metric, one.protocol)
+            whole = one.subset is None and one.aggregation in (None, "all")
+            if whole and one.value is not None and key[:2] not in known:
+                scores.setdefault(key, []).append(one)
+    rows = []
+    for key in (key for key in by_name[0] if key in by_name[1]):
+        a, b = (statistics.fmean(one.value or 0.0 for one in scores[key]) for scores in by_name)
+        row = dict(zip(("task", "split", "metric"), key, strict=False))
+        row["metric"] += f" ({key[3]})"
+        n = by_name[0][key][0].n
+        rows.append({**row, "A": a, "B": b, "A - B": a - b, "low": None, "high": None, "n": n})
+    return rows
 
 
 def _print_comparison(rows: list[dict[str, Any]]) -> None:

@@ -69,7 +69,7 @@ def study_lines(
         first = _first(study, over_seeds, most, "configuration")
         title = "Means over seeds ± standard deviations"
         if over_seeds["objective_n"].nunique() > 1:
-            title += "; ranked by lost seeds, most seeds, best mean"
+            title += "; ranked by lost seeds, most seeds (all if none changes it), best mean"
         tables.append((over_seeds, [_configuration(row, columns | tests) for row in first], title))
     lines: list[str] = []
     for table, shown, title in tables:
@@ -182,4 +182,5 @@ def _spread(row: dict[str, Any], name: str) -> str:
 
 
 def _knobs(row: dict[str, Any]) -> dict[str, Any]:
-    return {short_name(key): value for key, value in row.items() if "." in key}
+    own = {short_name(key): value for key, value in row.items() if "." in key}
+    return own | ({"code": row["code_fingerprint"]} if "code_fingerprint" in row else {})

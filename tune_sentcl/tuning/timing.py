@@ -38,6 +38,7 @@ _BATCHES, _STEPPING_S = 8, 1.0  # timed batches of a kind, and the seconds after
 _ROWS = 32  # rows of a timed batch on a CPU; the time of larger ones is scaled up
 _DISTINCT = 8  # distinct rows of a timed batch of a frozen encoder, which encodes them first
 _SENTENCES = 128  # sentences to encode
+_TEXT = "How do I return a parcel that was damaged on its way?"  # where no task has sentences
 
 Kind = tuple[str, frozenset[str], EncoderConfig, int]
 """A method, its knobs without effect, an encoder and a batch size.
@@ -167,7 +168,7 @@ def _measure(
     config: TrialConfig, inputs: TrialInputs, device: str
 ) -> tuple[float, float, float, EmbeddingCache | None]:
     """Seconds to build a method, of a training row and of a character to encode; a cache."""
-    texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences()
+    texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences() or [_TEXT]
     # The time of word vectors is that of reading their file, once for all sentences.
     is_words = inputs.checkpoint.kind == "words"
     few = known = texts[:: 1 if is_words else max(1, len(texts) // _SENTENCES)]

@@ -77,7 +77,7 @@ def _note(subject: ReportData, averages: str) -> str:
     if subject.costs_in_use:
         ranked += " Costs are in their units; less is better."
     if seeds.nunique() > 1:
-        ranked += " Those with the most seeds come first."
+        ranked += " Those with the most seeds come first, or without noise of seeds."
     if subject.fresh:
         ranked += " Fresh seeds: the same score on seeds that the search did not use."
     if lost.any():
