@@ -53,7 +53,9 @@ def first_names(names: Sequence[str], most: int = 3) -> str:
 
 def with_frames(cause: str, frames: str) -> str:
     """An error's text for a study: its cause, a blank line, and the end of the traceback."""
-    return f"{cause.strip()[:2000]}\n\n{frames.strip()[-2000:]}"
+    whole = frames.strip()
+    end = whole if len(whole) <= 2000 else whole[-2000:].partition("\n")[2]
+    return f"{cause.strip()[:2000]}\n\n{end}"
 
 
 class BadInputError(TuneSentclError, ValueError):

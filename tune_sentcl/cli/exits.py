@@ -65,9 +65,12 @@ def _say_reason(error: BaseException) -> int | None:
         return _BY_SIGNAL + reason
     if not isinstance(error, TuneSentclError):
         return None
+    if not isinstance(error, BadInputError):
+        say(f"error: {error}")  # the rest may be a traceback
+        return FAILED
     for line in str(error).splitlines():
         say(f"error: {line}")
-    return BAD_INPUT if isinstance(error, BadInputError) else FAILED
+    return BAD_INPUT
 
 
 def say(text: str) -> None:

@@ -168,8 +168,8 @@ class InputLoader:
         try:
             checkpoint = self.checkpoint(config.mined_by)
         except CheckpointError as error:
-            text = str(error).replace("encoder.checkpoint", "data.mined_by", 1)
-            raise CheckpointError(text) from None
+            faults = (replace(fault, where="data.mined_by") for fault in error.faults)
+            raise CheckpointError(faults) from None
         name = mining_name(corpus, config, checkpoint)
         mined = None if self.study is None else read_mined(self.study, name, len(corpus))
         if mined is None:

@@ -1,5 +1,6 @@
 """The kinds of own evaluation tasks, and the scores that each gives."""
 
+import difflib
 import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -161,7 +162,10 @@ def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[Foreig
     found = EXTENSIONS.get(("task", source.plugin))
     if found is None:
         rule, name = "no loaded plugin defines this task", f"plugin:{source.plugin}"
-        raise DataError(Fault("evaluation.own", "", name, rule, "Give its --plugin."))
+        names = [task for kind, task in EXTENSIONS if kind == "task"]
+        near = difflib.get_close_matches(str(source.plugin), names, 1)
+        move = f"Did you mean plugin:{near[0]}?" if near else "Give its --plugin."
+        raise DataError(Fault("evaluation.own", "", name, rule, move))
     of: Any = found.metrics, found.name, "plugin", data, found.fingerprint
     return tuple(ForeignTask(source.name, split, (), *of) for split in found.splits)
 
