@@ -52,7 +52,9 @@ def test_a_watcher_that_raises_is_named_once_with_its_line(
 
 
 def test_the_cluster_needs_nothing_of_a_watcher(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"must be one of .*, trackio. Choose one, or give its"):
+    with pytest.raises(
+        ConfigError, match=r"must be one of .*, tensorboard. Choose one, or give its"
+    ):
         check_tracking(["lines"], "s3://b/x", on_cluster=True)
     (tmp_path / "lines.py").write_text(WATCHER)
     load_plugins([tmp_path / "lines.py"])

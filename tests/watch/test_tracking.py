@@ -64,7 +64,7 @@ class Fake(Tracker):
 def nothing_but_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable leads a client elsewhere, and what would go through a proxy comes nowhere."""
     for name in list(os.environ):
-        if name.startswith(("MLFLOW_", "WANDB_", "TRACKIO_", "HF_")):
+        if name.startswith(("MLFLOW_", "WANDB_")):
             monkeypatch.delenv(name)
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -262,7 +262,7 @@ def test_what_cannot_be_had_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError) as refused:
         search("smoke", tmp_path / "study", options=options)
     assert list(map(str, refused.value.faults)) == [
-        "--track: tensorbord: must be one of mlflow, wandb, tensorboard, trackio. Choose one, or "
+        "--track: tensorbord: must be one of mlflow, wandb, tensorboard. Choose one, or "
         "give its --plugin.",
         '--track: wandb: its client is not installed. Run: pip install "tune-sentcl[wandb]".',
     ]
@@ -286,7 +286,7 @@ MLFLOW, BUCKET = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}, "s3://b/x"
         (("mlflow",), "/disk/what?", False, {}, "Rename it, or set MLFLOW_TRACKING_URI"),
         (("mlflow",), "file:///disk/50%2525", False, {}, "Rename it, or set MLFLOW_TRACKING_URI"),
         (("mlflow",), "/disk/what?", False, MLFLOW, ""),
-        (("tensorboard", "trackio"), "/disk/what?", False, {}, ""),
+        (("tensorboard",), "/disk/what?", False, {}, ""),
     ],
 )
 def test_files_need_a_folder_and_servers_need_none(

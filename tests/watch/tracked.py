@@ -1,7 +1,6 @@
 """What the trackers' own readers find in what a search has left them: trials by their names."""
 
 import json
-import sqlite3
 import struct
 import warnings
 from collections.abc import Callable, Iterator
@@ -74,25 +73,6 @@ def _mlflow(study: Path) -> dict[str, Run]:
     return found
 
 
-def trackio(study: Path) -> dict[str, Run]:
-    (path,) = (study / "trackio").glob("*.db")
-    found: dict[str, Run] = {}
-    with sqlite3.connect(path) as database:
-        for name, config in database.execute("SELECT run_name, config FROM configs"):
-            assert name not in found
-            params = json.loads(config)
-            found[name] = Run(params, group=params["_Group"])
-        rows = "SELECT run_name, step, metrics FROM metrics ORDER BY id"
-        for name, step, metrics in database.execute(rows):
-            for key, value in json.loads(metrics).items():
-                found[name].last[key] = value
-                found[name].curves.setdefault(key, []).append((step, value))
-    database.close()
-    for run in found.values():
-        run.status = run.last["status"]
-    return found
-
-
 def wandb(study: Path) -> dict[str, Run]:
     from wandb.proto import wandb_internal_pb2
 
@@ -139,6 +119,5 @@ def _records(data: bytes) -> Iterator[bytes]:
 READERS: dict[str, Callable[[Path], dict[str, Run]]] = {
     "mlflow": mlflow,
     "tensorboard": tensorboard,
-    "trackio": trackio,
     "wandb": wandb,
 }

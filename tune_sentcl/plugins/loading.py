@@ -17,7 +17,7 @@ from tune_sentcl.errors import Fault, PluginError, first_line
 from tune_sentcl.plugins.extensions import EXTENSIONS, MARK, Extension
 from tune_sentcl.plugins.sources import Plugin, read_plugin
 
-_BUILT_IN = {("watcher", one) for one in ("mlflow", "wandb", "tensorboard", "trackio")}
+_BUILT_IN = {("watcher", one) for one in ("mlflow", "wandb", "tensorboard")}
 _BUILT_IN |= {("source", one) for one in ("toy", "nli", "snli", "mnli", "wiki")}
 _Defined = Registered | Extension
 _ran: dict[Plugin, list[_Defined]] = {}

@@ -221,7 +221,7 @@ class SearchOptions:
     track: tuple[str, ...] = _option(
         (),
         OUTPUT,
-        "Log trials to mlflow, wandb, tensorboard, trackio or a plugin's watcher (repeatable).",
+        "Log trials to mlflow, wandb, tensorboard or a plugin's watcher (repeatable).",
         metavar="NAME",
     )
 

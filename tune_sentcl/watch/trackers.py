@@ -1,14 +1,11 @@
 """The trackers of `search --track NAME`: a class per client, which has one run per trial."""
 
-import contextvars
 import hashlib
 import logging
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -149,56 +146,6 @@ class _TensorBoard(Tracker):
         writer.close()
 
 
-class _Trackio(Tracker):
-    """A database in `STUDY/trackio`; variables of Trackio make it write elsewhere too."""
-
-    remote = ""
-
-    def __init__(self, space: str, study: str, folder: Path) -> None:
-        del study
-        self._folder = folder / "trackio"
-        os.environ["TRACKIO_DIR"] = str(self._folder)
-        import trackio
-        from trackio.utils import TRACKIO_DIR
-
-        if self._folder != TRACKIO_DIR:  # the client reads the variable once
-            raise OSError(f"this process writes to {TRACKIO_DIR} already")
-        for name in ("trackio", "trackio.run", "trackio.utils"):  # they print on stdout
-            vars(sys.modules[name])["print"] = lambda *_, **__: None
-        self._trackio, self._project = trackio, space.replace("/", "-")
-        self._runs: dict[str, Any] = {}
-
-    def begin(self, trial_id: str, configuration: str, params: Params) -> None:
-        for left in self._kept(trial_id):
-            left.delete()
-        # Each run gets its own context, because a second run in a context ends the first.
-        self._runs[trial_id] = contextvars.Context().run(
-            self._trackio.init,
-            self._project,
-            name=trial_id,
-            group=configuration,
-            config=dict(params),
-            embed=False,
-            auto_log_cpu=False,
-            auto_log_gpu=False,
-        )
-
-    def point(self, trial_id: str, step: int, values: Values) -> None:
-        self._runs[trial_id].log(dict(values), step=step)
-
-    def end(self, trial_id: str, step: int, values: Values, texts: Mapping[str, str]) -> None:
-        run = self._runs.pop(trial_id)
-        run.log({**values, **texts}, step=step)
-        run.finish()
-        if not self._kept(trial_id):  # the client only warns if it cannot write
-            raise OSError(f"its database in {self._folder} cannot be written")
-
-    def _kept(self, trial_id: str) -> list[Any]:
-        with suppress(ValueError):  # there is no such project yet
-            return [r for r in self._trackio.Api().runs(self._project) if r.name == trial_id]
-        return []
-
-
 class _WandB(Tracker):
     """Runs in `STUDY/wandb`, for `wandb sync`, or online; no git state, command or source."""
 
@@ -254,7 +201,6 @@ TRACKERS: dict[str, type[Tracker]] = {
     "mlflow": _MLflow,
     "wandb": _WandB,
     "tensorboard": _TensorBoard,
-    "trackio": _Trackio,
 }
 """The classes by the names of `--track`, which are those of the packages."""
 

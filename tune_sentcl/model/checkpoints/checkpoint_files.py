@@ -52,14 +52,12 @@ _ROBERTAS = frozenset(
     }
 )
 
-
 PACKED_KINDS = frozenset(
     {
         *("albert", "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie"),
-        *("eurobert", "modernbert", "nomic_bert", "roberta", "roberta-prelayernorm"),
-        *("xlm-roberta", "xlm-roberta-xl"),
-        *("gemma", "gemma3_text", "gpt2", "gpt_neox", "granite", "llama", "mistral", "olmo2"),
-        *("qwen2", "qwen3", "smollm3"),
+        *("eurobert", "gemma", "gemma3_text", "gpt2", "gpt_neox", "granite", "llama", "mistral"),
+        *("modernbert", "nomic_bert", "olmo2", "qwen2", "qwen3", "roberta"),
+        *("roberta-prelayernorm", "smollm3", "xlm-roberta", "xlm-roberta-xl"),
     }
 )
 """The `model_type` of models whose inputs can be packed; see `packing`.
