@@ -11,7 +11,7 @@ import pytest
 
 from tune_sentcl import search
 from tune_sentcl.config import DataConfig, parse_dotted
-from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
 from tune_sentcl.data.toy import toy_nli
 from tune_sentcl.errors import DamagedError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -73,6 +73,25 @@ def test_mined_rows_are_another_trial_and_no_other_method_mines() -> None:
 
     assert trial_id("mnr", 0) != trial_id("mnr", 2)
     assert trial_id("simcse", 0) == trial_id("simcse", 2)
+
+
+def test_the_division_into_sources_stays_in_the_fingerprint() -> None:
+    """Batches have rows of one source, so another division is another trial."""
+    corpus, found = pairs(), set()
+    numbers = pa.array(np.arange(len(corpus)) // 2)
+    table = corpus.table.append_column("row", numbers)
+    mined = corpus.table.append_column("negative_1", corpus.table["positive"])
+    for sizes in ((100, 400), (300, 200), (500,)):
+        starts = np.cumsum((0, *sizes[:-1])).tolist()
+        slices = [table.slice(*where) for where in zip(starts, sizes, strict=True)]
+        parts = [make_corpus("triplets", part, f"part {n}") for n, part in enumerate(slices)]
+        joined = join_corpora(parts)
+        made = with_negatives(joined, mined)
+        assert (made.parts, made.names, made.source) == (joined.parts, joined.names, joined.source)
+        assert made.epoch_sizes() == joined.epoch_sizes()
+        assert made.table.drop_columns("negative_1").equals(joined.table)
+        found.add(made.fingerprint)
+    assert len(found) == 3
 
 
 def test_a_repeated_search_takes_the_mined_rows_of_its_study(

@@ -154,11 +154,11 @@ def _without_interval(
             if whole and one.value is not None and key[:2] not in known:
                 scores.setdefault(key, []).append(one)
     rows = []
-    for key in (key for key in by_name[0] if key in by_name[1]):
-        a, b = (statistics.fmean(one.value or 0.0 for one in scores[key]) for scores in by_name)
-        row = dict(zip(("task", "split", "metric"), key, strict=False))
-        row["metric"] += f" ({key[3]})"
-        n = by_name[0][key][0].n
+    for common in (key for key in by_name[0] if key in by_name[1]):
+        a, b = (statistics.fmean(one.value or 0.0 for one in scores[common]) for scores in by_name)
+        row = dict(zip(("task", "split", "metric"), common, strict=False))
+        row["metric"] += f" ({common[3]})"
+        n = by_name[0][common][0].n
         rows.append({**row, "A": a, "B": b, "A - B": a - b, "low": None, "high": None, "n": n})
     return rows
 

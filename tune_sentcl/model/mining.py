@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 
 from tune_sentcl.config import DataConfig
-from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
 from tune_sentcl.data.task import fingerprint_of
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -79,8 +79,10 @@ def with_negatives(corpus: Corpus, mined: pa.Table) -> Corpus:
     table, first = corpus.table, len(corpus.negatives()) + 1
     for place, column in enumerate(mined.columns[2:]):
         table = table.append_column(f"negative_{first + place}", column)
-    made = make_corpus(corpus.kind, table, corpus.source, corpus.dropped)
-    return replace(made, parts=corpus.parts, names=corpus.names)
+    # Each source by itself, because what is a source decides batches, and so the fingerprint.
+    parts = replace(corpus, table=table).by_source()
+    joined = join_corpora([make_corpus(part.kind, part.table, part.source) for part in parts])
+    return replace(joined, dropped=corpus.dropped)
 
 
 class _Miner:
