@@ -1,6 +1,7 @@
 """Mined negatives, against a loop over all anchors and positives."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,16 +10,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tune_sentcl import search
+from tune_sentcl import launch, search
 from tune_sentcl.config import DataConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
 from tune_sentcl.data.toy import toy_nli
 from tune_sentcl.errors import DamagedError
+from tune_sentcl.history import Assignment
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.mining import mined_negatives, with_negatives
 from tune_sentcl.trial import InputLoader, inputs
 from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 
 
 def pairs() -> Corpus:
@@ -121,3 +124,29 @@ def test_a_repeated_search_takes_the_mined_rows_of_its_study(
     file.write_bytes(b"PAR1")
     with pytest.raises(DamagedError, match=r"complete Parquet file.*Delete it"):
         search(grid, study, seeds=[1, 2, 3], options=options)
+
+
+def test_a_worker_takes_the_rows_that_the_driver_has_mined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's loader was sent before a sampled trial was known."""
+    space, mined = tmp_path / "margins.toml", []
+    space.write_text(
+        'summary = "mined negatives"\n[fixed]\nmethod.name = "mnr"\nencoder.checkpoint = "toy"\n'
+        'data.source = "toy"\ndata.mined = 2\ndata.mined_by = "toy"\ndata.limit = 40\n'
+        'evaluation.data = "toy"\n[[block]]\n'
+        "[search.ranges]\ndata.mined_margin = { low = 0.0, high = 0.2 }\n"
+    )
+
+    def mines(*given: Any) -> pa.Table:
+        mined.append(given[1].mined_margin)
+        return mined_negatives(*given)
+
+    def elsewhere(assignment: Assignment, _: InputLoader, settings: WorkerSettings) -> Attempt:
+        return Attempt(assignment, InputLoader(None), settings)
+
+    monkeypatch.setattr(inputs, "mined_negatives", mines)
+    monkeypatch.setattr(launch, "Attempt", elsewhere)
+    options = SearchOptions(launcher="local", gpus_per_trial=0, trials=2)
+    assert search(space, tmp_path / "study", options=options).failures == 0
+    assert len(mined) == len({*mined}) > 2

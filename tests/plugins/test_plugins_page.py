@@ -12,6 +12,7 @@ from local_search import searches_without_ray
 from plugin_samples import registry
 from typer.testing import CliRunner
 
+from tune_sentcl import config
 from tune_sentcl.analysis import read_study
 from tune_sentcl.cli import app
 from tune_sentcl.config import parse_dotted
@@ -43,6 +44,11 @@ def block(name: str) -> str:
     (text,) = (text for text in found if mark in text)
     assert f"`{name}`" in PAGE
     return str(text)
+
+
+def test_the_configs_that_the_page_names_are_exported() -> None:
+    named = set(re.findall(r"`([A-Z]\w+Config)`", PAGE))
+    assert len(named) == 4 and named <= set(dir(config))
 
 
 def test_the_commands_of_the_page_run_its_files(

@@ -16,8 +16,10 @@ from tune_sentcl.config.embedding_methods import AngleConfig as AngleConfig
 from tune_sentcl.config.embedding_methods import CosentConfig as CosentConfig
 from tune_sentcl.config.embedding_methods import EmbeddingLossConfig as EmbeddingLossConfig
 from tune_sentcl.config.embedding_methods import GistConfig as GistConfig
+from tune_sentcl.config.embedding_methods import GradedConfig as GradedConfig
 from tune_sentcl.config.embedding_methods import MnrConfig as MnrConfig
 from tune_sentcl.config.embedding_methods import TripletConfig as TripletConfig
+from tune_sentcl.config.embedding_methods import TripletRowsConfig as TripletRowsConfig
 from tune_sentcl.config.identity import CHECKPOINTS as CHECKPOINTS
 from tune_sentcl.config.identity import ORIGINAL_DEFAULTS as ORIGINAL_DEFAULTS
 from tune_sentcl.config.identity import ROWS as ROWS
@@ -77,6 +79,7 @@ from tune_sentcl.config.sections import Pooling as Pooling
 from tune_sentcl.config.sections import ProtocolName as ProtocolName
 from tune_sentcl.config.sections import SuiteName as SuiteName
 from tune_sentcl.config.sections import completed as completed
+from tune_sentcl.config.tables import ChunkedConfig as ChunkedConfig
 from tune_sentcl.config.tables import MethodBase as MethodBase
 from tune_sentcl.config.tables import Rows as Rows
 from tune_sentcl.config.tables import Values as Values

@@ -72,7 +72,7 @@ class SessionStudy:
         self._other_stages = _stages_without(self._history.table, self._loader)
         recorded = driver.study.manifest.search
         self._failed_before = frozenset(recorded.failed_again if recorded else ())
-        self._keep_mined()
+        self.keep_mined()
 
     @property
     def failed_again(self) -> set[str]:
@@ -229,7 +229,6 @@ class SessionStudy:
     ) -> TrialRow:
         """The row of a trial that has ended."""
         inputs = self._loader.load(assignment.config)
-        self._keep_mined()
         values = self._history.values(assignment.trial_id)
         if status != "finished":  # earlier values are not this attempt's
             values = (None,) * len(values)
@@ -255,7 +254,8 @@ class SessionStudy:
             **{**input_columns, **run_columns},
         )
 
-    def _keep_mined(self) -> None:
+    def keep_mined(self) -> None:
+        """Write newly mined negatives, before a worker reads them."""
         mined = self._loader.newly_mined
         for name in list(mined):
             self._driver.write_mined(name, mined[name])

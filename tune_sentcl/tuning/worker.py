@@ -27,6 +27,7 @@ from tune_sentcl.history import Assignment
 from tune_sentcl.model.device import deterministic, is_out_of_memory, limit_memory
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.plugins import Plugin
+from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.trial_folders import TrialFiles
 from tune_sentcl.trial import (
     Account,
@@ -164,6 +165,8 @@ class Attempt:
         if not assignment.graphs:
             os.environ[CaptureError.variable] = "0"  # for later trials of this process, too
         self._set_up_device()
+        if settings.study is not None:  # whose mined rows are those of the driver's machine
+            self._loader.study = StudyFiles.at(settings.study)
         inputs = self._loader.load(config)
         check_fingerprints(assignment.fingerprints, inputs)
         output = self._output()
