@@ -46,6 +46,9 @@ from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.mined import read_mined
 
+_MINED_CORPORA = 4
+"""The corpora with mined negatives that a process keeps; others are read from the study again."""
+
 
 @dataclass(frozen=True)
 class TrialInputs:
@@ -161,6 +164,10 @@ class InputLoader:
             found = load_rows(kind, rows, self.root)
             if kind == "triplets" and rows.mined:
                 found = self._with_mined(found, rows)
+                # A range over a knob of mining would fill the memory with a corpus a trial.
+                older = [key for key in self._corpora if key[1].mined]
+                for key in older[: 1 - _MINED_CORPORA]:
+                    del self._corpora[key]
             self._corpora[kind, rows] = found
         return self._corpora[kind, rows]
 
@@ -171,7 +178,9 @@ class InputLoader:
             faults = (replace(fault, where="data.mined_by") for fault in error.faults)
             raise CheckpointError(faults) from None
         name = mining_name(corpus, config, checkpoint)
-        mined = None if self.study is None else read_mined(self.study, name, len(corpus))
+        mined = self.newly_mined.get(name)
+        if mined is None and self.study is not None:
+            mined = read_mined(self.study, name, len(corpus))
         if mined is None:
             mined = self.newly_mined[name] = mined_negatives(corpus, config, checkpoint)
         return with_negatives(corpus, mined)

@@ -149,6 +149,9 @@ def _new_static(name: str) -> Checkpoint:
     stated, _, rest = of.partition(":")
     if rest and stated.isdecimal() and int(stated) > 0:
         of, width = rest, int(stated)
+    elif not of or stated.removeprefix("-").isdecimal():
+        rule = "must be static:NAME or static:WIDTH:NAME, with a width above 0"
+        raise fault_of(name, rule, "Write static:minilm or static:256:minilm.")
     known = resolve_checkpoint(of)
     if known.kind == "words":
         raise fault_of(name, "word vectors have no tokenizer", "Name a folder or hub model.")
