@@ -154,7 +154,8 @@ def test_a_worker_takes_the_rows_that_the_driver_has_mined(
 
 def test_few_mined_corpora_are_kept() -> None:
     """A search over a margin would hold all its corpora in memory."""
-    loader, common = InputLoader(None), {"method.name": "mnr", "encoder.checkpoint": "toy"}
+    loader = InputLoader(None)
+    common: dict[str, Any] = {"method.name": "mnr", "encoder.checkpoint": "toy"}
     common |= {"data.source": "toy", "data.limit": 40, "data.mined_by": "toy", "data.mined": 1}
     values = [common | {"data.mined_margin": n / 100} for n in range(9)]
     configs = [parse_dotted(each, "test") for each in values]

@@ -22,7 +22,8 @@ from pydantic import TypeAdapter
 from search_samples import rows, run_here
 from typer.testing import CliRunner
 
-from tune_sentcl import loss, read_study
+from tune_sentcl import loss
+from tune_sentcl.analysis.summary import configurations
 from tune_sentcl.cli import app
 from tune_sentcl.config import (
     METHODS,
@@ -34,9 +35,11 @@ from tune_sentcl.config import (
     weight_values,
 )
 from tune_sentcl.errors import ConfigError, PluginError
+from tune_sentcl.export.choice import Choice
 from tune_sentcl.judging.configurations import Configurations
 from tune_sentcl.judging.judgement import judge
 from tune_sentcl.launch import train_one
+from tune_sentcl.objective import DEFAULT
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
 from tune_sentcl.on_ray.preflight import describe_node
 from tune_sentcl.plugins import load_plugins
@@ -106,25 +109,27 @@ def test_changed_code_makes_other_trials_and_is_told_before_the_first(
 ) -> None:
     study = tmp_path / "study"
     written(tmp_path)
-    run_here(margin_space(tmp_path), study)
+    run_here(margin_space(tmp_path), study, keep=1)
     assert run_here(margin_space(tmp_path), study).ran == 0
     written(tmp_path, factor=2.0)
     capsys.readouterr()
-    assert run_here(margin_space(tmp_path), study).ran == 2
+    assert run_here(margin_space(tmp_path), study, keep=1).ran == 2
     said = capsys.readouterr().err
     told = "my_loss.py has changed since 2 trials of method margin_cosine began"
     assert told in said and said.index(told) < said.index("[1/2]")
     found = rows(study)
     assert len(found) == 4 and len({row["code_fingerprint"] for row in found}) == 2
     assert len({row["trial_id"] for row in found}) == 4
-    run_here(margin_space(tmp_path), study, confirm=2)
+    run_here(margin_space(tmp_path), study, keep=1, confirm=2)
     fresh = [row for row in rows(study) if row["origin"] == "confirm"]
     new = {row["code_fingerprint"] for row in rows(study)[-2:]}
     assert len(fresh) == 4 and {row["code_fingerprint"] for row in fresh} == new
     (judgement,) = judge(Study.read(study))
     assert judgement.source == "fresh" and judgement.comparison is not None
-    over_seeds = read_study(study).configurations()
-    assert over_seeds["code_fingerprint"].nunique() == 2
+    over_seeds = configurations(Study.read(study))
+    assert [code in new for code in over_seeds["code_fingerprint"]] == [True, True, False, False]
+    chosen = Choice.read(Study.read(study), DEFAULT).best()
+    assert chosen.kept and chosen.row["configuration"] in {row["configuration"] for row in fresh}
     old = Configurations.read(Study.read(study)).older
     assert len(old) == 2 and not old & {row["configuration"] for row in fresh}
 

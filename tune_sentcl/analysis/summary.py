@@ -66,13 +66,14 @@ def summaries(
     """
     chosen = tuple(objectives or study_objectives(study))
     table = _trials(study, chosen)
-    return _ranked(table, chosen), _aggregated(table, chosen)
+    return _ranked(table, chosen), _present_first(study, _aggregated(table, chosen))
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
     """One row per configuration, aggregated over finished seeds, the best first.
 
-    The order is that of `tune_sentcl.history.rank_keys`. The column `lost`, if any, counts seeds
+    The order is that of `tune_sentcl.history.rank_keys`; the configurations of a plugin that has
+    changed since come last. The column `lost`, if any, counts seeds
     that have failed or were stopped.
 
     Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
@@ -85,7 +86,14 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
         study: A running or finished study.
         objectives: The scores to rank by; None: those that its last search maximized.
     """
-    return configurations_of(study, tuple(objectives or study_objectives(study)))
+    chosen = tuple(objectives or study_objectives(study))
+    return _present_first(study, configurations_of(study, chosen))
+
+
+def _present_first(study: Study, over_seeds: pd.DataFrame) -> pd.DataFrame:
+    """The same rows, those of plugins that have changed since last."""
+    is_older = over_seeds["configuration"].isin(study.older()).to_numpy()
+    return over_seeds.iloc[np.argsort(is_older, kind="stable")].reset_index(drop=True)
 
 
 def configurations_of(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:

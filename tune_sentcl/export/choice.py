@@ -72,8 +72,8 @@ class Choice:
         objective: The score.
         over_seeds: The configurations (`tune_sentcl.analysis.configurations`), best first.
         ranked: The trials with the score, grouped by configuration, best first; trials on fresh
-            seeds are left out.
-        others: Every other trial by id: unfinished trials, and trials on fresh seeds.
+            seeds, and of plugins that have changed since, are left out.
+        others: Every other trial by id: unfinished trials, and those that are left out.
     """
 
     study: Study
@@ -90,14 +90,17 @@ class Choice:
             StudyError: A file is damaged or cannot be read.
         """
         history = History.read(study, (objective,), _READ)
-        rows = history.table.select(_READ).to_pylist()
+        rows, older = history.table.select(_READ).to_pylist(), study.older()
         candidates = [_candidate(row, history) for row in rows]
         scored = [
             candidate
             for candidate in candidates
-            if candidate.value is not None and candidate.row["origin"] != CONFIRM_ORIGIN
+            if candidate.value is not None
+            and candidate.row["origin"] != CONFIRM_ORIGIN
+            and candidate.row["configuration"] not in older
         ]
         over_seeds = configurations(study, [objective])
+        over_seeds = over_seeds[~over_seeds["configuration"].isin(older)]
         rank = {name: place for place, name in enumerate(over_seeds["configuration"])}
         best = sorted(
             scored, key=lambda candidate: (-(candidate.value or 0.0), candidate.trial_id)

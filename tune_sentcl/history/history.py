@@ -1,7 +1,7 @@
 """`History`: the status, scores and failures of every trial of a study."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -148,10 +148,14 @@ class History:
         value = self.values(trial_id)[0]
         return -np.inf if value is None else value
 
-    def best(self) -> float | None:
+    def best(self, without: Container[str] = ()) -> float | None:
         """The best first objective when the study was read, without confirming trials."""
         columns = (self.table[name].to_pylist() for name in ("trial_id", "origin"))
-        chosen = [name for name, origin in zip(*columns, strict=True) if origin != CONFIRM_ORIGIN]
+        chosen = [
+            name
+            for name, origin in zip(*columns, strict=True)
+            if origin != CONFIRM_ORIGIN and name not in without
+        ]
         best = max(map(self.checkpoint_score, chosen), default=-np.inf)
         return best if best > -np.inf else None
 

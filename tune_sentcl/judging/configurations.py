@@ -78,11 +78,10 @@ class Configurations:
         """The same with the seed plan, the last search and the methods of a study."""
         searches = ["", *(command for command in manifest.commands if " search " in command)]
         plan = manifest.search.seed_plan if manifest.search else None
-        now = {method.name: method.fingerprint for method in manifest.methods}
         older = frozenset(
             name
             for name, each in self.tried.items()
-            if each.code != now.get(each.values["method.name"], each.code)
+            if manifest.is_older(str(each.values["method.name"]), each.code)
         )
         return replace(self, plan=plan, command=searches[-1], older=older)
 

@@ -182,6 +182,11 @@ class Manifest:
             plugins={**self.plugins, **stored_names(names)},
         )
 
+    def is_older(self, method: str, code: str | None) -> bool:
+        """Whether a trial's method is a plugin's, and ran with other code than the last search."""
+        now = {one.name: one.fingerprint for one in self.methods}
+        return method in now and code != now[method]
+
     def check_space(self, space: Space, where: str) -> None:
         """Raise StudyError if a space has another name than the study's."""
         if self.space != space.name:

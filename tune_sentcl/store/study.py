@@ -99,6 +99,18 @@ class Study(StudyTables):
     def __post_init__(self) -> None:
         register_stored(self.manifest.methods)
 
+    def older(self) -> frozenset[str]:
+        """The configurations whose method is a plugin's that has changed since (`is_older`)."""
+        if not self.manifest.methods:
+            return frozenset()
+        rows = self.trials(["configuration", "method.name", "code_fingerprint"]).to_pylist()
+        of_older = self.manifest.is_older
+        return frozenset(
+            row["configuration"]
+            for row in rows
+            if of_older(row["method.name"], row["code_fingerprint"])
+        )
+
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Open a study without a lock; its disk may be read-only.

@@ -176,7 +176,10 @@ def _begin(prepared: PreparedSearch, session: Session) -> None:
     """Say what runs."""
     watcher, proposals = prepared.watcher, prepared.proposals
     if prepared.settings.origin != "single":
-        watcher.best, watcher.objective = session.history.best(), str(prepared.objectives[0])
+        watcher.best, watcher.objective = (
+            session.history.best(session.study.older),
+            str(prepared.objectives[0]),
+        )
     session.watcher.begin(proposals.done, proposals.total)
 
 

@@ -17,6 +17,7 @@ from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
+from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader, Progress
 from tune_sentcl.tuning.disk_need import CONTENDERS, state_bytes
 from tune_sentcl.tuning.proposals import Proposals
@@ -55,6 +56,7 @@ class SessionStudy:
         has_states: Whether the study has held states of trials lately.
         failed_now: Finished trials that were trained or measured again in this session, with
             whether that failed.
+        older: The trials of plugins that have changed since.
         resumable: Failed trials that only lost their workers. They keep their states, because
             they go on when the command is repeated.
     """
@@ -70,6 +72,7 @@ class SessionStudy:
         self.has_states = bool(driver.study.states())
         self._sizes: dict[str, int] = {}  # of states, by trial
         self._other_stages = _stages_without(self._history.table, self._loader)
+        self.older = _older_trials(driver.study)
         recorded = driver.study.manifest.search
         self._failed_before = frozenset(recorded.failed_again if recorded else ())
         self.keep_mined()
@@ -98,7 +101,8 @@ class SessionStudy:
             return  # fresh seeds keep no checkpoints and replace none
         kept = self._driver.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
-        best = sorted(weights, key=lambda name: (-self._history.checkpoint_score(name), name))
+        best = sorted(weights - self.older, key=self._checkpoint_rank)
+        best += sorted(weights & self.older, key=self._checkpoint_rank)
         leaders = self._leaders(weights)
         of_leaders = [next((m for m in best if m in trials), None) for trials in leaders]
         in_order = dict.fromkeys(m for m in (*of_leaders[:1], *best) if m is not None)
@@ -109,10 +113,15 @@ class SessionStudy:
             self._driver.keep_checkpoints(wanted)
         self._history.weights = weights & wanted
 
+    def _checkpoint_rank(self, name: str) -> tuple[float, str]:
+        return -self._history.checkpoint_score(name), name
+
     def _leaders(self, weights: set[str]) -> list[tuple[str, ...]]:
         """The trials of the best configurations; none if other commands have made some weights."""
         known = list(self._proposals.configurations.values())
-        if not weights.issubset(trial for each in known for trial in each.trials.values()):
+        if not (weights - self.older).issubset(
+            trial for each in known for trial in each.trials.values()
+        ):
             return []
         whole = (
             each
@@ -273,6 +282,14 @@ def _label_of(assignment: Assignment) -> str:
     """The attempt that has trained the trial's weights."""
     again = assignment.action == "measure" and assignment.files_before
     return again or assignment.attempt_files
+
+
+def _older_trials(study: Study) -> set[str]:
+    older = study.older()
+    if not older:
+        return set()
+    table = study.trials(["trial_id", "configuration"])
+    return {row["trial_id"] for row in table.to_pylist() if row["configuration"] in older}
 
 
 def _stages_without(table: pa.Table, loader: InputLoader) -> dict[str, list[dict[str, Any]]]:

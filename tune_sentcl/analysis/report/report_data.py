@@ -195,8 +195,12 @@ class ReportData:
 
     @cached_property
     def by_seed(self) -> pd.DataFrame:
-        """The finished trials that configurations are ranked by, by configuration and seed."""
-        return self._finished[self._finished["origin"] != CONFIRM_ORIGIN]
+        """The finished trials that configurations are ranked by, by configuration and seed.
+
+        Those of a plugin that has changed since are left out.
+        """
+        older = self._finished.index.isin(self.study.older() if self.study else (), level=0)
+        return self._finished[(self._finished["origin"] != CONFIRM_ORIGIN) & ~older]
 
     @cached_property
     def fresh(self) -> Mapping[str, Estimate]:
