@@ -223,6 +223,20 @@ def test_fresh_seeds_choose_no_winner_and_are_quoted(tmp_path: Path) -> None:
     assert any("10.50 +- 0.71 on 2 fresh seeds: report this mean" in note for note in first.notes)
 
 
+def test_a_confirmation_that_was_stopped_goes_on_with_the_same_number(tmp_path: Path) -> None:
+    """Another number begins another confirmation, and wastes the trials of this one."""
+    trials = [
+        *seeded(0.5, [70.0, 70.2, 70.1]),
+        *seeded(0.5, [70.1, 70.3], 1000, origin="confirm"),
+        *seeded(0.3, [71.0, 71.3, 71.1]),
+        *seeded(0.3, [71.0], 1000, origin="confirm"),
+    ]
+    (judgement,) = judged(planned(tmp_path, trials, 3, 4))
+    assert judgement.comparison is None and judgement.seeds_needed == 4
+    assert judgement.next_step.endswith("--confirm 4")
+    assert any("has not ended: --confirm 4 goes on" in note for note in judgement.notes)
+
+
 @pytest.mark.parametrize("spread", [0.0, 1e-14, 0.3])
 def test_what_seeds_can_show_is_not_told_of_configurations_that_scored_alike(
     tmp_path: Path, spread: float

@@ -210,7 +210,7 @@ def test_a_stored_method_has_the_knobs_and_flags_of_its_plugin(tmp_path: Path) -
         again = parse_config(json.loads(json.dumps(config.nested())), "test")
         assert again.dotted() == config.dotted()
         assert weight_values(again.dotted()) == weight_values(config.dotted())
-        for flag in ("takes_steps", "freezes_encoder"):
+        for flag in ("takes_steps", "freezes_encoder", "rows"):
             assert getattr(again.method, flag) == getattr(config.method, flag)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from tune_sentcl.config.catalogue import belongs, knobs, short_name, union_members
 from tune_sentcl.config.data_names import source_names
-from tune_sentcl.config.embedding_methods import TripletRowsConfig
 from tune_sentcl.config.methods import PairMethodConfig
 from tune_sentcl.config.registry import plugin_of
 from tune_sentcl.config.sections import AUTO_FALLBACKS
@@ -45,8 +44,12 @@ def _without_adapters(values: Values) -> bool:
     return _freezes(values) or _of(values, "encoder.lora_rank") == 0
 
 
+def _reads_no_triplets(values: Values) -> bool:
+    return _method(values).model_construct(name=str(values["method.name"])).rows != "triplets"
+
+
 def _mines_nothing(values: Values) -> bool:
-    return not issubclass(_method(values), TripletRowsConfig) or _of(values, "data.mined") == 0
+    return _reads_no_triplets(values) or _of(values, "data.mined") == 0
 
 
 IDLE: dict[str, Callable[[Values], bool]] = {
@@ -61,7 +64,7 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "encoder.train_length": _freezes,
     "encoder.share_duplicates": lambda v: not issubclass(_method(v), PairMethodConfig),
     "encoder.packed": _freezes,
-    "data.mined": lambda v: not issubclass(_method(v), TripletRowsConfig),
+    "data.mined": _reads_no_triplets,
     "data.mined_by": _mines_nothing,
     "data.mined_margin": _mines_nothing,
     "data.mined_depth": _mines_nothing,

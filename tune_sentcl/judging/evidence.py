@@ -20,6 +20,9 @@ from tune_sentcl.store.union import TOLERANCE
 Source = Literal["fresh", "planned"]
 """Seeds that no choice saw; seeds that were planned before the first score."""
 
+UNFINISHED = "not all fresh trials have finished"
+"""Why a confirmation that has not ended supports no claim."""
+
 MOST_SEEDS = 100
 """The largest number of fresh seeds to propose."""
 _LARGEST_EFFECT = 2.0  # sds of a seed: a greater difference that was seen is partly luck
@@ -143,7 +146,7 @@ class Evidence:
             if candidate.name not in constants and candidate.lost().keys().isdisjoint(seeds)
         }
         if len(members) < len(tried) or any(not own.keys() >= seeds for own in drawn.values()):
-            return f"not all {kind} trials have finished"
+            return UNFINISHED if kind == "fresh" else "not all planned trials have finished"
         for candidate in pair:
             if candidate not in members:
                 title = self.configurations.title(candidate)

@@ -10,7 +10,7 @@ from tune_sentcl.history import Configuration
 from tune_sentcl.items import FILE, read_items, score_interval
 from tune_sentcl.judging.comparing import ALPHA, Comparison, Verdict
 from tune_sentcl.judging.configurations import Configurations, Named
-from tune_sentcl.judging.evidence import MOST_SEEDS, Evidence, Source
+from tune_sentcl.judging.evidence import MOST_SEEDS, UNFINISHED, Evidence, Source
 from tune_sentcl.judging.statistics import POWER, mean, sd
 from tune_sentcl.objective import Objective
 from tune_sentcl.store.study import Study
@@ -36,8 +36,9 @@ class Judgement:
         comparison: The comparison; None if nothing can be claimed.
         sentence: The result in one sentence.
         seeds_needed: The smallest number of fresh seeds of winner, baseline and runner-up that
-            decides with probability 0.8. None if the verdict is decided, if it is of other
-            configurations, or if 100 seeds do not suffice.
+            decides with probability 0.8, or that of a confirmation that has not ended. None if
+            the verdict is decided, if it is of other configurations, or if 100 seeds do not
+            suffice.
         next_step: The command that runs fresh seeds; empty without one.
         notes: Further remarks.
     """
@@ -191,7 +192,10 @@ def _judged(
     needed, own = None, list(_notes(configurations, pair))
     undecided = comparison is None or comparison.verdict == "UNDECIDED"
     # The next confirmation compares no others.
-    if undecided and {candidate.name for candidate in pair} <= evidence.confirmed.keys():
+    if answer == UNFINISHED and configurations.plan:
+        needed = len(configurations.plan.confirmations[-1].seeds)
+        own.insert(0, f"The last confirmation has not ended: --confirm {needed} goes on.")
+    elif undecided and {candidate.name for candidate in pair} <= evidence.confirmed.keys():
         effect = evidence.effect(pair, comparison)
         needed = evidence.seeds_needed(effect)
         if needed:

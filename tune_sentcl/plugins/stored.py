@@ -11,6 +11,7 @@ from tune_sentcl.config import (
     MethodBase,
     PairMethodConfig,
     Registered,
+    Rows,
     knobs,
     register_all,
 )
@@ -47,6 +48,7 @@ class StoredMethod:
         plugin: The plugin's name.
         fingerprint: A hash of its code, with which the study's last search ran.
         base: The base class of its config.
+        rows: As in `MethodBase`.
         takes_steps: As in `MethodBase`.
         freezes_encoder: As in `MethodBase`.
         knobs: The type and the default of each of its own knobs.
@@ -56,6 +58,7 @@ class StoredMethod:
     plugin: str
     fingerprint: str
     base: Base
+    rows: Rows
     takes_steps: bool
     freezes_encoder: bool
     knobs: Mapping[str, tuple[Kind, Any]]
@@ -79,8 +82,9 @@ def _stored(one: Registered) -> StoredMethod:
         for knob in section_knobs("method", one.name, one.config)
         if knob.key not in common
     }
-    flags = one.config.takes_steps, one.config.freezes_encoder
-    return StoredMethod(one.name, one.plugin, one.fingerprint, base, *flags, own)
+    rows = one.config.model_construct(name=one.name).rows
+    of = rows, one.config.takes_steps, one.config.freezes_encoder
+    return StoredMethod(one.name, one.plugin, one.fingerprint, base, *of, own)
 
 
 def register_stored(methods: Iterable[StoredMethod]) -> None:
@@ -98,9 +102,14 @@ def register_stored(methods: Iterable[StoredMethod]) -> None:
             }
             fields["name"] = (Literal[one.name], ...)
             flags = {"takes_steps": one.takes_steps, "freezes_encoder": one.freezes_encoder}
-            base: Any = type(one.name, (BASES[one.base],), flags)
+            base: Any = type(one.name, (BASES[one.base],), {**flags, "rows": _reading(one.rows)})
             own = Registered(create_model(one.name, __base__=base, **fields), None, one.plugin)
             register_all([own])
+
+
+def _reading(rows: Rows) -> property:
+    """The property `rows` of a config."""
+    return property(lambda _: rows)
 
 
 def stored_names(plugins: Collection[str]) -> dict[str, str]:
