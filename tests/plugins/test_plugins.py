@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from plugin_samples import (
     BUILT_IN,
     MARGIN,
@@ -46,6 +47,7 @@ from tune_sentcl.plugins import load_plugins
 from tune_sentcl.plugins.stored import StoredMethod, register_stored, stored_methods
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
+from tune_sentcl.trial import InputLoader, assemble
 
 __all__ = ["registry"]
 
@@ -159,6 +161,7 @@ def test_a_study_is_read_without_its_plugin_and_not_searched(tmp_path: Path) -> 
 
 METHOD = """from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
 
 import tune_sentcl
@@ -187,8 +190,23 @@ class OwnSclConfig(SclConfig):
 
 @tune_sentcl.method(OwnSclConfig)
 class OwnScl(Scl):
-    pass
+    def __init__(self, config, encoder, inputs):
+        super().__init__(config, encoder, inputs)
+        self.heads.own = torch.nn.Linear(2, 2)
 """
+
+
+def test_layers_of_ones_own_begin_by_the_seed(tmp_path: Path) -> None:
+    """torch's generator draws them, which differs from process to process."""
+    load_plugins([written(tmp_path, METHOD)])
+    common = {"method.name": "own_scl", "encoder.checkpoint": "toy", "data.source": "toy"}
+    drawn = []
+    for seed in (1, 1, 2):
+        config = parse_dotted({**common, "evaluation.data": "toy", "seed": seed}, "test")
+        method = assemble(config, InputLoader(None).load(config), "cpu")
+        drawn.append(dict(method.heads.named_parameters())["own.weight"].tolist())
+        torch.rand(3)
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_a_stored_method_has_the_knobs_and_flags_of_its_plugin(tmp_path: Path) -> None:

@@ -166,7 +166,9 @@ def _items_note(
     if objective.protocol not in ("cosine", "retrieval"):
         return
     title = f"the winner's score on {objective}"
-    for trial_id in sorted({*winner.trials.values()} & study.checkpoints()):
+    scores = sorted((-score, winner.trials[seed]) for seed, score in winner.scores().items())
+    kept = study.checkpoints()
+    for trial_id in (name for _, name in scores if name in kept):  # that of `export` first
         content = study.checkpoint_file(trial_id, FILE) or b""
         items = read_items(content, objective.task, objective.split, objective.metric)
         if items is not None:

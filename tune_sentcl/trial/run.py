@@ -68,8 +68,11 @@ def assemble(
         if options.lora_rank:
             _adapt(encoder, config, inputs.checkpoint)
     encoder.prefixes = prefixes
-    heads = torch.Generator().manual_seed(stream_seed(config.seed, "heads"))
-    method = build_method(config, encoder, MethodInputs(options, heads, inputs.resource))
+    seed = stream_seed(config.seed, "heads")
+    heads = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # a user's own layers draw from it
+        method = build_method(config, encoder, MethodInputs(options, heads, inputs.resource))
     encoder.to(device)
     method.heads.to(device)
     return method

@@ -216,8 +216,7 @@ def warnings(
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     sizes = [int(size) for item in drawn for size in item.ends()]
     yield from _few_batches(read, sizes)
-    yield from _short_batches(read, num_batches)
-    yield from _mined_rows(read)
+    yield from dict.fromkeys([*_short_batches(read, num_batches), *_mined_rows(read)])
     yield from _left_out_rows(read)
     yield from _unreached_points(read, sizes, num_batches)
 
