@@ -342,7 +342,8 @@ def _score(objective: Objective, value: float) -> Score:
 
 def _no_study() -> Any:
     """A study's driver that writes nothing."""
-    study = SimpleNamespace(manifest=SimpleNamespace(search=None, git_commit=None), states=set)
+    manifest = SimpleNamespace(search=None, git_commit=None)
+    study = SimpleNamespace(manifest=manifest, states=set, older=frozenset)
     return SimpleNamespace(
         study=study,
         next_attempt_label=lambda trial_id: "",
