@@ -51,14 +51,13 @@ def summaries(
     the trials differ under its dotted key (except knobs that only affect measuring), `seed`,
     `objective`, `sts_avg`, `data`, `seconds`. With several objectives also `objective_2` and so
     on, and `pareto`: whether no other finished trial is better in one objective (a cost is better
-    if it is less) and as good in
-    all. `sts_avg` is the mean of the test Spearman correlations of the seven STS tasks, times 100;
-    NaN if one is missing. `code_fingerprint` is there if a plugin's method ran with more than one
-    code. `objective_test` and so on are the test scores of an objective on a dev
-    split of an own task, if any was measured. `seen` and `last_score`, if a trial was stopped, are
-    the share of the training that it saw and its score there. `data` is `toy` for the generated
-    sets and `root` for files under the data root. `seconds` is the time of training and
-    evaluation, without start-up.
+    if it is less) and as good in all. `sts_avg` is the mean of the test Spearman correlations of
+    the seven STS tasks, times 100; NaN if one is missing. `code_fingerprint` is there if a
+    plugin's method ran with more than one code. `objective_test` and so on are the test scores of
+    an objective on a dev split of an own task, if any was measured. `seen` and `last_score`,
+    if a trial was stopped, are the share of the training that it saw and its score there.
+    `data` is `toy` for the generated sets and `root` for files under the data root. `seconds`
+    is the time of training and evaluation, without start-up.
 
     Args:
         study: A running or finished study.
@@ -73,8 +72,8 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
     """One row per configuration, aggregated over finished seeds, the best first.
 
     The order is that of `tune_sentcl.history.rank_keys`; the configurations of a plugin that has
-    changed since come last. The column `lost`, if any, counts seeds
-    that have failed or were stopped.
+    changed since come last. The column `lost`, if any, counts seeds that have failed or were
+    stopped.
 
     Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
     knobs that only affect measuring), `data`, and for each objective and `sts_avg`: `..._mean`,

@@ -120,10 +120,9 @@ def evaluate(
         scores = ({"trial_id": None, **dataclasses.asdict(score)} for score in result.scores)
         print_json([{name: score[name] for name in SCORES.names} for score in scores])
     else:
-        whole = [s for s in result.scores if s.subset is None and s.aggregation in (None, "all")]
         constant = ("split", "aggregation", "metric", "protocol", "seeds")
         layout = Layout(constant=constant, of="scores")
-        print_table(_score_rows(whole), f"{models[0]}, suite {suite}", layout)
+        print_table(_score_rows(_whole(result)), f"{models[0]}, suite {suite}", layout)
     _end([""], results)
 
 
@@ -146,21 +145,22 @@ def _without_interval(
 ) -> list[dict[str, Any]]:
     """Rows as `comparison` has them of the tasks that it left out, without an interval."""
     known = {(row["task"], row["split"]) for row in compared}
-    by_name: list[dict[tuple[str, str, str, str], list[Score]]] = [{}, {}]
-    for scores, result in zip(by_name, results, strict=True):
-        for one in result.scores:
-            key = (one.task, one.split, one.metric, one.protocol)
-            whole = one.subset is None and one.aggregation in (None, "all")
-            if whole and one.value is not None and key[:2] not in known:
-                scores.setdefault(key, []).append(one)
     rows = []
-    for common in (key for key in by_name[0] if key in by_name[1]):
-        a, b = (statistics.fmean(one.value or 0.0 for one in scores[common]) for scores in by_name)
-        row = dict(zip(("task", "split", "metric"), common, strict=False))
-        row["metric"] += f" ({common[3]})"
-        n = by_name[0][common][0].n
-        rows.append({**row, "A": a, "B": b, "A - B": a - b, "low": None, "high": None, "n": n})
+    first, other = (_by_measure(_whole(result)) for result in results)
+    second = {key[:-1]: values for key, values in other.items()}
+    for key, values in first.items():
+        task, split, _, metric, protocol, n = key
+        if key[:-1] in second and (task, split) not in known:
+            a, b = statistics.fmean(values), statistics.fmean(second[key[:-1]])
+            row = {"task": task, "split": split, "metric": f"{metric} ({protocol})"}
+            row |= {"A": a, "B": b, "A - B": a - b, "low": None, "high": None, "n": n}
+            rows.append(row)
     return rows
+
+
+def _whole(result: "Evaluation") -> list[Score]:
+    """The scores of whole tasks."""
+    return [s for s in result.scores if s.subset is None and s.aggregation in (None, "all")]
 
 
 def _print_comparison(rows: list[dict[str, Any]]) -> None:
@@ -182,16 +182,24 @@ def _end(models: Sequence[str], results: Sequence["Evaluation"]) -> None:
         raise typer.Exit(BAD_INPUT if bad_input else FAILED)
 
 
-def _score_rows(scores: Sequence[Score]) -> list[dict[str, Any]]:
-    """One row per score; several classifier seeds become mean ± standard deviation."""
-    names = ("task", "split", "aggregation", "metric", "protocol", "n")
+_MEASURE = ("task", "split", "aggregation", "metric", "protocol", "n")
+
+
+def _by_measure(scores: Sequence[Score]) -> dict[tuple[Any, ...], list[float]]:
+    """The values of each measure, one for each classifier seed."""
     groups: dict[tuple[Any, ...], list[float]] = {}
     for score in scores:
         if score.value is not None:
-            key = tuple(getattr(score, name) for name in names)
+            key = tuple(getattr(score, name) for name in _MEASURE)
             groups.setdefault(key, []).append(score.value)
-    rows = [
-        {**dict(zip(names, key, strict=True)), "value": statistics.fmean(values)}
+    return groups
+
+
+def _score_rows(scores: Sequence[Score]) -> list[dict[str, Any]]:
+    """One row per score; several classifier seeds become mean ± standard deviation."""
+    groups = _by_measure(scores)
+    rows: list[dict[str, Any]] = [
+        {**dict(zip(_MEASURE, key, strict=True)), "value": statistics.fmean(values)}
         for key, values in groups.items()
     ]
     for row, values in zip(rows, groups.values(), strict=True):

@@ -49,7 +49,7 @@ def _reads_no_triplets(values: Values) -> bool:
 
 
 def _mines_nothing(values: Values) -> bool:
-    return _reads_no_triplets(values) or _of(values, "data.mined") == 0
+    return _of(values, "data.mined") == 0 or _reads_no_triplets(values)
 
 
 IDLE: dict[str, Callable[[Values], bool]] = {

@@ -25,7 +25,7 @@ from tune_sentcl.store.study import Study
 _READ = (
     *("trial_id", "configuration", "status", "origin", "method.name", "method.whitening"),
     *("encoder.checkpoint", "encoder.pooling", "encoder.max_length", "checkpoint_fingerprint"),
-    *("encoder.query_prefix", "encoder.text_prefix"),
+    *("encoder.query_prefix", "encoder.text_prefix", "code_fingerprint"),
     *("evaluation.data", "data.source", "config"),
 )
 _SHOWN = 4
@@ -90,7 +90,12 @@ class Choice:
             StudyError: A file is damaged or cannot be read.
         """
         history = History.read(study, (objective,), _READ)
-        rows, older = history.table.select(_READ).to_pylist(), study.older()
+        rows, is_older = history.table.select(_READ).to_pylist(), study.manifest.is_older
+        older = {
+            row["configuration"]
+            for row in rows
+            if is_older(row["method.name"], row["code_fingerprint"])
+        }
         candidates = [_candidate(row, history) for row in rows]
         scored = [
             candidate

@@ -108,9 +108,8 @@ class Configurations:
         for row in rows:
             name, seed, trial_id = row["configuration"], row["seed"], row["trial_id"]
             if name not in tried:
-                values = {key: row[key] for key in knobs()}
-                tried[name] = Configuration(name, "grid", values)
-                tried[name].code = row["code_fingerprint"] or ""
+                values, code = {key: row[key] for key in knobs()}, row["code_fingerprint"] or ""
+                tried[name] = Configuration(name, "grid", values, code=code)
             candidate, result = tried[name], history.result(trial_id)
             candidate.trials[seed] = trial_id
             candidate.results[seed] = replace(result, precision=row["precision_used"])

@@ -70,7 +70,7 @@ def pool_packed(
     counts: Int64[Tensor, " batch"],
     first: Float[Tensor, "tokens dim"] | None = None,
 ) -> Embeddings:
-    """What `pool` computes, from packed states in a few kernels of fixed shapes.
+    """Pool packed states as `pool` pools padded ones, in a few kernels of fixed shapes.
 
     Long sentences are summed in another order, so that results differ in the last digits.
 

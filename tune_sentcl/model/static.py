@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tune_sentcl.model.device import to_device
+from tune_sentcl.model.pooling import Divisor
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings
 
@@ -28,9 +29,7 @@ class TokenVectors(nn.Module):
         self.embedding = nn.EmbeddingBag(count, width, mode="mean", _weight=vectors)
         self.config = SimpleNamespace(hidden_size=width, model_type="static")
 
-    def forward(
-        self, tokens: Tokens, divisor: int | Int[np.ndarray, " inputs"] | None = None
-    ) -> Embeddings:
+    def forward(self, tokens: Tokens, divisor: Divisor = None) -> Embeddings:
         """The means of the inputs' vectors, 0 without tokens; `divisor` is that of `pool`."""
         device = self.embedding.weight.device
         numbers = (tokens.ids.astype(np.int64), tokens.offsets[:-1])

@@ -1,4 +1,4 @@
-"""What an encoder costs in use: time, weights, and the size of its embeddings."""
+"""The cost of an encoder in use: time, weights, and the size of its embeddings."""
 
 import copy
 import time

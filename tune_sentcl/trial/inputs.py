@@ -244,7 +244,7 @@ _OF_TRANSFORMERS = {
     "simcse": "contrasts a sentence under two dropout masks",
     "conisi": "reads two sentences as one input",
 }
-"""What a static encoder cannot do, by method."""
+"""The reason why a static encoder cannot be trained, by method."""
 
 
 def _require_trainable(config: TrialConfig, checkpoint: Checkpoint) -> None:

@@ -2,8 +2,8 @@
 
 Without it the processes take turns on the GPU. Each process that joins holds a shared lock on the
 server's folder, which the kernel drops however the process ends. A command waits beside each
-process until nobody holds the lock, and then ends the server. So the searches of a user share a
-server, and it ends with the last of their workers, even after SIGKILL.
+process until no process holds the lock, and then ends the server. The searches of a user share a
+server, which ends with the last of their workers, even after SIGKILL.
 
 Source: https://docs.nvidia.com/deploy/mps/
 """
@@ -139,7 +139,7 @@ def _answers(environment: Mapping[str, str], seconds: float = 0.0) -> bool:
 
 
 def _output(command: list[str], environment: Mapping[str, str], given: str = "") -> str:
-    """What a command prints; empty if it fails or takes too long."""
+    """The output of a command; empty if it fails or takes too long."""
     try:
         done = subprocess.run(
             command,

@@ -176,10 +176,8 @@ def _begin(prepared: PreparedSearch, session: Session) -> None:
     """Say what runs."""
     watcher, proposals = prepared.watcher, prepared.proposals
     if prepared.settings.origin != "single":
-        watcher.best, watcher.objective = (
-            session.history.best(session.study.older),
-            str(prepared.objectives[0]),
-        )
+        watcher.best = session.history.best(session.study.older)
+        watcher.objective = str(prepared.objectives[0])
     session.watcher.begin(proposals.done, proposals.total)
 
 

@@ -17,7 +17,6 @@ from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.store.rows import TrialRow, with_search_origins
-from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader, Progress
 from tune_sentcl.tuning.disk_need import CONTENDERS, state_bytes
 from tune_sentcl.tuning.proposals import Proposals
@@ -72,7 +71,9 @@ class SessionStudy:
         self.has_states = bool(driver.study.states())
         self._sizes: dict[str, int] = {}  # of states, by trial
         self._other_stages = _stages_without(self._history.table, self._loader)
-        self.older = _older_trials(driver.study)
+        older, table = driver.study.older(), self._history.table
+        names = zip(table["trial_id"].to_pylist(), table["configuration"].to_pylist(), strict=True)
+        self.older = {trial_id for trial_id, name in names if name in older}
         recorded = driver.study.manifest.search
         self._failed_before = frozenset(recorded.failed_again if recorded else ())
         self.keep_mined()
@@ -282,14 +283,6 @@ def _label_of(assignment: Assignment) -> str:
     """The attempt that has trained the trial's weights."""
     again = assignment.action == "measure" and assignment.files_before
     return again or assignment.attempt_files
-
-
-def _older_trials(study: Study) -> set[str]:
-    older = study.older()
-    if not older:
-        return set()
-    table = study.trials(["trial_id", "configuration"])
-    return {row["trial_id"] for row in table.to_pylist() if row["configuration"] in older}
 
 
 def _stages_without(table: pa.Table, loader: InputLoader) -> dict[str, list[dict[str, Any]]]:

@@ -19,6 +19,7 @@ from tune_sentcl.config.idle import is_idle
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.data.tasks.own_task import texts_of
+from tune_sentcl.data.toy import toy_vocabulary
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.device import wait_for
@@ -38,7 +39,6 @@ _BATCHES, _STEPPING_S = 8, 1.0  # timed batches of a kind, and the seconds after
 _ROWS = 32  # rows of a timed batch on a CPU; the time of larger ones is scaled up
 _DISTINCT = 8  # distinct rows of a timed batch of a frozen encoder, which encodes them first
 _SENTENCES = 128  # sentences to encode
-_TEXT = "How do I return a parcel that was damaged on its way?"  # where no task has sentences
 
 Kind = tuple[str, frozenset[str], EncoderConfig, int]
 """A method, its knobs without effect, an encoder and a batch size.
@@ -168,7 +168,7 @@ def _measure(
     config: TrialConfig, inputs: TrialInputs, device: str
 ) -> tuple[float, float, float, EmbeddingCache | None]:
     """Seconds to build a method, of a training row and of a character to encode; a cache."""
-    texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences() or [_TEXT]
+    texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences() or toy_vocabulary()
     # The time of word vectors is that of reading their file, once for all sentences.
     is_words = inputs.checkpoint.kind == "words"
     few = known = texts[:: 1 if is_words else max(1, len(texts) // _SENTENCES)]

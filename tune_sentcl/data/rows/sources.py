@@ -128,7 +128,7 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
 
 
 def rows_of(own: Extension, columns: Mapping[str, str], read: Read) -> tuple[pa.Table, Origin]:
-    """What a plugin's source yields; its columns are named as by `read_table`.
+    """The rows that a plugin's source yields, with columns that are named as by `read_table`.
 
     Raises:
         DataError: It lacks a column that the user named.
