@@ -39,8 +39,8 @@ def mean(m: Any) -> list[nn.Module]:
 
 
 def words(m: Any) -> Any:
-    vocabulary = list(build_toy()[1].get_vocab())
-    return m.WordWeights(vocabulary, {"dog": 3.0, "the": 0.1}, 0.7)
+    numbers = build_toy()[1].get_vocab()  # in no order
+    return m.WordWeights(sorted(numbers, key=numbers.__getitem__), {"the": 0.1, "##o": 9.0}, 0.7)
 
 
 TOKENS: Any = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
