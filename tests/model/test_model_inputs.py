@@ -125,7 +125,7 @@ def test_pairs_go_through_an_encoder_as_through_the_library(tmp_path: Path) -> N
     texts = [("a dog", "the man runs"), ("", "a"), ("the man", "")]
     roberta = load_encoder(resolve_checkpoint(str(save_roberta(tmp_path, 66))), "mean", 64)
     bert = Encoder(*build_toy(), "mean", 64).eval()
-    for encoder in (roberta, bert):
+    for encoder in (roberta.double(), bert.double()):
         sides_ = (_contents(encoder.tokenizer, *side) for side in zip(*texts, strict=True))
         with torch.no_grad():
             found = encoder(encoder.pairs(*sides_))
