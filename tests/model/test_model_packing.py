@@ -117,7 +117,7 @@ def _assert_same(left: list[Tensor], right: list[Tensor]) -> None:
 @pytest.mark.parametrize("types", [False, True])
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_every_pooling_is_the_same(pooling: Pooling, types: bool) -> None:
-    encoder = Encoder(*build_toy(), pooling, 64).eval()
+    encoder = Encoder(*build_toy(), pooling, 64).double().eval()
     tokens = _tokens(LENGTHS, types=types)
     _assert_same(*_both(encoder, tokens))
     _assert_same(*_both(encoder, tokens, 20))
@@ -133,7 +133,7 @@ def test_every_kind_is_the_same(name: str, gpu: bool, monkeypatch: pytest.Monkey
     """
     if gpu:
         attend_as_on_a_gpu(monkeypatch)
-    encoder, tokens = _kind(name), _tokens(LENGTHS)
+    encoder, tokens = _kind(name).double(), _tokens(LENGTHS)
     assert encoder.packs
     for encoder.pooling in ("mean", "last"):
         _assert_same(*_both(encoder, tokens))
@@ -164,7 +164,7 @@ def test_a_gpus_pass_of_every_kind_waits_for_no_copy(name: str) -> None:
 
 @pytest.mark.parametrize("pad", [0, 1, 6])
 def test_roberta_s_padding_is_its_config_s_also_inside_a_sentence(pad: int) -> None:
-    encoder = _kind("roberta", pad)
+    encoder = _kind("roberta", pad).double()
     for token in {pad, encoder.tokenizer.pad_token_id}:
         _assert_same(*_both(encoder, _tokens(LENGTHS, pad=token)))
 
@@ -191,7 +191,8 @@ def test_dropout_draws_the_same_where_nothing_is_padded() -> None:
 def _parts(lengths: tuple[int, ...], heads: int = 2, width: int = 4) -> list[Tensor]:
     draws = torch.Generator().manual_seed(4)
     shape = (1, heads, sum(lengths), width)
-    return [torch.randn(shape, generator=draws, requires_grad=True) for _ in range(3)]
+    dtype = torch.float64
+    return [torch.randn(shape, generator=draws, dtype=dtype).requires_grad_() for _ in range(3)]
 
 
 def _with_gradients(attended: Tensor, parts: list[Tensor]) -> list[Tensor]:
@@ -209,7 +210,7 @@ def test_attention_drops_as_the_padded_call_does(lengths: tuple[int, ...]) -> No
     held = torch.arange(group.width) < torch.tensor(lengths)[:, None]
     padded = []
     for part in parts:
-        rows = torch.zeros(len(lengths), group.width, 2, 4)
+        rows = part.new_zeros(len(lengths), group.width, 2, 4)
         rows[held] = part[0].transpose(0, 1)
         padded.append(rows.transpose(1, 2))
     torch.manual_seed(8)
@@ -305,6 +306,11 @@ def _trains_in(encoder: Encoder, arithmetic: Arithmetic) -> Encoder:
     return encoder
 
 
+def _distance(found: list[Tensor], expected: list[Tensor]) -> float:
+    one, other = (torch.cat([part.flatten() for part in parts]) for parts in (found, expected))
+    return float((one - other).norm() / other.norm())
+
+
 TODAY = ("modernbert", "qwen3", "gemma3_text of EmbeddingGemma")
 
 
@@ -318,11 +324,10 @@ def test_bf16_packs_too(name: str, gpu: bool, monkeypatch: pytest.MonkeyPatch) -
         attend_as_on_a_gpu(monkeypatch)
     packed, padded = _both(_trains_in(encoder, "bf16"), tokens)
     assert packed[0].dtype == torch.float32
-    torch.testing.assert_close(packed[0], full[0], rtol=0, atol=0.05)
-    scale = max(float(exact.abs().max()) for exact in full[1:])
-    for one, other, exact in zip(packed[1:], padded[1:], full[1:], strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0.05 * scale)
-        torch.testing.assert_close(one, exact, rtol=0, atol=0.1 * scale)
+    assert _distance(packed[:1], full[:1]) < 0.05
+    # Of all gradients together: how far a single number is off depends on the processor.
+    assert _distance(packed[1:], padded[1:]) < 0.05
+    assert _distance(packed[1:], full[1:]) < 0.1
 
 
 def test_an_input_without_a_token_is_padded() -> None:
