@@ -16,7 +16,7 @@ from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model import token_states
 from tune_sentcl.model.checkpoints.adapters import Adapted
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
-from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, usable_positions
+from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, num_rows, usable_positions
 from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores
 from tune_sentcl.model.encoding import Progress, by_batches, check_finite
@@ -87,6 +87,7 @@ class Encoder(nn.Module):
         self.packed = True
         self._packable = make_packable(transformer) and pooling != "modules"
         self._positions = usable_positions(transformer)
+        self._rows = num_rows(transformer)
         self.max_length = min(max_length, self._positions or max_length)
         self.train_length = min(train_length or self.max_length, self.max_length)
         self.prefixes = Prefixes()
@@ -181,6 +182,13 @@ class Encoder(nn.Module):
         return embeddings
 
     def _pooled(self, tokens: Tokens, divisor: Divisor) -> Embeddings:
+        last = int(tokens.ids.max(initial=0))
+        if self._rows is not None and last >= self._rows:  # a GPU would end the process
+            token = self.tokenizer.convert_ids_to_tokens(last)
+            rule = f"the token {token!r} of a text has no row in its table of {self._rows} rows"
+            raise CheckpointError(
+                Fault("encoder.checkpoint", "", "", rule, "Remove it from the texts.")
+            )
         if isinstance(self.transformer, TokenVectors):
             means: Embeddings = self.transformer(tokens, divisor)
             return means

@@ -16,7 +16,7 @@ from torch import nn
 from tune_sentcl.config import Pooling
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.adapters import merge
-from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE, Prefixes
+from tune_sentcl.model.checkpoints.checkpoint_files import OWN_FILE, Prefixes, without_pooler
 from tune_sentcl.model.checkpoints.tokenizer_files import quiet, reads_alike
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.static import TokenVectors, static_module
@@ -73,8 +73,12 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
     if not is_static:
         stated = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
         # The library rebuilds most tokenizers, and the result lacks the lower-casing step.
-        write_json(path / _SETTINGS, {**stated, "do_lower_case": is_lower_case(encoder.tokenizer)})
+        stated["do_lower_case"] = is_lower_case(encoder.tokenizer)
+        if no_pooler := without_pooler(encoder.transformer):  # else its reader reports new weights
+            stated["model_kwargs"] = no_pooler
+        write_json(path / _SETTINGS, stated)
     write_json(path / OWN_FILE, own_metadata(encoder, metadata))
+    _share(path)
     if card:
         (path / "README.md").write_text(card, encoding="utf-8")
 
@@ -90,8 +94,13 @@ def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
         merge(transformer)
     _write_weights(transformer, scratch)
     _saved_tokenizer(encoder).save_pretrained(scratch)
+    options = {"dtype": encoder.transformer.dtype, "local_files_only": True}
     first = library(
-        str(scratch), model_kwargs={"dtype": encoder.transformer.dtype, "local_files_only": True}
+        str(scratch),
+        model_kwargs={**options, **without_pooler(transformer)},
+        # Else texts would pass the tokenizer's chat template, if it has one.
+        modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+        module_output_name="token_embeddings",
     )
     rebuilt, first.processor = first.tokenizer, _saved_tokenizer(encoder)
     if not reads_alike(rebuilt, first.processor):
@@ -100,8 +109,6 @@ def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
         move = "Choose an encoder whose tokenizer is of its model's own class."
         raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
     first.processor.model_max_length = encoder.max_length
-    if getattr(first.model, "pooler", None) is not None:
-        first.model.pooler = None
     # WeightedLayerPooling gets the layers only if the config asks for them.
     if encoder.pooling != "modules":
         first.model.config.output_hidden_states = encoder.pooling in _LAYER_START
@@ -134,6 +141,7 @@ def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
             base, print_ = encoder.adapted.base, encoder.adapted.fingerprint
             own["base"] = {"checkpoint": base, "fingerprint": print_}
     write_json(path / OWN_FILE, own)
+    _share(path)
 
 
 def own_metadata(encoder: Encoder, metadata: Mapping[str, object]) -> dict[str, object]:
@@ -152,6 +160,13 @@ def write_json(path: Path, values: object) -> None:
     """Write values as indented JSON."""
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
+
+
+def _share(folder: Path) -> None:
+    """Give weights the mode of other files; safetensors writes files that only the owner reads."""
+    mode = (folder / OWN_FILE).stat().st_mode
+    for weights in folder.rglob("*.safetensors"):
+        weights.chmod(mode)
 
 
 @contextmanager

@@ -39,6 +39,10 @@ class TokenVectors(nn.Module):
         shares = (tokens.lengths / np.maximum(divisor, 1)).astype(np.float32)
         return means * to_device(shares, device).unsqueeze(1)
 
+    def get_input_embeddings(self) -> nn.EmbeddingBag:
+        """The table of vectors, by the name that transformers' models give it."""
+        return self.embedding
+
     def draw(self, seed: int) -> None:
         """Draw the vectors from N(0, 1), as sentence-transformers does."""
         weight, generator = self.embedding.weight, torch.Generator().manual_seed(seed)
@@ -57,7 +61,7 @@ def new_vectors(tokenizer: Any, width: int) -> TokenVectors:
     return made
 
 
-def without_special_tokens(backend: Any) -> Any:
+def without_special_tokens(backend: Any, truncation_side: str) -> Any:
     """A tokenizer of transformers that adds no special tokens, from one of `tokenizers`."""
     import transformers
 
@@ -66,7 +70,7 @@ def without_special_tokens(backend: Any) -> Any:
     plain.post_processor = None
     plain.no_truncation()
     plain.no_padding()
-    return library.PreTrainedTokenizerFast(tokenizer_object=plain)
+    return library.PreTrainedTokenizerFast(tokenizer_object=plain, truncation_side=truncation_side)
 
 
 def static_module(vectors: TokenVectors, tokenizer: Any, max_length: int) -> nn.Module:
@@ -75,6 +79,6 @@ def static_module(vectors: TokenVectors, tokenizer: Any, max_length: int) -> nn.
 
     library: Any = modules
     backend = copy.deepcopy(tokenizer.backend_tokenizer)
-    backend.enable_truncation(max_length)
+    backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
     made: nn.Module = library.StaticEmbedding(backend, vectors.embedding.weight.detach())
     return made

@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from tune_sentcl.config import AUTO_FALLBACKS, Auto, Pooling
+from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint_files import (
     ADAPTER_FILES,
+    OWN_FILE,
     Description,
     fault_of,
     read_base,
@@ -167,6 +170,8 @@ def _new_static(name: str) -> Checkpoint:
         max_length=known.max_length,
         width=width,
         place=known.place,
+        lower_case=known.lower_case,
+        arguments=known.arguments,
         is_static=True,
     )
 
@@ -204,8 +209,7 @@ def _from_adapters(
 ) -> Checkpoint:
     """A folder of adapters, with the checkpoint that they were trained on."""
     stated, fingerprint = origin
-    local = not fingerprint and Path(stated).is_dir()  # peft knows no built-in names
-    base = resolve_checkpoint(str(Path(stated).resolve()) if local else stated)
+    base = _base_of_adapters(name, folder, *origin)
     if fingerprint and base.fingerprint != fingerprint:
         rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
         raise fault_of(name, rule, "Restore the files.")
@@ -213,6 +217,7 @@ def _from_adapters(
     if files and not fingerprint:
         files += tuple(file for file in TOKENIZER_FILES if (folder / file).is_file())
     whole = hashlib.sha256(f"{base.fingerprint}{revision}".encode())
+    whole.update(_setting_lines(description))
     for file in files:
         whole.update(_hashed(name, folder, file))
     merged = f"its adapters are added into the weights of {stated}"
@@ -231,6 +236,33 @@ def _from_adapters(
         revision=revision,
         base=base,
     )
+
+
+def _base_of_adapters(name: str, folder: Path, stated: str, fingerprint: str) -> Checkpoint:
+    """The checkpoint of a base's name; a relative path counts from the working directory.
+
+    Raises:
+        CheckpointError: The folder states no base, or a base that cannot be used.
+    """
+    file = OWN_FILE if fingerprint else ADAPTER_FILES[0]
+    move = f"Move the base there, or correct its name in {file}."
+    if not stated:
+        rule = f"its {file} states no base (base_model_name_or_path) of the adapters"
+        raise fault_of(name, rule, "Write the folder or the hub name of the base there.")
+    path = Path(stated).absolute()
+    if path.resolve() == folder.resolve():
+        raise fault_of(name, f"its {file} states this folder itself as the adapters' base", move)
+    local = not fingerprint and path.is_dir()  # peft knows no built-in names
+    try:
+        return resolve_checkpoint(str(path.resolve()) if local else stated)
+    except CheckpointError as error:
+        tried = (
+            f" (tried {path} and the hub)" if not local and not Path(stated).is_absolute() else ""
+        )
+        gone = Path(stated).is_absolute() and not path.exists()
+        cause = "there is no such folder" if gone else error.faults[0].rule
+        rule = f"its {file} states the adapters' base {stated!r}{tried}: {cause}"
+        raise fault_of(name, rule, move) from None
 
 
 def _from_hub(name: str) -> Checkpoint:
@@ -287,11 +319,17 @@ def _folder_fingerprint(name: str, folder: Path, description: Description) -> st
     files = dict.fromkeys((*config, *_weight_files(inner), *others), inner)
     files |= dict.fromkeys(_module_files(folder, description.shaping), folder)
     whole = hashlib.sha256("\n".join(description.shaping).encode())  # includes their order
-    if description.lower_case:
-        whole.update(b"do_lower_case\n")
+    whole.update(_setting_lines(description))
     for file in sorted(files):
         whole.update(_hashed(name, files[file], file))
     return whole.hexdigest()[:16]
+
+
+def _setting_lines(description: Description) -> bytes:
+    """The settings of a module Transformer that change embeddings, but for the longest input."""
+    lower = b"do_lower_case\n" if description.lower_case else b""
+    stated = description.arguments
+    return lower + (json.dumps(stated, sort_keys=True).encode() if stated else b"")
 
 
 def _weight_files(folder: Path) -> list[str]:

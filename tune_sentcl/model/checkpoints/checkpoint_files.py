@@ -1,5 +1,6 @@
 """Reads the small files of a checkpoint without loading the model."""
 
+import inspect
 import json
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +88,17 @@ def usable_positions(transformer: Any) -> int | None:
     return int(positions) - (0 if padding is None else padding + 1)
 
 
+def num_rows(transformer: Any) -> int | None:
+    """The number of tokens that have a vector; None: the model has no table of vectors."""
+    return getattr(transformer.get_input_embeddings(), "num_embeddings", None)
+
+
+def without_pooler(transformer: Any) -> dict[str, bool]:
+    """The arguments with which a model of its class has no pooler; empty if none has."""
+    parameters = inspect.signature(type(transformer)).parameters
+    return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}
+
+
 def stated_positions(config: Mapping[str, Any]) -> int | None:
     """`usable_positions` of a model, computed from its `config.json`."""
     positions = config.get("max_position_embeddings")
@@ -111,6 +123,21 @@ _SETTINGS = tuple(
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 """Names of the settings file of sentence-transformers' module Transformer."""
+_UNSUPPORTED = (
+    *("processing_kwargs", "query_length", "document_length", "query_expansion"),
+    "tokenizer_name_or_path",
+)
+"""Settings of that module that change its inputs in ways that an encoder here does not follow."""
+_ARGUMENTS = {
+    "tokenizer_args": "processor_kwargs",
+    "model_args": "model_kwargs",
+    "config_args": "config_kwargs",
+}
+"""Old and new names of the arguments that sentence-transformers passes to transformers."""
+_PLACES = frozenset(
+    {"subfolder", "token", "cache_dir", "revision", "local_files_only", "trust_remote_code"}
+)
+"""Arguments that sentence-transformers sets itself, whatever the file says."""
 _NO_LENGTH = 100_000  # transformers writes 1e30 for a tokenizer without a longest input
 
 
@@ -130,6 +157,8 @@ class Description:
         shaping: The folders of the modules that shape embeddings, besides a transformer, a pooling
             that the configuration names, and a Normalize at the end.
         lower_case: Whether texts are lower-cased first.
+        arguments: What the module Transformer passes on to transformers: `processor_kwargs` to the
+            tokenizer, `model_kwargs` to the model, `config_kwargs` to its configuration.
         is_static: Whether it has a vector for each token in the place of a transformer.
     """
 
@@ -143,6 +172,7 @@ class Description:
     place: str = ""
     shaping: tuple[str, ...] = ()
     lower_case: bool = False
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     is_static: bool = False
 
 
@@ -165,10 +195,8 @@ def read_description(name: str, folder: Path) -> Description:
     config, own = _table(folder / place / "config.json"), _table(folder / OWN_FILE)
     is_static = bool(modules) and modules[0][0] == _STATIC
     settings = _settings(folder / place) if modules and not is_static else {}
-    if settings.get("processing_kwargs"):
-        rule = f"its processing_kwargs = {settings['processing_kwargs']} are not supported"
-        move = "Remove them from the settings of its module Transformer, and tune without."
-        raise fault_of(name, rule, move)
+    arguments = _arguments(name, settings)
+    config = {**config, **arguments.get("config_kwargs", {})}
     if is_static:
         pooling: Pooling | None = "mean"
         max_length = _count(
@@ -176,7 +204,7 @@ def read_description(name: str, folder: Path) -> Description:
         )
     else:
         pooling = _stated_pooling(folder, modules, config)
-        max_length = _stated_length(folder / place, settings, config)
+        max_length = _stated_length(name, folder / place, settings, arguments, config)
     prefixes = _prompts(folder)
     if own.get("pooling") in typing.get_args(Pooling):
         pooling, max_length = own["pooling"], _count(own.get("max_length"))
@@ -196,7 +224,8 @@ def read_description(name: str, folder: Path) -> Description:
         notes=tuple(_notes(folder, config)),
         place=place,
         shaping=tuple(place for _, place in shaping),
-        lower_case=settings.get("do_lower_case") is True,
+        lower_case=bool(settings.get("do_lower_case")),
+        arguments=arguments,
         is_static=is_static,
     )
 
@@ -204,15 +233,15 @@ def read_description(name: str, folder: Path) -> Description:
 def read_base(folder: Path) -> tuple[str, str] | None:
     """The name and fingerprint of the base of a folder's adapters; None without adapters.
 
-    The fingerprint is empty if peft wrote the folder, which knows no fingerprint. Adapters beside
-    a whole model count as part of it.
+    The fingerprint is empty if peft wrote the folder, which knows no fingerprint. The name is
+    empty if the folder states none. Adapters beside a whole model count as part of it.
     """
     base = _table(folder / OWN_FILE).get("base")
     if isinstance(base, dict):
         return str(base.get("checkpoint", "")), str(base.get("fingerprint", ""))
-    stated = _table(folder / ADAPTER_FILES[0]).get("base_model_name_or_path")
-    alone = isinstance(stated, str) and not (folder / "config.json").is_file()
-    return (str(stated), "") if alone else None
+    if (folder / "config.json").is_file() or not (folder / ADAPTER_FILES[0]).is_file():
+        return None
+    return str(_table(folder / ADAPTER_FILES[0]).get("base_model_name_or_path") or ""), ""
 
 
 def reads_bytes(folder: Path) -> bool:
@@ -264,16 +293,52 @@ def _settings(folder: Path) -> Mapping[str, Any]:
     return next(filter(None, (_table(folder / name) for name in _SETTINGS)), {})
 
 
+def _arguments(name: str, settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The arguments that a module Transformer passes on; without those that are empty.
+
+    Raises:
+        CheckpointError: They are no tables, or another setting is not supported.
+    """
+    move = "Remove it from the settings of its module Transformer, and tune without."
+    for key in _UNSUPPORTED:
+        if settings.get(key):
+            raise fault_of(name, f"its {key} = {settings[key]} is not supported", move)
+    if "message" in (settings.get("modality_config") or {}):
+        rule = "its modality_config puts texts into a chat template, which is not supported"
+        raise fault_of(name, rule, move)
+    arguments = {}
+    for old, new in _ARGUMENTS.items():
+        key = old if old in settings else new
+        stated = settings.get(key, {})
+        if not isinstance(stated, dict):
+            raise fault_of(name, f"its {key} = {stated} must be a table of arguments", move)
+        arguments[new] = {name: stated[name] for name in stated if name not in _PLACES}
+    return {name: table for name, table in arguments.items() if table}
+
+
 def _stated_length(
-    folder: Path, settings: Mapping[str, Any], config: Mapping[str, Any]
+    name: str,
+    folder: Path,
+    settings: Mapping[str, Any],
+    arguments: Mapping[str, Mapping[str, Any]],
+    config: Mapping[str, Any],
 ) -> int | None:
-    """The longest input of the module Transformer, else of the tokenizer, within positions."""
-    stated = settings.get("max_seq_length")
-    if stated is None:
-        stated = _table(folder / "tokenizer_config.json").get("model_max_length")
-    length = _count(stated)
-    if length is None or length >= _NO_LENGTH:
+    """The longest input that a tokenizer is loaded with, within positions.
+
+    Raises:
+        CheckpointError: It is no positive whole number.
+    """
+    given = dict(arguments.get("processor_kwargs", {}))
+    if settings.get("max_seq_length") is not None:
+        given.setdefault("model_max_length", settings["max_seq_length"])
+    given = {**_table(folder / "tokenizer_config.json"), **given}
+    stated = given.get("model_max_length", given.get("max_len"))
+    if stated is None or (isinstance(stated, (int, float)) and stated >= _NO_LENGTH):
         return None
+    length = _count(stated)
+    if length is None:
+        rule = f"its longest input, {stated!r}, must be a positive whole number"
+        raise fault_of(name, rule, "Correct max_seq_length or model_max_length in its files.")
     return min(length, stated_positions(config) or length)
 
 

@@ -1,7 +1,6 @@
 """Loading of a checkpoint by sentence-transformers, once per process and without output."""
 
 import copy
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +16,20 @@ from torch import nn
 from tune_sentcl.errors import CheckpointError, first_line
 from tune_sentcl.model.checkpoints.adapters import merge
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
-from tune_sentcl.model.checkpoints.checkpoint_files import fault_of, num_pooled, read_base
+from tune_sentcl.model.checkpoints.checkpoint_files import (
+    fault_of,
+    num_pooled,
+    num_rows,
+    read_base,
+    without_pooler,
+)
 from tune_sentcl.model.checkpoints.hub import HubError, whole_model
-from tune_sentcl.model.checkpoints.tokenizer_files import checked, quiet, read_tokenizer
+from tune_sentcl.model.checkpoints.tokenizer_files import (
+    check_rows,
+    checked,
+    quiet,
+    read_tokenizer,
+)
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.device import without_gc
 from tune_sentcl.model.modules import Modules, Tail
@@ -103,7 +113,7 @@ def _new_static(checkpoint: Checkpoint) -> Base:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ValueError("its tokenizer has no fast version")
-    tokenizer = without_special_tokens(backend)
+    tokenizer = without_special_tokens(backend, tokenizer.truncation_side)
     return Base(new_vectors(tokenizer, checkpoint.width or 0).eval(), tokenizer)
 
 
@@ -141,10 +151,12 @@ def _read(checkpoint: Checkpoint, folder: Path) -> Base:
     first, *rest = whole.eval()
     if checkpoint.is_static:
         transformer: Any = TokenVectors(first.embedding.weight.detach().float()).eval()
-        tokenizer = without_special_tokens(first.tokenizer)
+        cut = first.tokenizer.truncation or {}
+        tokenizer = without_special_tokens(first.tokenizer, cut.get("direction", "right"))
     else:
         transformer, place = _plain(checkpoint, first), folder / checkpoint.place
-        tokenizer = checked(place, first.tokenizer, lower=first.do_lower_case)[0]
+        tokenizer = checked(checkpoint, place, first.tokenizer)[0]
+    check_rows(checkpoint, tokenizer, num_rows(transformer))
     head, tail, normalize = _split(rest, is_static=checkpoint.is_static)
     settings = {
         "prompts": whole.prompts,
@@ -161,16 +173,15 @@ def _plain(checkpoint: Checkpoint, first: Any) -> Any:
     wanted = {"method": "forward", "method_output_name": "last_hidden_state"}
     if {**stated, **wanted} != stated or hasattr(transformer, "decoder"):
         raise ValueError("it gives no single sequence of token states")
-    pooler = "add_pooling_layer" in inspect.signature(type(transformer)).parameters
-    if pooler:
+    no_pooler = without_pooler(transformer)
+    if no_pooler:
         transformer.pooler = None  # its unused weights would be trained and saved
     merge(transformer)
     if checkpoint.kind == "random":
         # Not `torch.manual_seed`, which would change the accelerators' streams outside the fork.
         torch.default_generator.manual_seed(_REDRAW_SEED)
-        extra = {"add_pooling_layer": False} if pooler else {}
         drawn: Any = type(transformer)._from_config(
-            transformer.config, dtype=torch.float32, **extra
+            transformer.config, dtype=torch.float32, **no_pooler
         )
         return drawn.eval()
     # transformers marks what it has read from a file.

@@ -1,13 +1,14 @@
 """Whether `tokenizer.json` and the class that is loaded for it read texts alike."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tune_sentcl.config import AUTO_FALLBACKS
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
+from tune_sentcl.model.checkpoints.checkpoint_files import fault_of
 from tune_sentcl.model.checkpoints.hub import HubError, small_files
 from tune_sentcl.model.tokenizing import is_lower_case
 
@@ -18,41 +19,80 @@ _PROBE = (
 )
 """Tokenizers differ in case, accents, forms of one letter, blanks, control characters, marks,
 links, pieces of words, and words without an end."""
+_SHORT = 20  # tokens; less than those of the text
 
 
-def checked(folder: Path, tokenizer: Any, *, lower: bool = False) -> tuple[Any, tuple[str, ...]]:
+def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, tuple[str, ...]]:
     """The tokenizer to use, and notices about it.
 
     Where `tokenizer.json` and the class of the tokenizer differ, the file is used. Only if
-    `tokenizer_config.json` sets special tokens may the class differ in them.
+    `tokenizer_config.json` sets special tokens may the class differ in them. The class is compared
+    without the arguments of the checkpoint, which change what it reads.
 
     Args:
+        checkpoint: The checkpoint.
         folder: The folder of the tokenizer's files.
-        tokenizer: As `AutoTokenizer` loads it.
-        lower: Whether texts are lower-cased first.
+        tokenizer: As `AutoTokenizer` loads it with the checkpoint's arguments; it lower-cases
+            texts if the checkpoint does.
+
+    Raises:
+        CheckpointError: The file is used, and an argument changes tokens only in the class.
     """
     notes: tuple[str, ...] = ()
     if (folder / "tokenizer.json").is_file():
+        lower, arguments = checkpoint.lower_case, checkpoint.arguments.get("processor_kwargs", {})
         by_file = _ids_of_file(folder / "tokenizer.json", _PROBE.lower() if lower else _PROBE)
-        by_class = [tokenizer(_PROBE, add_special_tokens=s)["input_ids"] for s in (False, True)]
+        by_class = _ids(_of_class(folder, {}, lower=lower) if arguments else tokenizer)
         asked = _asks_for_tokens(folder / "tokenizer_config.json")
         if by_file[0] != by_class[0] or (by_file[1] != by_class[1] and not asked):
-            rule = (
-                f"and its class {type(tokenizer).__name__} give different tokens; the file is used"
-            )
-            notes = (f"tokenizer.json {rule}",)
-            tokenizer = _of_file(folder, lower=lower)
+            rule = f"tokenizer.json and its class {type(tokenizer).__name__} give different tokens"
+            if _ids(tokenizer)[0] != by_class[0]:
+                rule += f", and only the class follows the arguments {dict(arguments)}"
+                move = "Load it by transformers with them, and save it by save_pretrained."
+                raise fault_of(checkpoint.name, rule, move)
+            notes = (f"{rule}; the file is used",)
+            tokenizer = _of_file(folder, arguments, lower=lower)
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
         tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks the padding
+    if tokenizer.padding_side == "left":
+        side = "its files pad inputs on the left; here padding is on the right"
+        notes = (*notes, f"{side}, and changes no embedding")
     # An exported encoder must pad as in training, where positions count from the first token.
     tokenizer.padding_side = "right"
     return tokenizer, notes
 
 
+def check_rows(checkpoint: Checkpoint, tokenizer: Any, rows: int | None) -> None:
+    """Check that each token has a row in the table of embeddings, if there is a table.
+
+    Tokens that stand for images and sounds do not count: the tokenizer of EmbeddingGemma has one
+    more than its table has rows. `Encoder` refuses texts that contain it.
+
+    Raises:
+        CheckpointError: A token has none.
+    """
+    if rows is None:
+        return
+    named = tokenizer.special_tokens_map
+    unread = {str(named.get(f"{kind}_token")) for kind in ("image", "audio", "video")}
+    numbers = {token: n for token, n in tokenizer.get_vocab().items() if token not in unread}
+    last = max(numbers, key=numbers.__getitem__)
+    if numbers[last] >= rows:
+        needed = numbers[last] + 1
+        rule = f"its tokenizer needs {needed} rows of embeddings, for tokens such as {last!r}, and"
+        rule += f" its table has {rows}"
+        move = f"Run resize_token_embeddings({needed}) on its model, and save the model."
+        raise fault_of(checkpoint.name, rule, move)
+
+
 def reads_alike(other: Any, tokenizer: Any) -> bool:
     """Whether another tokenizer gives the same tokens for texts, lower-cased if need be."""
     text = _PROBE.lower() if is_lower_case(tokenizer) else _PROBE
-    return bool(other(text)["input_ids"] == tokenizer(_PROBE)["input_ids"])
+    cut = {"truncation": True, "max_length": _SHORT}
+    return all(
+        other(text, **given)["input_ids"] == tokenizer(_PROBE, **given)["input_ids"]
+        for given in ({}, cut)
+    )
 
 
 def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
@@ -90,22 +130,17 @@ def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
     Raises:
         OSError, ValueError, KeyError, TypeError, HubError: It cannot be read.
     """
-    import transformers
-
-    library: Any = transformers
     folder = Path(checkpoint.path)
     if checkpoint.revision:
         folder = small_files(checkpoint.path, checkpoint.revision)
     if checkpoint.base is not None and not (folder / "tokenizer.json").is_file():
         return read_tokenizer(checkpoint.base)
     folder = folder / checkpoint.place
+    lower, arguments = checkpoint.lower_case, checkpoint.arguments.get("processor_kwargs", {})
     if checkpoint.is_static and not (folder / "config.json").is_file():
-        return _of_file(folder, lower=False), ()
+        return _of_file(folder, arguments, lower=lower), ()
     with quiet():
-        loaded = library.AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=False, local_files_only=True
-        )
-    return checked(folder, loaded)
+        return checked(checkpoint, folder, _of_class(folder, arguments, lower=lower))
 
 
 @contextmanager
@@ -138,17 +173,35 @@ def _ids_of_file(file: Path, text: str) -> list[list[int]]:
     return [plain.encode(text, add_special_tokens=special).ids for special in (False, True)]
 
 
-def _of_file(folder: Path, *, lower: bool) -> Any:
-    """The tokenizer that the file describes."""
+def _ids(tokenizer: Any) -> list[list[int]]:
+    """The tokens of the probe text, without and with special tokens."""
+    return [
+        tokenizer(_PROBE, add_special_tokens=special)["input_ids"] for special in (False, True)
+    ]
+
+
+def _of_class(folder: Path, arguments: Mapping[str, Any], *, lower: bool) -> Any:
+    """The tokenizer as the class reads the files."""
     import transformers
+
+    return _loaded(transformers.AutoTokenizer, folder, arguments, lower=lower)
+
+
+def _of_file(folder: Path, arguments: Mapping[str, Any], *, lower: bool) -> Any:
+    """The tokenizer that `tokenizer.json` describes."""
+    import transformers
+
+    return _loaded(transformers.PreTrainedTokenizerFast, folder, arguments, lower=lower)
+
+
+def _loaded(kind: Any, folder: Path, arguments: Mapping[str, Any], *, lower: bool) -> Any:
     from tokenizers import normalizers
 
-    library: Any = transformers
-    tokenizer = library.PreTrainedTokenizerFast.from_pretrained(
-        folder, local_files_only=True, trust_remote_code=False
+    tokenizer = kind.from_pretrained(
+        folder, **arguments, local_files_only=True, trust_remote_code=False
     )
-    backend = tokenizer.backend_tokenizer
-    if lower and not is_lower_case(tokenizer):
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if lower and backend is not None and not is_lower_case(tokenizer):
         own = [] if backend.normalizer is None else [backend.normalizer]
         backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
     return tokenizer
