@@ -182,13 +182,7 @@ class Encoder(nn.Module):
         return embeddings
 
     def _pooled(self, tokens: Tokens, divisor: Divisor) -> Embeddings:
-        last = int(tokens.ids.max(initial=0))
-        if self._rows is not None and last >= self._rows:  # a GPU would end the process
-            token = self.tokenizer.convert_ids_to_tokens(last)
-            rule = f"the token {token!r} of a text has no row in its table of {self._rows} rows"
-            raise CheckpointError(
-                Fault("encoder.checkpoint", "", "", rule, "Remove it from the texts.")
-            )
+        self._check_rows(tokens)
         if isinstance(self.transformer, TokenVectors):
             means: Embeddings = self.transformer(tokens, divisor)
             return means
@@ -203,6 +197,15 @@ class Encoder(nn.Module):
         states = token_states.packed_states if packed else token_states.padded_states
         last, mask, first = self._run(states, tokens)
         return pool(last, mask, self.pooling, divisor, first)
+
+    def _check_rows(self, tokens: Tokens) -> None:
+        """Raise a CheckpointError for a token without a vector; a GPU would end the process."""
+        number = int(tokens.ids.max(initial=0))
+        if self._rows is not None and number >= self._rows:
+            token = self.tokenizer.convert_ids_to_tokens(number)
+            rule = f"its table of {self._rows} rows has none for {token!r}, which a text contains"
+            move = "Remove it from the texts."
+            raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
 
     def _run(self, states: Callable[[TransformerInput, Tokens], _Found], tokens: Tokens) -> _Found:
         """Run the transformer in the arithmetic of training or of evaluation."""

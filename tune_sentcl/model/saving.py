@@ -62,7 +62,7 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
     # The library reads what it wraps, and must not write over a file that it has mapped.
     with TemporaryDirectory() as scratch, quiet(), torch.random.fork_rng(devices=[]):
         if is_static:
-            parts = [static_module(encoder.transformer, encoder.tokenizer, encoder.max_length)]
+            parts = [static_module(encoder.transformer, _saved_tokenizer(encoder))]
         else:
             parts = [_transformer_module(encoder, Path(scratch)), *_pooling_modules(encoder)]
         whole: Any = SentenceTransformer(
@@ -189,6 +189,9 @@ def _saved_tokenizer(encoder: Encoder) -> Any:
         # Else truncation and padding of the last call would be saved, and change the fingerprint.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
+    if isinstance(encoder.transformer, TokenVectors):  # whose files state both nowhere else
+        side = tokenizer.truncation_side
+        tokenizer.backend_tokenizer.enable_truncation(encoder.max_length, direction=side)
     return tokenizer
 
 

@@ -73,12 +73,11 @@ def without_special_tokens(backend: Any, truncation_side: str) -> Any:
     return library.PreTrainedTokenizerFast(tokenizer_object=plain, truncation_side=truncation_side)
 
 
-def static_module(vectors: TokenVectors, tokenizer: Any, max_length: int) -> nn.Module:
-    """The equal module of sentence-transformers; its tokenizer's file states the longest input."""
+def static_module(vectors: TokenVectors, tokenizer: Any) -> nn.Module:
+    """The equal module of sentence-transformers."""
     from sentence_transformers.sentence_transformer import modules
 
     library: Any = modules
-    backend = copy.deepcopy(tokenizer.backend_tokenizer)
-    backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
-    made: nn.Module = library.StaticEmbedding(backend, vectors.embedding.weight.detach())
+    weights = vectors.embedding.weight.detach()
+    made: nn.Module = library.StaticEmbedding(tokenizer.backend_tokenizer, weights)
     return made

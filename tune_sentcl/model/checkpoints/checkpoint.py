@@ -250,19 +250,19 @@ def _base_of_adapters(name: str, folder: Path, stated: str, fingerprint: str) ->
         rule = f"its {file} states no base (base_model_name_or_path) of the adapters"
         raise fault_of(name, rule, "Write the folder or the hub name of the base there.")
     path = Path(stated).absolute()
-    if path.resolve() == folder.resolve():
-        raise fault_of(name, f"its {file} states this folder itself as the adapters' base", move)
     local = not fingerprint and path.is_dir()  # peft knows no built-in names
+    rule = f"its {file} states the adapters' base {stated!r}"
+    if local and read_base(path) is not None:
+        raise fault_of(name, f"{rule}, a folder of adapters", move)
     try:
         return resolve_checkpoint(str(path.resolve()) if local else stated)
     except CheckpointError as error:
-        tried = (
-            f" (tried {path} and the hub)" if not local and not Path(stated).is_absolute() else ""
-        )
-        gone = Path(stated).is_absolute() and not path.exists()
-        cause = "there is no such folder" if gone else error.faults[0].rule
-        rule = f"its {file} states the adapters' base {stated!r}{tried}: {cause}"
-        raise fault_of(name, rule, move) from None
+        cause = f"{rule}: {error.faults[0].rule}"
+        if Path(stated).is_absolute() and not path.exists():
+            cause = f"{rule}, which does not exist"
+        elif not path.exists():
+            cause = f"{rule} (tried {path} and the hub): {error.faults[0].rule}"
+        raise fault_of(name, cause, move) from None
 
 
 def _from_hub(name: str) -> Checkpoint:

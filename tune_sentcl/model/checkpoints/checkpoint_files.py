@@ -90,7 +90,11 @@ def usable_positions(transformer: Any) -> int | None:
 
 def num_rows(transformer: Any) -> int | None:
     """The number of tokens that have a vector; None: the model has no table of vectors."""
-    return getattr(transformer.get_input_embeddings(), "num_embeddings", None)
+    try:
+        table = transformer.get_input_embeddings()
+    except NotImplementedError:  # such as Canine, which computes the vectors of characters
+        return None
+    return getattr(table, "num_embeddings", None)
 
 
 def without_pooler(transformer: Any) -> dict[str, bool]:
@@ -311,9 +315,10 @@ def _arguments(name: str, settings: Mapping[str, Any]) -> Mapping[str, Mapping[s
         key = old if old in settings else new
         stated = settings.get(key, {})
         if not isinstance(stated, dict):
-            raise fault_of(name, f"its {key} = {stated} must be a table of arguments", move)
-        arguments[new] = {name: stated[name] for name in stated if name not in _PLACES}
-    return {name: table for name, table in arguments.items() if table}
+            rule = f"its {key} = {stated} must be a table of arguments"
+            raise fault_of(name, rule, "Correct the settings of its module Transformer.")
+        arguments[new] = {key: value for key, value in stated.items() if key not in _PLACES}
+    return {key: table for key, table in arguments.items() if table}
 
 
 def _stated_length(

@@ -93,7 +93,8 @@ def load_base(checkpoint: Checkpoint) -> Base:
             checkpoint.name, rule, "Save them as safetensors where you trust them."
         ) from None
     except _FAILURES as error:
-        rule = f"cannot be loaded ({first_line(error)})"
+        given = f" with the arguments {checkpoint.arguments}" if checkpoint.arguments else ""
+        rule = f"cannot be loaded{given} ({first_line(error)})"
         raise fault_of(checkpoint.name, rule, "Repair the files.") from error
 
 

@@ -20,6 +20,14 @@ _PROBE = (
 """Tokenizers differ in case, accents, forms of one letter, blanks, control characters, marks,
 links, pieces of words, and words without an end."""
 _SHORT = 20  # tokens; less than those of the text
+_CHATS = (
+    "its files hold no modules.json, so that sentence-transformers would put texts into its chat "
+    "template; here texts are read as they are"
+)
+_PADS_LEFT = (
+    "its files pad inputs on the left, where an embedding may depend on the other texts of its "
+    "batch; here padding is on the right"
+)
 
 
 def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, tuple[str, ...]]:
@@ -55,8 +63,10 @@ def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, 
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
         tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks the padding
     if tokenizer.padding_side == "left":
-        side = "its files pad inputs on the left; here padding is on the right"
-        notes = (*notes, f"{side}, and changes no embedding")
+        notes = (*notes, _PADS_LEFT)
+    modules = Path(folder, "modules.json").is_file() or checkpoint.place
+    if getattr(tokenizer, "chat_template", None) and not modules:
+        notes = (*notes, _CHATS)
     # An exported encoder must pad as in training, where positions count from the first token.
     tokenizer.padding_side = "right"
     return tokenizer, notes
@@ -81,7 +91,7 @@ def check_rows(checkpoint: Checkpoint, tokenizer: Any, rows: int | None) -> None
         needed = numbers[last] + 1
         rule = f"its tokenizer needs {needed} rows of embeddings, for tokens such as {last!r}, and"
         rule += f" its table has {rows}"
-        move = f"Run resize_token_embeddings({needed}) on its model, and save the model."
+        move = f"Save it with a table of {needed} rows, as by resize_token_embeddings({needed})."
         raise fault_of(checkpoint.name, rule, move)
 
 
