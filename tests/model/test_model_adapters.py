@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import layout_samples
 import numpy as np
 import pytest
 import torch
 from architecture_samples import KINDS, save_architecture
+from layout_samples import toy
 from model_samples import SENTENCES, save_roberta, sentence_transformer
 from transformers import GPT2Config, GPT2Model
 
@@ -20,6 +22,8 @@ from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.saving import export, keep
 from tune_sentcl.model.trained import freeze_lowest
+
+__all__ = ["toy"]
 
 WORDS = [text for text in SENTENCES if text]
 
@@ -194,6 +198,36 @@ def test_a_base_that_is_gone_or_another_one_is_refused(tmp_path: Path) -> None:
     folder.rename(tmp_path / "elsewhere")
     with pytest.raises(CheckpointError, match="base"):
         resolve_checkpoint(str(kept))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("base", "rule"),
+    [
+        ("/gone/base", r"states the adapters' base '/gone/base' \(tried /gone/base and the hub\)"),
+        ("models/gone", r"base 'models/gone' \(tried .*/here/models/gone and the hub\)"),
+        (".", "base '.', a folder of adapters"),
+        (None, r"states no base \(base_model_name_or_path\)"),
+        ("../plain", ""),  # counts from the working directory, as for peft
+    ],
+)
+def test_the_base_that_peft_states(
+    base: str | None, rule: str, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = layout_samples.adapters(toy, tmp_path / "here")
+    stated = json.loads((folder / "adapter_config.json").read_text())
+    stated["base_model_name_or_path"] = base
+    (folder / "adapter_config.json").write_text(json.dumps(stated))
+    monkeypatch.chdir(folder)
+    (tmp_path / "plain").symlink_to(toy)
+    if not rule:
+        found = resolve_checkpoint(str(folder)).base
+        assert found and found.fingerprint == resolve_checkpoint(str(toy)).fingerprint
+        return
+    with pytest.raises(
+        CheckpointError, match=f"'{folder}': its adapter_config.json {rule}|{rule}"
+    ):
+        resolve_checkpoint(str(folder))
 
 
 def test_without_peft_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """What stands beside the weights: lengths, case, tokenizers, notes; in folders and on a hub."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from fnmatch import fnmatch
@@ -18,8 +19,10 @@ from layout_samples import (
     adapters,
     embeddings,
     equal_there,
+    mean,
     mean_16,
     moved,
+    pool,
     prompts,
     put_together,
     replaced,
@@ -32,7 +35,7 @@ from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import fingerprint_now, resolve_checkpoint
 from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.saving import export
+from tune_sentcl.model.saving import export, keep
 
 __all__ = ["toy"]
 
@@ -102,6 +105,151 @@ def test_texts_are_put_in_lower_case_where_the_files_ask_for_it(tmp_path: Path) 
     assert encoder.tokenize(["A Dog"]) == drawn.tokenize(["A Dog"]) == lower
     assert encoder.contents(["A Dog"]) == before.contents(["a dog"])
     assert encoder.tokenize(["A</s>"]) == before.tokenize(["a</s>"])
+
+
+LEFT = {"truncation_side": "left", "model_max_length": 9}
+CASE = {"do_lower_case": False, "strip_accents": True}
+ENDS = {"add_eos_token": True, "model_max_length": 9}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "length"),
+    [
+        ("toy", {"tokenizer_args": {"model_max_length": 9}}, 9),
+        ("toy", {"processor_kwargs": {"model_max_length": 9}, "max_seq_length": 7}, 9),
+        ("toy", {"tokenizer_args": LEFT, "processor_kwargs": CASE}, 9),
+        ("toy", {"tokenizer_args": CASE}, 64),
+        ("toy", {"tokenizer_args": {**CASE, **LEFT}, "do_lower_case": True}, 9),
+        ("toy", {"tokenizer_args": {"cls_token": "[MASK]", "nothing": 1}}, 64),
+        ("toy", {"config_args": {"num_hidden_layers": 1}}, 64),
+        ("toy", {"model_kwargs": {"attn_implementation": "eager"}}, 64),
+        ("Roberta", {"tokenizer_args": {**LEFT, "add_prefix_space": True}}, 9),
+        ("Roberta", {"tokenizer_args": ENDS}, 9),
+        ("Qwen2", {"tokenizer_args": LEFT}, 9),
+        ("Qwen2", {"tokenizer_args": {**ENDS, **LEFT}}, 9),
+        ("T5", {"tokenizer_args": LEFT, "do_lower_case": True}, 9),
+    ],
+)
+def test_arguments_of_the_settings_are_those_of_the_library(
+    name: str, settings: dict[str, Any], length: int, toy: Path, tmp_path: Path
+) -> None:
+    """The check of class against file dropped them, and the fingerprint left them out."""
+    folder = with_settings(name, toy, tmp_path)
+    before = resolve_checkpoint(str(folder)).fingerprint
+    restate(folder / "sentence_bert_config.json", **settings)
+    checkpoint = resolve_checkpoint(str(folder))
+    assert checkpoint.fingerprint != before and checkpoint.max_length == length
+    encoder = ours(folder)
+    equal_there(folder, encoder)
+    assert checkpoint.layers == encoder.transformer.config.num_hidden_layers
+    export(encoder, tmp_path / "exported", {})
+    equal_there(tmp_path / "exported", encoder)
+    keep(encoder, tmp_path / "kept", {})
+    for place in ("exported", "kept"):
+        assert np.array_equal(embeddings(ours(tmp_path / place)), embeddings(encoder))
+
+
+def with_settings(name: str, toy: Path, root: Path) -> Path:
+    """A folder of sentence-transformers with an architecture, whose settings state no length."""
+    plain = toy
+    if name == "Roberta":
+        plain = save_roberta(root / "plain", 90)
+    elif name == "T5":
+        plain = save_t5(root / "plain")
+    elif name != "toy":
+        plain = save_architecture(name, root / "plain")
+    mode, width = ("lasttoken", 16) if name == "Qwen2" else ("mean", 32 if name == "toy" else 16)
+    folder = put_together(plain, root / "saved", lambda m: [pool(m, mode, width=width)])
+    if name == "Qwen2":
+        restate(folder / "tokenizer_config.json", chat_template="{{ messages[0]['content'] }} yes")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"processing_kwargs": {"text": {"max_length": 8}}}, "its processing_kwargs = .*not supp"),
+        ({"query_length": 8}, "its query_length = 8 is not supported"),
+        ({"tokenizer_name_or_path": "other"}, "its tokenizer_name_or_path = other is not supp"),
+        ({"modality_config": {"text": {}, "message": {}}}, "modality_config puts texts into a ch"),
+        ({"tokenizer_args": [1]}, r"its tokenizer_args = \[1\] must be a table"),
+        ({"processor_kwargs": None}, "its processor_kwargs = None must be a table"),
+        ({"tokenizer_args": {"model_max_length": "9"}}, "its longest input, '9', must be a posit"),
+        ({"max_seq_length": -1}, "its longest input, -1, must be a positive whole number"),
+        (
+            {"tokenizer_args": {"truncation_side": "up"}},
+            "loaded with the arguments .*'up'",
+        ),
+        ({"tokenizer_args": {"cls_token": "[NEW]"}}, r"needs 288 rows.*'\[NEW\]'.*table has 287"),
+    ],
+)
+def test_settings_that_cannot_be_followed_are_refused_by_their_key(
+    settings: dict[str, Any], rule: str, toy: Path, tmp_path: Path
+) -> None:
+    folder = put_together(toy, tmp_path / "saved", mean)
+    restate(folder / "sentence_bert_config.json", **settings)
+    with pytest.raises(CheckpointError, match=rf"encoder\.checkpoint: '.*saved': .*{rule}"):
+        ours(folder)
+
+
+def test_arguments_that_only_the_class_follows_are_refused(toy: Path, tmp_path: Path) -> None:
+    """The class reads all words as unknown, and the argument changes the unknown token."""
+    folder = _unigram(toy, tmp_path / "saved")
+    made = put_together(toy, tmp_path / "other", mean)
+    for file in ("modules.json", "1_Pooling"):
+        (made / file).rename(folder / file)
+    given = {"tokenizer_args": {"truncation_side": "left", "model_max_length": 4}}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(given))
+    assert ours(folder).tokenize(["hello hello world"]) == [[0, 5, 6, 2]]
+    restate(folder / "sentence_bert_config.json", tokenizer_args={"unk_token": "<pad>"})
+    with pytest.raises(CheckpointError, match=r"only the class follows the arguments .*unk_token"):
+        ours(folder)
+
+
+@pytest.mark.parametrize("token", ["newword", "[NEW]"])
+def test_a_token_without_a_vector_is_refused_before_a_trial(
+    token: str, toy: Path, tmp_path: Path
+) -> None:
+    folder = put_together(toy, tmp_path / "saved", mean)
+    tokenizer = sentence_transformer(folder).tokenizer
+    tokenizer.add_tokens([token], special_tokens=token == "[NEW]")
+    tokenizer.save_pretrained(folder)
+    rule = "needs 288 rows of embeddings, for tokens such as .*, and its table has 287"
+    for load in (ours, lambda folder: list(notes_of(resolve_checkpoint(str(folder)), "mean"))):
+        with pytest.raises(CheckpointError, match=rule):
+            load(folder)
+    # As of EmbeddingGemma, whose tokenizer has a token for images beyond the rows of its table.
+    restate(folder / "tokenizer_config.json", image_token=token)
+    encoder = ours(folder)
+    equal_there(folder, encoder)
+    with pytest.raises(CheckpointError, match=f"287 rows has none for '{re.escape(token)}'"):
+        encoder.encode([f"a {token} dog"])
+
+
+def test_padding_without_a_vector_is_refused(tmp_path: Path) -> None:
+    folder = save_architecture("Llama", tmp_path / "saved")
+    restate(folder / "tokenizer_config.json", pad_token="[PAD]")
+    with pytest.raises(CheckpointError, match=r"needs 258 rows.*'\[PAD\]', and its table has 257"):
+        ours(folder)
+
+
+def test_a_static_encoder_follows_the_settings_of_its_tokenizer(toy: Path, tmp_path: Path) -> None:
+    folder = put_together(toy, tmp_path / "saved", mean)
+    restate(folder / "sentence_bert_config.json", tokenizer_args={**LEFT, **CASE})
+    text = "The dog and the man and the boy and a woman"
+    whole, static = (
+        load_encoder(resolve_checkpoint(name), "auto", "auto")
+        for name in (str(folder), f"static:8:{folder}")
+    )
+    assert static.tokenize([text])[0][-7:] == whole.tokenize([text])[0][1:-1]
+    restate(folder / "sentence_bert_config.json", tokenizer_args=CASE, do_lower_case=True)
+    lower = load_encoder(resolve_checkpoint(f"static:8:{folder}"), "auto", "auto")
+    assert lower.tokenize(["The"]) == lower.tokenize(["the"]) != static.tokenize(["The"])
+    for write in (export, keep):
+        write(static, tmp_path / write.__name__, {})
+        again = ours(tmp_path / write.__name__)
+        assert again.tokenize([text]) == static.tokenize([text])
+        equal_there(tmp_path / write.__name__, static)
 
 
 @pytest.mark.parametrize("kind", ["T5ForConditionalGeneration", "MT5Model", "UMT5Model"])
@@ -181,6 +329,13 @@ def test_special_tokens_that_a_file_asks_for_are_the_library_s(
     encoder = load_encoder(resolve_checkpoint(str(folder)), "auto", "auto")
     theirs = sentence_transformer(folder)
     assert theirs.tokenizer("a dog")["input_ids"] == encoder.tokenize(["a dog"])[0]
+
+
+def test_a_chat_template_and_padding_on_the_left_are_told(tmp_path: Path) -> None:
+    folder = save_architecture("Qwen2", tmp_path / "saved")
+    restate(folder / "tokenizer_config.json", chat_template="{{ messages[0]['content'] }} yes")
+    notes = " ".join(notes_of(resolve_checkpoint(str(folder)), "last"))
+    assert "pad inputs on the left" in notes and "into its chat template; here texts" in notes
 
 
 def test_what_scores_do_not_follow_is_told(toy: Path, tmp_path: Path) -> None:

@@ -198,7 +198,9 @@ def test_a_pooling_that_they_lack_is_kept_and_not_exported(
     assert np.array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
-def test_a_folder_holds_what_it_should_also_of_an_encoder_in_use(tmp_path: Path) -> None:
+def test_a_folder_holds_what_it_should_also_of_an_encoder_in_use(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     encoder, folder = load_encoder(resolve_checkpoint("toy"), "mean", 64), tmp_path / "a" / "b"
     export(encoder, folder, {"trial": "0123"})
     assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {
@@ -214,6 +216,13 @@ def test_a_folder_holds_what_it_should_also_of_an_encoder_in_use(tmp_path: Path)
     }
     own = json.loads((folder / "tune_sentcl.json").read_text())
     assert own == {"pooling": "mean", "max_length": 64, "facts": {"trial": "0123"}}
+    keep(encoder, tmp_path / "kept", {})
+    for place in (folder, tmp_path / "kept"):  # others read them, such as on a shared disk
+        modes = {path.stat().st_mode for path in place.rglob("*") if path.is_file()}
+        assert len(modes) == 1
+    capfd.readouterr()
+    sentence_transformer(folder)
+    assert "pooler" not in "".join(capfd.readouterr())
     encoder.encode(["a dog runs ."])
     export(encoder, tmp_path / "used", {})
     fresh, used = (resolve_checkpoint(str(path)) for path in (folder, tmp_path / "used"))

@@ -226,6 +226,7 @@ def _from_adapters(
         width=description.width if description.shaping else base.width,
         layers=base.layers,
         positions=base.positions,
+        rows=base.rows,
         notes=description.notes if fingerprint else (*description.notes, merged),
     )
     return Checkpoint(
@@ -257,12 +258,8 @@ def _base_of_adapters(name: str, folder: Path, stated: str, fingerprint: str) ->
     try:
         return resolve_checkpoint(str(path.resolve()) if local else stated)
     except CheckpointError as error:
-        cause = f"{rule}: {error.faults[0].rule}"
-        if Path(stated).is_absolute() and not path.exists():
-            cause = f"{rule}, which does not exist"
-        elif not path.exists():
-            cause = f"{rule} (tried {path} and the hub): {error.faults[0].rule}"
-        raise fault_of(name, cause, move) from None
+        tried = "" if path.exists() else f" (tried {path} and the hub)"
+        raise fault_of(name, f"{rule}{tried}: {error.faults[0].rule}", move) from None
 
 
 def _from_hub(name: str) -> Checkpoint:

@@ -156,6 +156,7 @@ class Description:
         width: Width of an embedding, or None.
         layers: Number of transformer layers, or None.
         positions: Longest input that the positions allow, in tokens; None: no limit.
+        rows: Number of rows in the transformer's table of embeddings, or None.
         notes: Notices that a search prints once.
         place: The folder of the transformer, inside the checkpoint's.
         shaping: The folders of the modules that shape embeddings, besides a transformer, a pooling
@@ -172,6 +173,7 @@ class Description:
     width: int | None = None
     layers: int | None = None
     positions: int | None = None
+    rows: int | None = None
     notes: tuple[str, ...] = ()
     place: str = ""
     shaping: tuple[str, ...] = ()
@@ -225,6 +227,7 @@ def read_description(name: str, folder: Path) -> Description:
         width=_width(folder, modules, config),
         layers=_count(config.get("num_hidden_layers", config.get("num_layers"))),
         positions=stated_positions(config),
+        rows=_count(config.get("vocab_size")),
         notes=tuple(_notes(folder, config)),
         place=place,
         shaping=tuple(place for _, place in shaping),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.config import AUTO_FALLBACKS
+from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import fault_of
 from tune_sentcl.model.checkpoints.hub import HubError, small_files
@@ -125,11 +126,17 @@ def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
 
 
 def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Messages about a checkpoint's tokenizer; empty if it cannot be loaded."""
+    """Messages about a checkpoint's tokenizer; empty if it cannot be loaded.
+
+    Raises:
+        CheckpointError: As `read_tokenizer`; before a trial begins.
+    """
     if not checkpoint.path or checkpoint.kind == "words":
         return ()
     try:
         return read_tokenizer(checkpoint)[1]
+    except CheckpointError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, HubError):
         return ()  # loading the model reports it
 
@@ -138,6 +145,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
     """The tokenizer of a checkpoint's files, and notices, as `checked`.
 
     Raises:
+        CheckpointError: As `checked`, or as `check_rows` by the stated number of rows.
         OSError, ValueError, KeyError, TypeError, HubError: It cannot be read.
     """
     folder = Path(checkpoint.path)
@@ -150,7 +158,10 @@ def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
     if checkpoint.is_static and not (folder / "config.json").is_file():
         return _of_file(folder, arguments, lower=lower), ()
     with quiet():
-        return checked(checkpoint, folder, _of_class(folder, arguments, lower=lower))
+        by_class = _of_class(folder, arguments, lower=lower)
+        tokenizer, notes = checked(checkpoint, folder, by_class)
+    check_rows(checkpoint, tokenizer, checkpoint.rows)
+    return tokenizer, notes
 
 
 @contextmanager
