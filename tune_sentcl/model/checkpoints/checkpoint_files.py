@@ -210,7 +210,7 @@ def read_description(name: str, folder: Path) -> Description:
         )
     else:
         pooling = _stated_pooling(folder, modules, config)
-        max_length = _stated_length(name, folder / place, settings, arguments, config)
+        max_length = _stated_length(name, folder / place, {**settings, **arguments}, config)
     prefixes = _prompts(folder)
     if own.get("pooling") in typing.get_args(Pooling):
         pooling, max_length = own["pooling"], _count(own.get("max_length"))
@@ -325,18 +325,14 @@ def _arguments(name: str, settings: Mapping[str, Any]) -> Mapping[str, Mapping[s
 
 
 def _stated_length(
-    name: str,
-    folder: Path,
-    settings: Mapping[str, Any],
-    arguments: Mapping[str, Mapping[str, Any]],
-    config: Mapping[str, Any],
+    name: str, folder: Path, settings: Mapping[str, Any], config: Mapping[str, Any]
 ) -> int | None:
     """The longest input that a tokenizer is loaded with, within positions.
 
     Raises:
         CheckpointError: It is no positive whole number.
     """
-    given = dict(arguments.get("processor_kwargs", {}))
+    given = dict(settings.get("processor_kwargs", {}))
     if settings.get("max_seq_length") is not None:
         given.setdefault("model_max_length", settings["max_seq_length"])
     given = {**_table(folder / "tokenizer_config.json"), **given}

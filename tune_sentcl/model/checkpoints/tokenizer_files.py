@@ -21,6 +21,7 @@ _PROBE = (
 """Tokenizers differ in case, accents, forms of one letter, blanks, control characters, marks,
 links, pieces of words, and words without an end."""
 _SHORT = 20  # tokens; less than those of the text
+_BY_FILE = "PreTrainedTokenizerFast"
 _CHATS = (
     "its files hold no modules.json, so that sentence-transformers would put texts into its chat "
     "template; here texts are read as they are"
@@ -51,7 +52,9 @@ def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, 
     if (folder / "tokenizer.json").is_file():
         lower, arguments = checkpoint.lower_case, checkpoint.arguments.get("processor_kwargs", {})
         by_file = _ids_of_file(folder / "tokenizer.json", _PROBE.lower() if lower else _PROBE)
-        by_class = _ids(_of_class(folder, {}, lower=lower) if arguments else tokenizer)
+        by_class = _ids(
+            _load("AutoTokenizer", folder, {}, lower=lower) if arguments else tokenizer
+        )
         asked = _asks_for_tokens(folder / "tokenizer_config.json")
         if by_file[0] != by_class[0] or (by_file[1] != by_class[1] and not asked):
             rule = f"tokenizer.json and its class {type(tokenizer).__name__} give different tokens"
@@ -60,7 +63,7 @@ def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, 
                 move = "Load it by transformers with them, and save it by save_pretrained."
                 raise fault_of(checkpoint.name, rule, move)
             notes = (f"{rule}; the file is used",)
-            tokenizer = _of_file(folder, arguments, lower=lower)
+            tokenizer = _load(_BY_FILE, folder, arguments, lower=lower)
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
         tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks the padding
     if tokenizer.padding_side == "left":
@@ -156,9 +159,9 @@ def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
     folder = folder / checkpoint.place
     lower, arguments = checkpoint.lower_case, checkpoint.arguments.get("processor_kwargs", {})
     if checkpoint.is_static and not (folder / "config.json").is_file():
-        return _of_file(folder, arguments, lower=lower), ()
+        return _load(_BY_FILE, folder, arguments, lower=lower), ()
     with quiet():
-        by_class = _of_class(folder, arguments, lower=lower)
+        by_class = _load("AutoTokenizer", folder, arguments, lower=lower)
         tokenizer, notes = checked(checkpoint, folder, by_class)
     check_rows(checkpoint, tokenizer, checkpoint.rows)
     return tokenizer, notes
@@ -201,24 +204,12 @@ def _ids(tokenizer: Any) -> list[list[int]]:
     ]
 
 
-def _of_class(folder: Path, arguments: Mapping[str, Any], *, lower: bool) -> Any:
-    """The tokenizer as the class reads the files."""
+def _load(kind: str, folder: Path, arguments: Mapping[str, Any], *, lower: bool) -> Any:
+    """The tokenizer of a folder: `AutoTokenizer` takes its class, `_BY_FILE` its file."""
     import transformers
-
-    return _loaded(transformers.AutoTokenizer, folder, arguments, lower=lower)
-
-
-def _of_file(folder: Path, arguments: Mapping[str, Any], *, lower: bool) -> Any:
-    """The tokenizer that `tokenizer.json` describes."""
-    import transformers
-
-    return _loaded(transformers.PreTrainedTokenizerFast, folder, arguments, lower=lower)
-
-
-def _loaded(kind: Any, folder: Path, arguments: Mapping[str, Any], *, lower: bool) -> Any:
     from tokenizers import normalizers
 
-    tokenizer = kind.from_pretrained(
+    tokenizer = getattr(transformers, kind).from_pretrained(
         folder, **arguments, local_files_only=True, trust_remote_code=False
     )
     backend = getattr(tokenizer, "backend_tokenizer", None)
