@@ -38,6 +38,8 @@ def test_pairs_of_every_form_are_the_same_task(tmp_path: Path) -> None:
     assert read(write_lines(tmp_path / "a.tsv", [" Sentence1\tSENTENCE2\tScore ", *lines])) == (
         task,
     )
+    commas = [f'"{a}";"{b}";{score:+}'.replace(".", ",") for a, b, score in PAIRS]
+    assert read(write_lines(tmp_path / "b.csv", ["sentence1;sentence2;score", *commas])) == (task,)
     # The version is of the content alone.
     (moved,) = read_own(OwnSource("other", str(tmp_path / "pairs.tsv")))
     (changed,) = read(write_pairs(tmp_path / "b.tsv", [*PAIRS[:2], ("red", "blue", -2.5)]))
@@ -60,7 +62,8 @@ def test_a_column_of_splits_and_a_folder_of_them_are_the_same(tmp_path: Path) ->
     splits = {"train": CLASSES[:10], "dev": CLASSES[10:16], "test": CLASSES[16:]}
     for split, rows in splits.items():
         write_labeled(tmp_path / "folder" / f"{split}.tsv", "text label", rows)
-    dealt = [(*row, split) for split, part in splits.items() for row in part]
+    names = {"train": " TRAIN", "dev": "Validation", "test": "test "}
+    dealt = [(*row, names[split]) for split, part in splits.items() for row in part]
     (task,) = read(write_labeled(tmp_path / "all.tsv", "Text LABEL Split", dealt))
     assert (task,) == read(tmp_path / "folder")
     assert isinstance(task, LabeledTask)
@@ -104,6 +107,8 @@ DOCUMENT = '{"_id": "a", "text": "x"}\n'
         ("dev.txt", "a line\n", ["the columns fit no task: ", "sentence1"]),
         ("dev.tsv", "a\tb\n1\t2\n", ["the columns fit no task: a, b"]),
         ("dev.tsv", f"{SCORED}x\ty\tz\n", ["line 2: score = z", "finite"]),
+        ("dev.tsv", f"{SCORED}x\ty\t1,5\nx\ty\t1.5\n", ["line 2: score = 1,5", "all a comma"]),
+        ("dev.tsv", f"{SCORED}x\ty\t1,5\nx\ty\t1,000,5\n", ["line 3: score = 1,000,5", "comma"]),
         ("dev.tsv", f"{SCORED}x\ty\t1\nx\t \t2\n", ["line 3: sentence2"]),
         ("dev.tsv", f"{SCORED}x\ty\t1\nx\tz\t1\n", ["two different scores"]),
         ("dev.tsv", f"{SCORED}x\ty\t1\nx\tz\tnan\n", ["line 3", "finite"]),
@@ -131,7 +136,18 @@ DOCUMENT = '{"_id": "a", "text": "x"}\n'
         ),
         ("queries.jsonl", "{", ["queries.jsonl line 1", "JSON"]),
         ("queries.jsonl", '{"_id": 3.5, "text": "x"}', ["`_id`"]),
-        ("queries.jsonl", '{"_id": "q1"}', ["`text`"]),
+        (
+            "queries.jsonl",
+            '{"_id": "q1", "query": "x"}',
+            ["line 1: has no `text`, but _id, query"],
+        ),
+        ("corpus.jsonl", f'{DOCUMENT}{{"_id": "b"}}', ["line 2: has no `text`, but _id."]),
+        (
+            "corpus.jsonl",
+            '{"_id": "a", "title": "x", "abstract": "y"}',
+            ["no `text`, but _id, ti"],
+        ),
+        ("corpus.jsonl", f'{DOCUMENT}["b", "y"]', ["corpus.jsonl line 2", "a JSON object"]),
         ("qrels/dev.tsv", "q1\ta\t1\nq1\ta\thigh", ["dev.tsv line 2", "whole number"]),
         ("qrels/dev.tsv", "q1\ta\t1\nq9\ta\thigh", ["dev.tsv line 2", "whole number"]),
         ("qrels/dev.tsv", "a line\nq1\ta\t1", ["dev.tsv line 1", "whole number"]),
@@ -158,34 +174,47 @@ def test_faults_are_named_by_their_place(
     assert all(sentence in str(caught.value) for sentence in sentences), caught.value
 
 
+TITLED = ['{"_id": "1", "text": "x"}', '{"_id": "2", "title": "7", "metadata": {}}']
+
+
 @pytest.mark.parametrize(
-    ("corpus", "qrels"),
+    ("corpus", "name", "qrels"),
     [
-        (['{"_id": 1, "text": "x"}', '{"_id": 2, "text": "7"}', ""], ["3 1 2", "3 2 0", ""]),
         (
-            ['{"_id": "1", "text": "x"}', '{"_id": "2", "title": "7"}'],
+            ['{"_id": 1, "text": "x"}', '{"_id": 2, "text": "7"}', ""],
+            "dev.tsv",
+            ["3 1 2", "3 2 0", ""],
+        ),
+        (
+            TITLED,
+            "dev.tsv",
             ["query\t0\tdoc\tgrade", "3\t0\t1\t2", "3\tQ0\t2\t0"],
         ),
         (
             ['{"_id": "1", "title": null, "text": "x"}', '{"_id": "2", "title": "", "text": "7"}'],
+            "dev.tsv",
             ["3\t1\t2\r", "3\t2\t0\r", "\r"],
         ),
         (
             ['{"_id": "1", "text": "x"}', '{"_id": "2", "text": "7", "title": null}'],
+            "validation.tsv",
             ["", "query-id\tcorpus-id\tscore", '"3"\t"1"\t2', "3\t2\t0"],
         ),
+        (TITLED, "val.tsv", ["query-id\tcorpus-id\tscore", "3\t1\t2.0", "3\t2\t0.0"]),
+        (TITLED, "DEV.tsv", ["3\tQ0\t1\t2.000", "3 0 2 +0."]),
+        (TITLED, "dev-00000-of-00001.tsv", ["3\t1\t2,0", "3\t2\t0,00"]),
     ],
 )
 def test_the_same_folder_as_others_write_it(
-    tmp_path: Path, corpus: list[str], qrels: list[str]
+    tmp_path: Path, corpus: list[str], name: str, qrels: list[str]
 ) -> None:
-    """Numbers as ids, TREC's columns, blanks between them, blank lines."""
+    """Numbers as ids, TREC's columns, blanks between them, blank lines, grades as fractions."""
     plain = write_beir(
         tmp_path / "a", {"1": "x", "2": "7"}, {"3": "y"}, {"dev": {"3": {"1": 2, "2": 0}}}
     )
     folder = write_beir(tmp_path / "b", {}, {"3": "y"}, {})
     write_lines(folder / "corpus.jsonl", corpus)
-    write_lines(folder / "qrels/dev.tsv", qrels)
+    write_lines(folder / "qrels" / name, qrels)
     assert read(folder) == read(plain)
 
 
@@ -205,6 +234,29 @@ def test_documents_that_are_queries_or_empty_are_told(tmp_path: Path) -> None:
 
 SPLITS = {"train": [("x", "y", 1), ("p", "q", 2)], "validation": [("y ", "x", 1), ("u", "v", 2)]}
 TEST = [("v", "u", 3), ("c", "d", 1), ("d", "c", 2), ("a", "b", 0)]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["validation-00000-of-00001", "test-00000-of-00001"],
+        ["data/validation-00000-of-00002", "data/validation-00001-of-00002", "data/Test"],
+        ["Development", "testing-00000-of-00002-0a1b2c", "testing-00001-of-00002-3d4e5f"],
+        ["VAL", "TEST"],
+    ],
+)
+def test_a_split_is_known_by_any_of_its_names(tmp_path: Path, names: list[str]) -> None:
+    """As the hub, MTEB or a person names its files; the parts of a split are one split."""
+    plain = {"dev": [*PAIRS, ("on", "off", 0.0)], "test": TEST}
+    for split, rows in plain.items():
+        write_pairs(tmp_path / "plain" / f"{split}.tsv", rows)
+    for split, rows in plain.items():
+        own = [name for name in names if ("test" in name.casefold()) == (split == "test")]
+        step = len(rows) // len(own)
+        for number, name in enumerate(own):
+            part = rows[number * step : (number + 1) * step]
+            write_pairs(tmp_path / "theirs" / f"{name}.tsv", part)
+    assert read(tmp_path / "theirs") == read(tmp_path / "plain")
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -232,6 +284,9 @@ def test_pairs_that_are_in_two_splits_or_twice_in_one_are_told(
     [
         ({}, "no dev and no test file"),
         ({"dev.tsv": PAIRS, "dev.csv": PAIRS}, "one file of dev"),
+        ({"dev-00001-of-00002.tsv": PAIRS}, "each of its parts once, but has dev-00001"),
+        ({"dev.tsv": PAIRS, "dev-00000-of-00002.tsv": PAIRS}, "one file of dev"),
+        ({"dev.tsv": PAIRS, "Validation.tsv": PAIRS}, "Validation.tsv and dev.tsv"),
         ({"train.tsv": PAIRS}, "no dev and no test file"),
         (None, "no such file"),
     ],

@@ -285,18 +285,22 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
     try:
         scores = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     except pa.ArrowException:
-        scores = np.array([_number(value) for value in column.to_pylist()])
+        texts = [str(value) for value in column.to_pylist()]
+        if not any("." in text for text in texts):  # decimal commas
+            texts = [text.replace(",", ".") for text in texts]
+        scores = np.array([_number(text) for text in texts])
     bad = np.flatnonzero(~np.isfinite(scores))
     if bad.size:
         row = int(bad[0])
-        rule = "a score must be a finite number"
         value = str(column[row].as_py())
+        rule = "a score must be a finite number"
+        rule += ", and all have a decimal point or all a comma" if "," in value else ""
         raise DataError(Fault(where.at([row]), "score", value, rule, "Correct it."))
     return scores
 
 
-def _number(value: object) -> float:
+def _number(text: str) -> float:
     try:
-        return float(str(value))
+        return float(text)
     except ValueError:
         return math.nan

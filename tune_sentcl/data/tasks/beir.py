@@ -5,19 +5,24 @@ Source: beir-cellar/beir, beir/datasets/data_loader.py; a document's text is tit
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from tune_sentcl.data.split_names import split_files
 from tune_sentcl.data.task import fingerprint_of
 from tune_sentcl.data.tasks.own_task import OwnSplit, RetrievalTask
 from tune_sentcl.data.text_files import json_rows, read_lines
 from tune_sentcl.errors import DataError, Fault
 
 CORPUS = "corpus.jsonl"
+_QUERIES = "queries.jsonl"
 _SPLITS: tuple[OwnSplit, ...] = ("dev", "test")
+_KEYS = {"_id", "title", "metadata"}
 _CORRECT = "Correct the line."
-_WHOLE = re.compile(r"-?\d+", re.ASCII)
+_WHOLE = re.compile(r"([-+]?\d+)(?:[.,]0*)?", re.ASCII)
+"""A whole grade, which pandas writes as `1.0` and Excel may write as `1,0`."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Judgments = dict[str, dict[str, int]]
@@ -29,8 +34,9 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
 
     Args:
         folder: Lines of the two .jsonl files have `_id` and `text`; documents may have a `title`.
-            Lines of `qrels` hold query, document and a whole grade, or TREC's query, iteration,
-            document and grade, separated by tabs or blanks; the first line may be a header.
+            Lines of `qrels` hold query, document and a whole grade (`1.0` is 1), or TREC's query,
+            iteration, document and grade, separated by tabs or blanks; the first line may be a
+            header. `validation.tsv` is read as `dev.tsv`.
         name: The task's name.
         data: See `Score`.
 
@@ -38,21 +44,22 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
         DataError: A file is missing or damaged, or judgments name an unknown document, an unknown
             or blank query, or the same query and document twice.
     """
-    qrels = {split: folder / "qrels" / f"{split}.tsv" for split in _SPLITS}
-    there = {split: path for split, path in qrels.items() if path.is_file()}
-    if not there:
+    qrels = split_files(folder / "qrels", (".tsv",))
+    if not {*qrels} & {*_SPLITS}:
         rule = "must hold dev.tsv, test.tsv or both"
         move = "Put the judgments there: query, document and grade, separated by tabs."
         raise DataError(Fault(str(folder / "qrels"), "", "", rule, move))
     corpus, untitled = _texts(folder / CORPUS, titled=True)
-    queries, _ = _texts(folder / "queries.jsonl", titled=False)
+    queries, _ = _texts(folder / _QUERIES, titled=False)
     ids = tuple(sorted(sorted(corpus, reverse=True), key=lambda name: not corpus[name]))
     documents = tuple(text for name in ids if (text := corpus[name]))
     if not documents:
         raise DataError(Fault(str(folder / CORPUS), "text", "", "must not be blank", _CORRECT))
     tasks = []
-    for split, path in there.items():
-        judged = _judgments(path, queries, corpus)
+    for split in _SPLITS:
+        if split not in qrels:
+            continue
+        judged = _judgments(qrels[split], queries, corpus)
         texts, relevance = tuple(queries[name] for name in judged), tuple(judged.values())
         own = tuple(name if name in corpus else None for name in judged)
         version = fingerprint_of(_content(corpus, queries, judged))
@@ -86,6 +93,9 @@ def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]
     for line, row in json_rows(path):
         where = f"{path} line {line}"
         key, text, title = row.get("_id"), row.get("text"), row.get("title") if titled else ""
+        if "text" not in row and not (title and row.keys() <= _KEYS):
+            rule = f"has no `text`, but {', '.join(row)}"
+            raise DataError(Fault(where, "", "", rule, "Give the key of the text this name."))
         parts: list[Any] = [title or "", "" if titled and text is None else text]
         if isinstance(key, int):  # as `datasets` writes ids that are numbers
             key = str(key)
@@ -104,15 +114,17 @@ def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]
     return texts, untitled
 
 
-def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> Judgments:
+def _judgments(
+    paths: Sequence[Path], queries: dict[str, str], corpus: dict[str, str]
+) -> Judgments:
     judgments: Judgments = {}
-    queries_file = path.parents[1] / "queries.jsonl"
-    for where, query, document, grade in _graded(path, queries):
+    folder = paths[0].parents[1]
+    for where, query, document, grade in chain.from_iterable(_graded(p, queries) for p in paths):
         if not queries.get(query):
-            rule = f"is {'blank' if query in queries else 'not a query'} in {queries_file}"
+            rule = f"is {'blank' if query in queries else 'not a query'} in {folder / _QUERIES}"
             raise DataError(Fault(where, "", query, rule, "Write the query, or drop the line."))
         if document not in corpus:
-            rule = f"is not a document of {path.parents[1] / CORPUS}"
+            rule = f"is not a document of {folder / CORPUS}"
             raise DataError(Fault(where, "", document, rule, "Add it, or drop the line."))
         grades = judgments.setdefault(query, {})
         if document in grades:
@@ -120,7 +132,7 @@ def _judgments(path: Path, queries: dict[str, str], corpus: dict[str, str]) -> J
             raise DataError(Fault(where, document, query, rule, "Leave one out."))
         grades[document] = grade
     if not judgments:
-        raise DataError(Fault(str(path), "", "", "holds no judgments", "Add judgments."))
+        raise DataError(Fault(str(paths[0]), "", "", "holds no judgments", "Add judgments."))
     return judgments
 
 
@@ -130,9 +142,10 @@ def _graded(path: Path, queries: dict[str, str]) -> Iterator[tuple[str, str, str
     for number, line in enumerate(read_lines(path, "utf-8"), 1):
         fields = next(csv.reader([line], delimiter="\t")) if "\t" in line else line.split()
         whole = len(fields) in (3, 4)
-        if whole and _WHOLE.fullmatch(fields[-1]):
+        grade = _WHOLE.fullmatch(fields[-1]) if whole else None
+        if grade:
             begun = True
-            yield f"{path} line {number}", fields[0], fields[-2], int(fields[-1])
+            yield f"{path} line {number}", fields[0], fields[-2], int(grade[1])
         elif line.strip() and (begun or not whole or fields[0] in queries):
             rule = "must be query, document and a whole number, separated by tabs"
             raise DataError(Fault(f"{path} line {number}", "", _shown(line), rule, _CORRECT))

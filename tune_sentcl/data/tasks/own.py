@@ -4,7 +4,7 @@ The files at a path determine the kind of task.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tune_sentcl.config.data_names import OwnSource
+from tune_sentcl.data.split_names import split_files, split_named
 from tune_sentcl.data.tables import (
     SUFFIXES,
     Origin,
@@ -26,8 +27,6 @@ from tune_sentcl.data.tasks.beir import CORPUS, read_beir
 from tune_sentcl.data.tasks.own_task import LabeledTask, OwnSplit, OwnTask, read_mteb, read_plugin
 from tune_sentcl.errors import DataError, Fault
 
-_SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
-"""The names that a split may have in a file's name or a column."""
 _SCORED_SPLITS: tuple[OwnSplit, ...] = ("dev", "test")
 _PAIRS = ("sentence1", "sentence2", "score")
 _LAYOUTS = (
@@ -39,6 +38,8 @@ _R = TypeVar("_R")
 _Kind = Literal["pairs", "labeled"]
 _Read = tuple[pa.Table, Origin]
 """A file's columns by their roles, and the file."""
+_Tables = Mapping[str, Sequence[_Read]]
+"""The files of each split; a single file, whose column `split` may deal its rows, is `dev`."""
 _Pair = tuple[str, str, float]
 
 
@@ -74,17 +75,17 @@ def read_with_training(
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data)), ()
     files = _files(path, source)
-    tables = {split: _table(file) for split, file in files.items() if split != "train"}
+    tables = {split: [*map(_table, parts)] for split, parts in files.items() if split != "train"}
     if _kind_of(tables, path) == "pairs":
         pairs = _pairs(tables)
         tasks = tuple(_pair_tasks(source.name, pairs, tables, data))
         if training and "train" in files:
-            learned = _table(files["train"])
-            if {*_PAIRS} <= {*learned[0].column_names}:
+            learned = [*map(_table, files["train"])]
+            if all({*_PAIRS} <= {*table.column_names} for table, _ in learned):
                 pairs = _pairs({**tables, "train": learned})
         return tasks, pairs.get("train", ())
     if "train" in files:
-        tables = {"train": _table(files["train"]), **tables}
+        tables = {"train": [*map(_table, files["train"])], **tables}
         _kind_of(tables, path)
     return tuple(_labeled_tasks(source.name, tables, data)), ()
 
@@ -99,36 +100,32 @@ def _table(file: Path) -> _Read:
     )
 
 
-def _files(path: Path, source: OwnSource) -> Mapping[str, Path]:
-    """The file of each split; a single file is `dev`."""
+def _files(path: Path, source: OwnSource) -> Mapping[str, Sequence[Path]]:
+    """The files of each split; a single file is `dev`."""
     if not path.is_dir():
         if not path.exists():
             rule = "there is no such file or folder"
             raise DataError(Fault("evaluation.own", source.name, source.path, rule, _LAYOUTS))
-        return {"dev": path}
-    chosen: dict[str, Path] = {}
-    for split in _SPLITS:
-        suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
-        there = [path / f"{name}{suffix}" for name in _SPLITS[split] for suffix in suffixes]
-        files: Sequence[Path] = [file for file in there if file.is_file()]
-        if len(files) > 1:
-            names = " and ".join(file.name for file in files)
-            rule = f"must hold one file of {split}, but has {names}"
-            raise DataError(Fault(str(path), "", "", rule, "Keep only one of them."))
-        if files:
-            chosen[split] = files[0]
-    if not set(chosen) & {"dev", "test"}:
-        rule = "the folder holds no dev and no test file, and no corpus.jsonl"
-        raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
-    return chosen
+        return {"dev": [path]}
+    suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
+    for folder in (path, path / "data"):  # as the hub has them
+        files = split_files(folder, suffixes)
+        if {*files} & {*_SCORED_SPLITS}:
+            return files
+    rule = "the folder holds no dev and no test file, and no corpus.jsonl"
+    raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
 
 
-def _kind_of(tables: Mapping[str, _Read], path: Path) -> _Kind:
-    kinds = {_kind(*read) for read in tables.values()}
+def _kind_of(tables: _Tables, path: Path) -> _Kind:
+    kinds = {_kind(*read) for reads in tables.values() for read in reads}
     if len(kinds) > 1:
         rule = "its files must be of one kind, but are pairs and labeled sentences"
         raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
     return kinds.pop()
+
+
+def _where(tables: _Tables) -> str:
+    return " and ".join(str(file) for reads in tables.values() for _, file in reads)
 
 
 def _kind(table: pa.Table, where: Origin) -> _Kind:
@@ -164,23 +161,24 @@ def _texts(table: pa.Table, name: str, where: Origin) -> tuple[str, ...]:
     return tuple(texts.to_pylist())
 
 
-def _pairs(tables: Mapping[str, _Read]) -> dict[str, list[_Pair]]:
-    """The pairs of each split; in a single file, a column `split` assigns rows to splits.
+def _pairs(tables: _Tables) -> dict[str, list[_Pair]]:
+    """The pairs of each split.
 
     Raises:
-        DataError: A sentence is blank, or a score is not a finite number.
+        DataError: A sentence is blank, a score is not a finite number, or a split is unknown.
     """
-    pairs: dict[str, list[_Pair]] = {}
-    for split, (table, where) in tables.items():
-        first, second = (_texts(table, column, where) for column in _PAIRS[:2])
-        pairs[split] = list(zip(first, second, finite_scores(table, where).tolist(), strict=True))
-    return _dealt(tables, pairs)
+    return _dealt(tables, _scored)
+
+
+def _scored(table: pa.Table, where: Origin) -> list[_Pair]:
+    first, second = (_texts(table, column, where) for column in _PAIRS[:2])
+    return list(zip(first, second, finite_scores(table, where).tolist(), strict=True))
 
 
 def _pair_tasks(
     name: str,
     pairs: Mapping[str, Sequence[_Pair]],
-    tables: Mapping[str, _Read],
+    tables: _Tables,
     data: Literal["toy", "root"],
 ) -> Iterator[StsTask]:
     """Make a task of each split.
@@ -188,7 +186,7 @@ def _pair_tasks(
     Raises:
         DataError: No row is dev or test, or all scores of a split are equal.
     """
-    where = " and ".join(str(file) for _, file in tables.values())
+    where = _where(tables)
     if not {*pairs} & {*_SCORED_SPLITS}:
         rule = "there must be dev rows, test rows or both"
         raise DataError(Fault(where, "split", "", rule, "Set rows apart for them."))
@@ -213,21 +211,20 @@ _Row = tuple[str, str]
 
 
 def _labeled_tasks(
-    name: str, tables: Mapping[str, _Read], data: Literal["toy", "root"]
+    name: str, tables: _Tables, data: Literal["toy", "root"]
 ) -> Iterator[LabeledTask]:
     """Make one task of training rows with dev or test rows, else one per split, by folds.
 
     Args:
         name: The task's name.
-        tables: In a single file, a column `split` assigns rows to splits.
+        tables: See `_Tables`.
         data: See `Score`.
 
     Raises:
         DataError: A text or label is blank, a split has another name, or there are too few rows.
     """
-    where = " and ".join(str(file) for _, file in tables.values())
-    rows = {split: _rows(table, file) for split, (table, file) in tables.items()}
-    parts = _dealt(tables, rows)
+    where = _where(tables)
+    parts = _dealt(tables, _rows)
     train = parts.get("train")
     if train is None:
         for split in _SCORED_SPLITS:
@@ -262,20 +259,26 @@ def _rows(table: pa.Table, where: Origin) -> list[_Row]:
     return list(zip(*(_texts(table, name, where) for name in ("text", "label")), strict=True))
 
 
-def _dealt(tables: Mapping[str, _Read], rows: dict[str, list[_R]]) -> dict[str, list[_R]]:
+def _dealt(
+    tables: _Tables, rows_of: Callable[[pa.Table, Origin], list[_R]]
+) -> dict[str, list[_R]]:
     """The rows by split; those of a single file by its column `split`, if it has one."""
-    (table, where), *others = tables.values()
-    if others or "split" not in table.column_names:
-        return rows
-    (alone,) = rows.values()
-    names = {name: split for split, theirs in _SPLITS.items() for name in theirs}
-    parts: dict[str, list[_R]] = {}
-    for number, (name, row) in enumerate(zip(_texts(table, "split", where), alone, strict=True)):
-        if name not in names:
+    reads = [read for parts in tables.values() for read in parts]
+    table, where = reads[0]
+    if len(reads) > 1 or "split" not in table.column_names:
+        return {
+            split: [row for read in parts for row in rows_of(*read)]
+            for split, parts in tables.items()
+        }
+    dealt: dict[str, list[_R]] = {}
+    names = _texts(table, "split", where)
+    for number, (name, row) in enumerate(zip(names, rows_of(table, where), strict=True)):
+        split = split_named(name)
+        if split is None:
             at, rule = where.at([number]), "must be train, dev or test"
             raise DataError(Fault(at, "split", repr(name), rule, "Rename it."))
-        parts.setdefault(names[name], []).append(row)
-    return parts
+        dealt.setdefault(split, []).append(row)
+    return dealt
 
 
 def _classes(rows: Sequence[_Row], where: str) -> dict[str, int]:
