@@ -213,12 +213,46 @@ def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Pa
     assert [config.data.source for config in space.configurations] == ["toy", "toy + snli"]
     assert [r.choices for r in space.ranges] == [("toy", "toy + snli")]
     for wrong in ('["toy", "snli"]', '"toy"'):
-        with pytest.raises(
-            BadInputError, match=r"data.source.*or { choices } with distinct values"
-        ):
+        with pytest.raises(BadInputError, match=r"data.source.*(no lists|two choices)"):
             load_space(write(tmp_path, text.replace('"toy + snli"', wrong)))
     with pytest.raises(BadInputError, match="seed: the seed cannot be sampled"):
         load_space(write(tmp_path, f"{text}seed = {{ choices = [0, 1] }}"))
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "fault"),
+    [
+        ("optimizer.lr", "[1, 1.0]", "optimizer.lr = 1, 1.0: two choices"),
+        ("optimizer.lr", "[1e-5, 0.00001]", "optimizer.lr = 1e-05, 1e-05: two choices"),
+        ("optimizer.batch_size", "[8, 8]", "optimizer.batch_size = 8, 8: two choices"),
+        ("encoder.pooling", '["cls", "cls"]', "encoder.pooling = 'cls', 'cls': two choices"),
+        ("data.source", '["a + b", "a  +  b"]', "data.source = 'a + b', 'a  +  b': two choices"),
+        ("method.symmetric", "[true, 1]", "method.symmetric = 1: must be true or false"),
+    ],
+)
+def test_two_choices_are_two_configurations(
+    key: str, values: str, fault: str, tmp_path: Path
+) -> None:
+    """A range is refused, because a sampler would draw one twice; a grid holds it once."""
+    block = f"""
+    [[block]]
+    fixed.method.name = "mnr"
+    grid.{key} = {values}
+    """
+    if "two choices" in fault:
+        path = write(tmp_path, block)
+        path.write_text(path.read_text(), encoding="utf-8-sig")  # as some editors write it
+        assert len(load_space(path).configurations) == 1
+    ranges = f"""
+    [[block]]
+    fixed.method.name = "mnr"
+    [search.ranges]
+    method.name = {{ choices = ["mnr"] }}
+    {key} = {{ choices = {values} }}
+    """
+    with pytest.raises(BadInputError) as caught:
+        load_space(write(tmp_path, ranges))
+    assert [fault in str(one) for one in caught.value.faults] == [True]
 
 
 def test_ranges_without_a_method_are_refused_at_their_own_place(tmp_path: Path) -> None:

@@ -159,8 +159,8 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
             ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
         else:
             rule = (
-                "must be { low, high[, log] } with low < high (log: low > 0), or { choices } with "
-                "distinct values; no lists, no tables, no auto for a checkpoint's setting"
+                "must be { low, high[, log] } with low < high (log: low > 0), or { choices }; "
+                "no lists, no tables, no auto for a checkpoint's setting"
             )
             where = f"{source} [search.ranges]"
             move = "Correct the range. Lists go into the grid of a [[block]]."
@@ -188,11 +188,10 @@ def _with_prior(item: Range, prior: Any, source: str) -> Range:
 
 
 def _are_choices(key: str, values: Any) -> bool:
-    """Whether values are valid choices: distinct, and no list, table or `auto` of a checkpoint."""
+    """Whether values may be choices: no list, no table, and no `auto` of a checkpoint."""
     if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
         return False
-    distinct = len({(type(value), value) for value in values}) == len(values)
-    return bool(values) and distinct and not (key in AUTO_FALLBACKS and "auto" in values)
+    return bool(values) and not (key in AUTO_FALLBACKS and "auto" in values)
 
 
 def _ordered(spec: Values) -> bool:

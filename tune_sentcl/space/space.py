@@ -18,6 +18,7 @@ from tune_sentcl.config import (
     flatten,
     knobs,
     parse_dotted,
+    shown,
 )
 from tune_sentcl.config.data_names import own_sources
 from tune_sentcl.errors import ConfigError, Fault, SpaceError
@@ -259,18 +260,28 @@ def _check_own_names(space: Space) -> None:
 
 
 def _check_ranges(space: Space) -> None:
-    """Validate the ends of every range with each method and optimizer that has its knob."""
+    """Validate the ends of every range with each method and optimizer that has its knob.
+
+    Choices must differ as configurations: `1` and `1.0` are one learning rate.
+    """
     if space.ranges and "method.name" not in {**space.base, **space.branches()[0]}:
         rule = "must be set for [search.ranges], which do not take it from the blocks"
         move = 'Write method.name = "scl" in [search.fixed], or a choice in [search.ranges].'
         raise SpaceError(Fault(f"{space.source} [search]", "method.name", "", rule, move))
     faults: dict[Fault, None] = {}
+    where = f"{space.source} [search.ranges]"
     for branch in space.branches() if space.ranges else ():
         for item in space.active_ranges(branch):
+            built: dict[TrialConfig, Any] = {}
             for value in item.ends():
                 values = {**space.base, **branch, item.key: value}
                 with gathered(faults):
-                    configure(values, f"{space.source} [search.ranges]")
+                    config = configure(values, where)
+                    if config in built:
+                        given = f"{shown(built[config])}, {shown(value)}"
+                        rule = "two choices must not mean the same configuration"
+                        raise ConfigError(Fault(where, item.key, given, rule, "Drop one."))
+                    built[config] = value
     if faults:
         raise ConfigError(faults)
 
@@ -314,7 +325,7 @@ def load_space(
     """
     path = _locate(str(name))
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # without the mark of some editors
         document = tomllib.loads(text)
         check_layout(document, str(path))
         loaded = load_plugins(plugins, document.get("plugins", ()), path.parent)
