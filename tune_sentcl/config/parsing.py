@@ -1,6 +1,7 @@
 """Parse a user's tables to a frozen config or a list of all faults; find what it requires."""
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -50,6 +51,32 @@ ALIASES = {
     "data_seed": "seed",
 }
 """Other tools' names of knobs, with a note if values differ; used only in messages."""
+
+METHOD_ALIASES = {
+    "infonce": "mnr",
+    "multiplenegativesranking": "mnr",
+    "mnrl": "mnr",
+    "ntxent": "mnr with method.symmetric = true",
+    "multiplenegativessymmetricranking": "mnr with method.symmetric = true",
+    "cachedmultiplenegativesranking": "mnr with method.chunk",
+    "cachedmnrl": "mnr with method.chunk",
+    "gradcache": "mnr with method.chunk",
+    "matryoshka": "mnr with method.dims",
+    "supsimcse": "mnr on triplets",
+    "unsupsimcse": "simcse",
+    "gistembed": "gist",
+    "cachedgistembed": "gist with method.chunk",
+    "cosinesimilarity": "cosent on pairs with a score",
+    "contrastive": "cosent on pairs with a score of 0 or 1",
+    "onlinecontrastive": "cosent on pairs with a score of 0 or 1",
+    "tripletmargin": "triplet",
+    "supcon": "scl",
+    "supervisedcontrastive": "scl",
+    "softmax": "sbert",
+    "untrained": "none",
+    "baseline": "none",
+}
+"""Other names of methods, without capitals, marks and the word loss; used only in messages."""
 
 
 def parse_config(values: Values, where: str) -> TrialConfig:
@@ -132,9 +159,17 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
             names = ", ".join(union_members(key))
             given = "" if name is None else shown(name)
             move = f"Choose one{', or give its --plugin' * (key == 'method')}."
+            if key == "method" and (ours := _method_meant(str(name))):
+                move = f"{name} is called {ours} here."
             yield Fault(where, f"{key}.name", given, f"must be one of {names}", move)
         else:
             yield Fault(where, key, value, _rule(item["type"], item), _next_move(key, owner))
+
+
+def _method_meant(name: str) -> str:
+    """The method that another name stands for; empty if it is unknown."""
+    plain = re.sub(r"[\W_]", "", name.casefold()).removesuffix("loss")
+    return plain if plain in union_members("method") else METHOD_ALIASES.get(plain, "")
 
 
 def _rule(kind: str, item: Mapping[str, Any]) -> str:
