@@ -11,8 +11,10 @@ from toy_generator.domain import write_domain
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
+from tune_sentcl.config import parse_dotted
 from tune_sentcl.errors import StudyError
 from tune_sentcl.export.model_folder import export_trial
+from tune_sentcl.export.rerun_command import train_command
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
@@ -31,6 +33,7 @@ evaluation.classifier_seeds = 1
 [[block]]
 fixed.method.name = "mnr"
 """
+OWN = {"evaluation.suites": [], "evaluation.own": ["mine=dev.csv"]}
 BEST = {"evaluation.every": 1, "evaluation.select": "best"}
 
 
@@ -59,7 +62,8 @@ def trained_again(text: str, folder: Path) -> Study:
     """What the one command in a text leaves as its study."""
     (command,) = re.findall(r"tune-sentcl (train --study [^`\n]*)", text)
     study = folder / "again"
-    words = command.replace("NEW_STUDY", str(study)).replace("DATA_ROOT", str(folder))
+    assert "--data" not in command  # the rows and the task are files
+    words = command.replace("NEW_STUDY", str(study))
     result = CliRunner().invoke(app, [*shlex.split(words), "--gpus-per-trial", "0"])
     assert result.exit_code == 0, result.output
     return Study.read(study)
@@ -69,6 +73,26 @@ def scores_of(study: Study, trial_id: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = study.scores().to_pylist()
     rows = [row for row in found if row["trial_id"] == trial_id]
     return sorted(rows, key=lambda row: json.dumps({**row, "value": 0}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [
+        ({"data.source": "pairs.csv", **OWN}, False),
+        ({"data.source": "owner/name", **OWN}, False),
+        ({"data.source": "pairs.csv", "evaluation.data": "toy"}, False),
+        ({"data.source": "toy"}, False),
+        ({"data.source": "pairs.csv"}, True),  # SentEval's STS
+        ({"data.source": "toy + snli", **OWN}, True),
+        ({"data.source": "toy", "evaluation.data": "root"}, True),
+    ],
+)
+def test_a_data_root_is_named_only_if_files_in_it_are_read(
+    settings: dict[str, Any], given: bool
+) -> None:
+    config = parse_dotted({"method.name": "mnr", **settings}, "test")
+    command = train_command(json.dumps(config.nested()))
+    assert command is not None and ("--data DATA_ROOT" in command) == given
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from tune_sentcl.config import (
     TrialConfig,
     evaluation_data,
     flatten,
-    is_toy,
     knobs,
     parse_dotted,
     plugin_of,
     source_names,
 )
+from tune_sentcl.data.rows.sources import is_named
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.objective import DEFAULT, Objective, unmeasured
 
@@ -54,7 +54,7 @@ def train_command(
     if config is None:
         return None
     words = ["tune-sentcl", "train", "--study", STUDY]
-    if evaluation_data(config) == "root" or not is_toy(config.data.source):
+    if _needs_root(config):
         words += ["--data", ROOT]
     given = [o for o in objectives if not any(unmeasured([o], [config.evaluation]))]
     if given != [DEFAULT]:  # the command's default
@@ -68,6 +68,13 @@ def train_command(
     for key, value in settings(config).items():
         words += ["--set", f"{key}={as_setting(value)}"]
     return shlex.join(words)
+
+
+def _needs_root(config: TrialConfig) -> bool:
+    """Whether a trial reads files under the data root, not only the user's own."""
+    by_name = {name for name in source_names(config.data.source) if is_named(name)} - {"toy"}
+    suites = evaluation_data(config) == "root" and bool(config.evaluation.suites)
+    return suites or bool(by_name)
 
 
 def settings(config: TrialConfig) -> dict[str, Any]:
