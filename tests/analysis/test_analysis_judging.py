@@ -396,6 +396,32 @@ def test_a_configuration_has_many_names(few: Study, name: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "configuration"),
+    [
+        ("untrained, pooling=mean_without_cls", "mean_without_cls"),
+        ("untrained (mean_wit)", "mean_without_cls"),
+        ("untrained, pooling=mean_without_cls (mean_wit, older code)", "mean_without_cls"),
+        ("scl", "lambda3"),
+        ("method=untrained,pooling=cls", "cls"),
+    ],
+)
+def test_what_this_tool_prints_is_a_name(tmp_path: Path, name: str, configuration: str) -> None:
+    trials = [*seeded(0.3, [70.0, 71.0]), *plain([60.0], "cls"), *plain([61.0])]
+    write_study(tmp_path, [*trials, *plain([62.0], "mean_without_cls")])
+    _, out, _ = run("judge", tmp_path, name, "mean", "--json")
+    assert json.loads(out)[0]["a"] == configuration
+    code, _, err = run("judge", tmp_path, "scl", "untrained")
+    assert code == 2 and "untrained: fits several configurations" in err
+
+
+def test_the_untrained_encoder_is_named_as_it_is_printed(tmp_path: Path) -> None:
+    write_study(tmp_path, [*seeded(0.3, [70.0, 71.0]), *plain([60.0])])
+    for names in (("lambda3", "untrained"), ("--baseline", "untrained")):
+        _, out, _ = run("judge", tmp_path, *names, "--json")
+        assert (json.loads(out)[0]["a"], json.loads(out)[0]["b"]) == ("lambda3", "mean")
+
+
+@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("lambda", "fits several configurations"),

@@ -113,13 +113,31 @@ def test_a_limit_shortens_the_tables_and_says_so(place: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("STS99:spearman", ["STS99:spearman", "no trial has such a task"]),
+        ("STS99:spearman", ["STS99:spearman:dev", "no finished trial has this score"]),
+        ("SICK-R:spearman", ["there are STS-B:pearson:dev, STS-B:spearman:dev, STS12:spearman:t"]),
+        ("STS12:pearson", ["STS12:pearson:test", "there are STS12:spearman:test, STS-B:pearson"]),
         ("STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson"]),
     ],
 )
-def test_what_is_no_objective_ranks_nothing(text: str, words: list[str], place: Path) -> None:
+def test_a_score_that_a_study_lacks_is_refused(text: str, words: list[str], place: Path) -> None:
+    """By each command that takes one, under the name of its option."""
     study = write_study(place / "study", VALUES, [SPEARMAN])
-    refused(invoke("show", study, "--objective", text), *words)
+    for command in (
+        *(("show",), ("show", "--json"), ("show", "--csv"), ("show", "--watch"), ("report",)),
+        *(("report", "--format", "csv"), ("report", study), ("judge",), ("judge", "c0", "c1")),
+    ):
+        done = invoke(command[0], study, *command[1:], "--objective", text)
+        refused(done, "--objective: ", *words)
+        assert done.out == ""
+    refused(invoke("export", study, "--to", "model", "--best", text), "--best: ", *words)
+    assert [path.name for path in place.iterdir()] == ["study"]
+
+
+def test_a_study_without_scores_refuses_none(place: Path) -> None:
+    """Its search may be measuring the score now."""
+    study = write_study(place / "study", {}, [SPEARMAN])
+    done = invoke("show", study, "--objective", "STS12:spearman")
+    assert (done.code, done.err) == (0, "no trial has ended yet\n")
 
 
 def test_a_study_lies_where_its_url_points_and_no_credentials_are_taken(place: Path) -> None:

@@ -15,6 +15,7 @@ from tune_sentcl.analysis.summary import configurations_of, varied_knobs
 from tune_sentcl.config import SuiteName
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError
 from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
+from tune_sentcl.judging.configurations import asked_objectives
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.study import STUDY, Snapshot, Study
@@ -145,8 +146,8 @@ class StudyFrames:
                 those that the last search maximized.
 
         Raises:
-            ObjectiveError: A score does not exist, or the searches of several studies maximized
-                different scores and `objectives` is None.
+            ObjectiveError: A score does not exist, no trial has it, or the searches of several
+                studies maximized different scores and `objectives` is None.
         """
         return configurations_of(self.snapshot, self.objectives(objectives))
 
@@ -157,11 +158,11 @@ class StudyFrames:
             asked: As on the command line; None: those that the last search maximized.
 
         Raises:
-            ObjectiveError: A score does not exist, or the searches of several studies maximized
-                different scores and `asked` is None.
+            ObjectiveError: A score does not exist, no trial has it, or the searches of several
+                studies maximized different scores and `asked` is None.
         """
         if asked is not None:
-            return parse_objectives([str(objective) for objective in asked], allow_test=True)
+            return asked_objectives(self.snapshot, asked)
         several = {parse_objectives(names, allow_test=True): None for names in self.searched}
         if len(several) > 1:
             shown = "; ".join(", ".join(map(str, objectives)) for objectives in several)

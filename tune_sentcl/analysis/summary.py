@@ -13,7 +13,6 @@ from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import affects_weights, knobs, varied
-from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.history import (
     CONFIRM_ORIGIN,
     Configuration,
@@ -116,21 +115,7 @@ def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
 def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
     """All columns of the trials, with their values of these objectives."""
     history = History.read(study, objectives, None)
-    _refuse_unknown(objectives, history)
     return frame_of(history.with_objectives(history.table))
-
-
-def _refuse_unknown(objectives: Sequence[Objective], history: History) -> None:
-    """Refuse an own task of which the study has no score; it may be misspelt.
-
-    Raises:
-        ObjectiveError: The study has scores, but none of the task.
-    """
-    for objective in objectives:
-        if objective.is_own and history.tasks and objective.task not in history.tasks:
-            rule = f"no trial has such a task; there are {', '.join(sorted(history.tasks))}"
-            move = "Name one of them, or leave it out for the score that the search maximized."
-            raise ObjectiveError(Fault("--objective", "", str(objective), rule, move))
 
 
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
@@ -213,7 +198,6 @@ def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame
         (*objectives, *tests.values(), *_AVERAGED),
         [*_TRIAL_COLUMNS, *_SECONDS, "stages", "code_fingerprint", *knobs()],
     )
-    _refuse_unknown(objectives, history)
     table = history.table
     names = table["trial_id"].to_pylist()
     values = [history.values(name) for name in names]

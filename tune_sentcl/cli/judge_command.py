@@ -14,7 +14,10 @@ from tune_sentcl.tuning.search_options import SCORE
 
 UNDECIDED = 3
 
-_NAME = "The start of a configuration's or trial's id, or such as lambda=0.3,batch_size=32."
+_NAME = (
+    "The start of a configuration's or trial's id, or such as untrained or "
+    "lambda=0.3,batch_size=32."
+)
 _SHOWN = ("asked", "verdict", "difference", "low", "high", "p", "n", "procedure")
 
 
@@ -64,17 +67,18 @@ def judge(
     --baseline, it is compared only with that configuration. The exit code is that of the first
     verdict: 0 if A scores higher, 1 if not, 3 if that is undecided.
     """
+    from tune_sentcl.judging.configurations import asked_objectives
     from tune_sentcl.judging.judgement import judge as judge_study
-    from tune_sentcl.objective import parse_objectives
     from tune_sentcl.store.study import Study
 
     _check(a, b, baseline, alpha, smallest)
     names = [_named(text) for text in (a, b) if text is not None]
+    tables = Study.read(study)
     judgements = judge_study(
-        Study.read(study),
+        tables,
         *names,
         baseline=None if baseline is None else _named(baseline),
-        objective=parse_objectives([objective], allow_test=True)[0] if objective else None,
+        objective=asked_objectives(tables, [objective])[0] if objective else None,
         alpha=alpha,
         smallest=smallest,
     )
@@ -115,12 +119,18 @@ def _check(
 
 
 def _named(text: str) -> str | dict[str, Any]:
-    """Parse KNOB=VALUE pairs; any other text is an id."""
+    """A name as the tables and sentences of this tool print it.
+
+    It is an id, a method, or KNOB=VALUE pairs, of which a word alone is the method. An id in
+    parentheses at the end decides.
+    """
+    if title := re.fullmatch(r".*\((\w{8})(, older code)?\)", text.strip()):
+        return title[1]
     if "=" not in text:
         return text
     outside_lists = re.split(r",(?![^\[]*\])", text)
-    pairs = [part.partition("=") for part in outside_lists]
-    if not all(key.strip() and sign and value.strip() for key, sign, value in pairs):
+    pairs = [(part if "=" in part else f"method={part}").partition("=") for part in outside_lists]
+    if not all(key.strip() and value.strip() for key, _, value in pairs):
         rule = "must be KNOB=VALUE,KNOB=VALUE"
         raise ConfigError(Fault("judge", "", text, rule, "Write method=scl,lambda=0.3."))
     return {key.strip(): parse_value(value.strip()) for key, _, value in pairs}

@@ -61,9 +61,9 @@ def report(
     from tune_sentcl.store.study import Study
 
     frames = read_study(study[0] if len(study) == 1 else study)
-    say_trials_read(frames)
     alone = Study.read(study[0]) if len(study) == 1 else None
     subject = ReportData(frames, frames.objectives(objective), alone)
+    say_trials_read(frames)
     if json_rows:
         print_json(rows_of(leaderboard_frame(subject)))
     elif kind == "csv":

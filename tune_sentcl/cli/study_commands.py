@@ -114,12 +114,11 @@ def show(
         return
     from tune_sentcl.analysis.conversion import rows_of
     from tune_sentcl.analysis.summary import trials_by
-    from tune_sentcl.judging.configurations import study_objectives
-    from tune_sentcl.objective import parse_objectives
+    from tune_sentcl.judging.configurations import asked_objectives, study_objectives
     from tune_sentcl.store.study import Study
 
     kept = Study.read(study)
-    chosen = parse_objectives(objective, allow_test=True) if objective else study_objectives(kept)
+    chosen = asked_objectives(kept, objective) if objective else study_objectives(kept)
     trials = trials_by(kept, chosen)
     if csv:
         trials.to_csv(sys.stdout, index=False)

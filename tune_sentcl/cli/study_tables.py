@@ -51,14 +51,11 @@ def study_lines(
     all.
     """
     from tune_sentcl.analysis.summary import summaries, test_columns
-    from tune_sentcl.judging.configurations import study_objectives
-    from tune_sentcl.objective import parse_objectives
+    from tune_sentcl.judging.configurations import asked_objectives, study_objectives
     from tune_sentcl.store.study import Study
 
     study = Study.read(path)
-    chosen = study_objectives(study)
-    if objectives:
-        chosen = parse_objectives(objectives, allow_test=True)
+    chosen = asked_objectives(study, objectives) if objectives else study_objectives(study)
     trials, over_seeds = summaries(study, chosen)
     columns = dict(zip(map(str, chosen), value_columns(len(chosen)), strict=True))
     known = test_columns(chosen)

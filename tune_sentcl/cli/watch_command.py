@@ -12,6 +12,7 @@ from rich.text import Text
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.study_tables import print_study, study_lines
 from tune_sentcl.cli.terminal_tables import line, table_lines
+from tune_sentcl.judging.configurations import asked_objectives
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.progress import SearchProgress
@@ -34,7 +35,9 @@ def watch(
     """
     files = StudyFiles.at(path)
     _wait_for_search(files)
-    Study.read(path)  # refuses what is no study
+    study = Study.read(path)  # refuses what is no study
+    if objectives:
+        asked_objectives(study, objectives)  # refuses a score that no trial has
     if terminal is None and sys.stdout.isatty():  # a variable can force rich's own check
         terminal = Console(highlight=False)
     live = terminal and Live(console=terminal, auto_refresh=False)

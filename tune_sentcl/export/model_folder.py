@@ -16,7 +16,7 @@ from tune_sentcl.config import UNTRAINED, evaluation_data_of, flatten
 from tune_sentcl.errors import CheckpointError, Fault, StudyError
 from tune_sentcl.export.choice import Candidate, Choice
 from tune_sentcl.export.rerun_command import ROOT, STUDY, as_toml
-from tune_sentcl.judging.configurations import study_objectives
+from tune_sentcl.judging.configurations import asked_objectives, study_objectives
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.disk import atomic_folder
 from tune_sentcl.store.files import StudyFiles
@@ -92,7 +92,7 @@ def export_trial(
 
 def _objective(study: Study, named: str | None) -> Objective:
     if named is not None:
-        return parse_objectives([named], allow_test=True)[0]
+        return asked_objectives(study, [named], "--best")[0]
     return study_objectives(study)[0]
 
 

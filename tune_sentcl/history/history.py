@@ -45,7 +45,6 @@ class History:
         data: The evaluation data of all trials; None without trials.
         weights: The trials whose weights are kept.
         table: The trials table as it was read, for columns that no method returns.
-        tasks: The tasks of which finished trials have scores or reasons of missing scores.
         versions: The scored versions by task and split.
     """
 
@@ -55,7 +54,6 @@ class History:
         self.data: DataName | None = None
         self.weights: set[str] = set()
         self.table = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
-        self.tasks: set[str] = set()
         self.versions: dict[tuple[str, str], set[str]] = {}
         self._trials: dict[str, TrialRecord] = {}
         self._run_columns: dict[str, dict[str, Any]] = {}
@@ -293,7 +291,6 @@ class History:
             self._run_columns[row["trial_id"]] = stored_run_columns(row)
 
     def _read_scores(self, table: pa.Table) -> None:
-        self.tasks.update(pc.unique(table["task"]).to_pylist())
         table = with_measured_metric(table)
         named = table.filter(pc.field("version").is_valid() & pc.field("value").is_valid())
         for row in named.group_by(["task", "split", "version"]).aggregate([]).to_pylist():

@@ -14,23 +14,59 @@ from tune_sentcl.config import (
     title,
     value_text,
 )
-from tune_sentcl.errors import Fault, StudyError
-from tune_sentcl.history import CONFIRM_ORIGIN, Configuration, History, ranked
+from tune_sentcl.errors import Fault, ObjectiveError, StudyError, first_names
+from tune_sentcl.history import (
+    CONFIRM_ORIGIN,
+    WHOLE_TASKS,
+    Configuration,
+    History,
+    ranked,
+)
 from tune_sentcl.judging.comparing import SeedBlocks, collapsed_seeds
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.store.manifest import Manifest, SeedPlan
 from tune_sentcl.store.study import Study, StudyTables
 
 Named = str | Mapping[str, Any]
-"""A configuration: its id, a trial's id, a prefix of either, or knobs and their values."""
+"""A configuration: its id, a trial's id, a prefix of either, its method, or knobs and values."""
 
 _SHOWN = 4  # configurations that a message lists
+_LISTED = 8  # scores that a message lists
+_SCORE = ["task", "metric", "split", "protocol"]
 
 
 def study_objectives(study: Study) -> tuple[Objective, ...]:
     """The objectives of a study's last search."""
     search = study.manifest.search
     return parse_objectives(search.objectives if search else (), allow_test=True)
+
+
+def asked_objectives(
+    study: StudyTables, asked: Sequence[str | Objective], option: str = "--objective"
+) -> tuple[Objective, ...]:
+    """The scores that a reader of a study names.
+
+    Args:
+        study: The tables of one study, or of several as one.
+        asked: As on the command line.
+        option: The option that names them, for messages.
+
+    Raises:
+        ObjectiveError: A score does not exist, or the study has scores, but not this one.
+    """
+    try:
+        objectives = parse_objectives([*map(str, asked)], allow_test=True)
+    except ObjectiveError as error:
+        raise ObjectiveError(replace(fault, where=option) for fault in error.faults) from None
+    kinds = study.scores(_SCORE, WHOLE_TASKS).group_by(_SCORE).aggregate([]).to_pylist()
+    there = {Objective(**kind) for kind in kinds}
+    for objective in objectives:
+        if there and objective not in there:
+            near = sorted((one.task != objective.task, str(one)) for one in there)
+            names = first_names([name for _, name in near], _LISTED)
+            rule = f"no finished trial has this score; there are {names}"
+            raise ObjectiveError(Fault(option, "", str(objective), rule, "Name one of them."))
+    return objectives
 
 
 @dataclass(frozen=True)
@@ -127,8 +163,8 @@ class Configurations:
         Raises:
             StudyError: No or several configurations match, or the match has no such score.
         """
-        if isinstance(name, str):
-            fits, asked = self._by_id(name), name
+        if isinstance(name, str):  # an id, or a method as tables print it, such as `untrained`
+            fits, asked = self._by_id(name) or self._by_knobs({"method.name": name}), name
         else:
             fits = self._by_knobs(name)
             asked = ",".join(f"{key}={value_text(value)}" for key, value in name.items())
