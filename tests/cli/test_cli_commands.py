@@ -38,6 +38,13 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.out.count("Usage: ") == len(COMMANDS)
 
 
+def test_the_help_of_train_speaks_of_one_trial() -> None:
+    """Most of its options are those of a search, which speaks of many."""
+    text = " ".join(invoke("train", "--help").out.split())
+    assert "--set KEY=VALUE Set a config value of the trial" in text
+    assert not [word for word in ("each", "every", "grid", "stages", "node") if word in text]
+
+
 def test_spaces(place: Path) -> None:
     listed = rows("spaces")
     assert [row["name"] for row in listed] == space_names()

@@ -72,15 +72,16 @@ def test_a_task_of_your_own_is_taken_and_must_not_be_trained_on() -> None:
         *["init", "mine.toml", "--rows", "mine.csv", "--dev", "dev.csv", "--encoder", "toy"]
     )
     assert done.code == 0
-    assert "dev dev contains 30 of the training rows" in done.out
+    # A file that is named after its split gives the task no name, and its folder does.
+    assert "place dev contains 30 of the training rows" in done.out
     assert "a search refuses them" in done.out
-    refused(invoke("plan", "mine.toml"), "dev dev contains 30", "--allow-overlap")
+    refused(invoke("plan", "mine.toml"), "place dev contains 30", "--allow-overlap")
     Path("mine.toml").unlink()
-    write("dev.csv", "sentence1,sentence2,score", WORDS[:30], WORDS[30:60], GRADES[:30])
+    write("my grades.csv", "sentence1,sentence2,score", WORDS[:30], WORDS[30:60], GRADES[:30])
     done = invoke(
-        *["init", "mine.toml", "--rows", "mine.csv", "--dev", "dev.csv", "--encoder", "toy"]
+        *["init", "mine.toml", "--rows", "mine.csv", "--dev", "my grades.csv", "--encoder", "toy"]
     )
-    assert done.code == 0 and "--objective dev:spearman:dev" in done.out
+    assert done.code == 0 and "--objective my-grades:spearman:dev" in done.out
     assert not Path("mine").exists()
 
 

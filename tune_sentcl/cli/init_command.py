@@ -1,5 +1,7 @@
 """The command `init`: a first space for the user's own rows."""
 
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +9,8 @@ import typer
 
 from tune_sentcl.cli.options import ColumnsOption, own_entries
 from tune_sentcl.cli.terminal_tables import line
+from tune_sentcl.config.data_names import own_source
+from tune_sentcl.data.split_names import split_named
 
 
 def init(
@@ -16,7 +20,8 @@ def init(
     ],
     columns: ColumnsOption = "",
     dev: Annotated[
-        Path | None, typer.Option(help="File or folder that scores trials: the task `dev`.")
+        Path | None,
+        typer.Option(help="File or folder that scores trials; the task takes its name."),
     ] = None,
     own: Annotated[
         list[str] | None,
@@ -31,7 +36,7 @@ def init(
     ] = "minilm",
 ) -> None:
     """Write a space for your own training rows, and print the search to run next."""
-    entries = own_entries([*([f"dev={dev}"] if dev else []), *(own or ())])
+    entries = own_entries([*([f"{_task_name(dev)}={dev}"] if dev else []), *(own or ())])
     from tune_sentcl.tuning.new_space import new_space  # imports torch
 
     made = new_space(out, rows, columns=columns, own=entries, encoder=encoder)
@@ -39,3 +44,14 @@ def init(
         line(note)
     line(f"{out} is written. Read it, then run:")
     line(made.command)
+
+
+def _task_name(path: Path) -> str:
+    """The name of a task: that of its file or folder, or else of the folder around it."""
+    whole = path.absolute()
+    for name in (whole.name if whole.is_dir() else whole.stem, whole.parent.name):
+        plain = re.sub(r"[^\w.()-]", "-", name, flags=re.ASCII)
+        with suppress(ValueError):  # no name of a task
+            if split_named(name) is None:
+                return own_source(f"{plain}={path}").name
+    return "mine"

@@ -1,11 +1,12 @@
 """The options that several commands share, and the parsers of their values."""
 
+import copy
 import inspect
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -109,14 +110,24 @@ _INPUTS = {
 """The options of a search that decide its trials; the others are fields of `SearchOptions`."""
 
 
-def with_search_options(*names: str) -> Callable[[Command], Command]:
-    """Give a command options of a search in place of its `**given`; all of them without names."""
+def with_search_options(
+    *names: str, told: Mapping[str, str] | None = None
+) -> Callable[[Command], Command]:
+    """Give a command options of a search in place of its `**given`.
+
+    Args:
+        names: The options; all of them without names.
+        told: Help texts of a command of which those of a search are not true. Its options are in
+            no groups.
+    """
     hints = get_type_hints(SearchOptions)
     added = {
         name: inspect.Parameter(name, _ONLY, default=None, annotation=hint)
         for name, hint in _INPUTS.items()
     }
     added |= {n: _parameter(n, d, hints[n]) for n, d in declarations().items() if d.group}
+    if told is not None:
+        added = {name: _alone(added[name], told.get(name)) for name in names}
 
     def widen(own: Command) -> Command:
         named = inspect.signature(own, eval_str=True).parameters.values()
@@ -124,6 +135,15 @@ def with_search_options(*names: str) -> Callable[[Command], Command]:
         return with_parameters(own, [*kept, *(added[name] for name in names or added)])
 
     return widen
+
+
+def _alone(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
+    """An option without its group, with another help text if there is one."""
+    kind, option = get_args(parameter.annotation)
+    own = copy.copy(option)
+    own.help = text or own.help
+    own.rich_help_panel = None
+    return parameter.replace(annotation=Annotated[kind, own])
 
 
 def with_parameters(own: Command, parameters: Iterable[inspect.Parameter]) -> Command:

@@ -102,6 +102,17 @@ def check(
 @with_search_options(
     *("settings", "plugins", "data", "objectives", "allow_test_objective", "retrain"),
     *("cpus_per_trial", "gpus_per_trial", "deterministic"),
+    told={
+        "settings": "Set a config value of the trial (repeatable).",
+        "data": "Folder of the data sets. Default: the environment variable TUNE_SENTCL_DATA.",
+        "objectives": "Score or cost to measure (repeatable). The first, or a quick score like "
+        "it, selects the weights if evaluation.select is best. Default: STS-B:spearman:dev, else "
+        "the first dev score of your own tasks.",
+        "retrain": "Train the trial again if the study lacks a score and its weights.",
+        "cpus_per_trial": "CPU cores of the trial, and its number of torch threads.",
+        "gpus_per_trial": "GPUs of the trial, 0 or 1. Default: 1 if this machine has a GPU, else "
+        "0.",
+    },
 )
 def train(
     study: Annotated[str | None, typer.Option(help="Keep the trial in this study.")] = None,
