@@ -1,12 +1,14 @@
 """What `show` and `verify` print of studies, and how studies are named on the way."""
 
 import json
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import TOY, invoke, refused, rows, run_code, tables
+from cli_samples import TOY, command, environment, invoke, refused, rows, run_code, tables
 
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
@@ -17,6 +19,8 @@ from tune_sentcl.tuning.resources import usable_cores
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
 
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+"""A locale in which Python encodes nothing but ASCII."""
 SPEARMAN, PEARSON, STS12 = parse_objectives(
     ["STS-B:spearman", "STS-B:pearson", "STS12:spearman"], allow_test=True
 )
@@ -122,11 +126,11 @@ def test_a_limit_shortens_the_tables_and_says_so(place: Path) -> None:
 def test_a_score_that_a_study_lacks_is_refused(text: str, words: list[str], place: Path) -> None:
     """By each command that takes one, under the name of its option."""
     study = write_study(place / "study", VALUES, [SPEARMAN])
-    for command in (
+    for named in (
         *(("show",), ("show", "--json"), ("show", "--csv"), ("show", "--watch"), ("report",)),
         *(("report", "--format", "csv"), ("report", study), ("judge",), ("judge", "c0", "c1")),
     ):
-        done = invoke(command[0], study, *command[1:], "--objective", text)
+        done = invoke(named[0], study, *named[1:], "--objective", text)
         refused(done, "--objective: ", *words)
         assert done.out == ""
     refused(invoke("export", study, "--to", "model", "--best", text), "--best: ", *words)
@@ -138,6 +142,34 @@ def test_a_study_without_scores_refuses_none(place: Path) -> None:
     study = write_study(place / "study", {}, [SPEARMAN])
     done = invoke("show", study, "--objective", "STS12:spearman")
     assert (done.code, done.err) == (0, "no trial has ended yet\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "said"),
+    [
+        ("\u00dcbung".encode(), {}, "\u00dcbung: must be a study"),
+        # Python reads C as UTF-8, if it may.
+        ("\u00dcbung".encode(), {"LC_ALL": "C"}, "\u00dcbung: must be a study"),
+        ("\u00dcbung".encode(), ASCII, "error: '\\udcc3\\udc9cbung': must be UTF-8. Set LC_ALL"),
+        ("\u00dcbung".encode("latin-1"), {}, "error: '\\udcdcbung': must be UTF-8. Set LC_ALL"),
+    ],
+)
+def test_a_study_s_name_in_any_locale(
+    name: bytes, variables: dict[str, str], said: str, place: Path
+) -> None:
+    env = {**environment(), "LC_ALL": "C.UTF-8", **variables}
+    done = subprocess.run(
+        [*map(os.fsencode, command("show")), name], capture_output=True, env=env, check=False
+    )
+    err = done.stderr.decode()
+    assert (done.returncode, err.count("\n"), said in err) == (2, 1, True), err
+
+
+def test_a_table_is_printed_in_ascii(place: Path) -> None:
+    env = {**environment(), **ASCII}
+    done = subprocess.run(command("spaces"), capture_output=True, env=env, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"???" in done.stdout and b"scl/lambda" in done.stdout
 
 
 def test_a_study_lies_where_its_url_points_and_no_credentials_are_taken(place: Path) -> None:

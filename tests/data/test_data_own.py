@@ -1,6 +1,7 @@
 """Yardsticks of the user's own: every layout is read, and what is damaged says where."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ def test_a_column_of_splits_and_a_folder_of_them_are_the_same(tmp_path: Path) ->
     splits = {"train": CLASSES[:10], "dev": CLASSES[10:16], "test": CLASSES[16:]}
     for split, rows in splits.items():
         write_labeled(tmp_path / "folder" / f"{split}.tsv", "text label", rows)
-    names = {"train": " TRAIN", "dev": "Validation", "test": "test "}
-    dealt = [(*row, names[split]) for split, part in splits.items() for row in part]
+    spelled = {"train": " TRAIN", "dev": "Validation", "test": "test "}
+    dealt = [(*row, spelled[split]) for split, part in splits.items() for row in part]
     (task,) = read(write_labeled(tmp_path / "all.tsv", "Text LABEL Split", dealt))
     assert (task,) == read(tmp_path / "folder")
     assert isinstance(task, LabeledTask)
@@ -247,7 +248,10 @@ TEST = [("v", "u", 3), ("c", "d", 1), ("d", "c", 2), ("a", "b", 0)]
 )
 def test_a_split_is_known_by_any_of_its_names(tmp_path: Path, names: list[str]) -> None:
     """As the hub, MTEB or a person names its files; the parts of a split are one split."""
-    plain = {"dev": [*PAIRS, ("on", "off", 0.0)], "test": TEST}
+    plain: dict[str, Sequence[tuple[str, str, float]]] = {
+        "dev": [*PAIRS, ("on", "off", 0.0)],
+        "test": TEST,
+    }
     for split, rows in plain.items():
         write_pairs(tmp_path / "plain" / f"{split}.tsv", rows)
     for split, rows in plain.items():

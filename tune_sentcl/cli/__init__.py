@@ -21,7 +21,7 @@ from tune_sentcl.cli import search_commands as running
 from tune_sentcl.cli import study_commands as inspecting
 from tune_sentcl.cli import submitting
 from tune_sentcl.cli import verify_command as verifying
-from tune_sentcl.cli.exits import guarded, watch_output
+from tune_sentcl.cli.exits import guarded, refuse_other_encodings, watch_output
 from tune_sentcl.cli.terminal_tables import line
 from tune_sentcl.signals import shutdown_signals
 
@@ -97,6 +97,7 @@ def main() -> None:
     shutdown_signals.install()
     watch_output()
     try:
+        refuse_other_encodings(sys.argv[1:])
         app()
     except SystemExit as end:
         shutdown_signals.exit_code = end.code if isinstance(end.code, int) else None

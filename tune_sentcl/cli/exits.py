@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, ParamSpec, TextIO
 
 import typer
@@ -78,8 +78,26 @@ def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
+def refuse_other_encodings(arguments: Iterable[str]) -> None:
+    """Exit if an argument does not have the bytes of UTF-8, in which studies and Arrow name files.
+
+    Python hides other bytes in surrogates, which no file can hold.
+    """
+    for argument in arguments:
+        try:
+            is_utf8 = os.fsencode(argument) == argument.encode()
+        except UnicodeEncodeError:
+            is_utf8 = False
+        if not is_utf8:
+            say(f"error: {argument!a}: must be UTF-8. Set LC_ALL=C.UTF-8, or rename the file.")
+            raise SystemExit(BAD_INPUT)
+
+
 def watch_output() -> None:
-    """Replace stdout and stderr by streams that notice a closed pipe."""
+    """Replace stdout and stderr by streams that notice a closed pipe.
+
+    They print `?` for what the locale cannot encode, as the lines of a table in ASCII.
+    """
     sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
 
 
@@ -90,7 +108,7 @@ def _watched(stream: TextIO) -> TextIO:
     return io.TextIOWrapper(
         io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False)),
         encoding=stream.encoding,
-        errors=stream.errors,
+        errors="replace",
         # With PYTHONUNBUFFERED the stream flushes each write; this one has to flush each line.
         line_buffering=stream.line_buffering or stream.write_through,
         write_through=stream.write_through,
