@@ -1,8 +1,9 @@
 """The command line: each command parses, calls one function of the library, and prints.
 
 Exit codes: 0 success, 1 a run failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP or a closed
-terminal, 141 a closed pipe. `judge` returns 3 if it is undecided. With `--json`, stdout holds one
-JSON array; progress and messages go to stderr. No heavy library is imported before a command runs.
+terminal, 141 a closed pipe. `judge` returns 1 if A does not score higher, 3 if it is undecided.
+With `--json`, stdout holds one JSON array; progress and messages go to stderr. No heavy library is
+imported before a command runs.
 """
 
 import sys

@@ -84,11 +84,7 @@ def refuse_other_encodings(arguments: Iterable[str]) -> None:
     Python hides other bytes in surrogates, which no file can hold.
     """
     for argument in arguments:
-        try:
-            is_utf8 = os.fsencode(argument) == argument.encode()
-        except UnicodeEncodeError:
-            is_utf8 = False
-        if not is_utf8:
+        if os.fsencode(argument).decode("utf-8", "backslashreplace") != argument:
             say(f"error: {argument!a}: must be UTF-8. Set LC_ALL=C.UTF-8, or rename the file.")
             raise SystemExit(BAD_INPUT)
 

@@ -60,7 +60,6 @@ METHOD_ALIASES = {
     "multiplenegativessymmetricranking": "mnr with method.symmetric = true",
     "cachedmultiplenegativesranking": "mnr with method.chunk",
     "cachedmnrl": "mnr with method.chunk",
-    "gradcache": "mnr with method.chunk",
     "matryoshka": "mnr with method.dims",
     "supsimcse": "mnr on triplets",
     "unsupsimcse": "simcse",
@@ -68,13 +67,9 @@ METHOD_ALIASES = {
     "cachedgistembed": "gist with method.chunk",
     "cosinesimilarity": "cosent on pairs with a score",
     "contrastive": "cosent on pairs with a score of 0 or 1",
-    "onlinecontrastive": "cosent on pairs with a score of 0 or 1",
-    "tripletmargin": "triplet",
     "supcon": "scl",
-    "supervisedcontrastive": "scl",
     "softmax": "sbert",
     "untrained": "none",
-    "baseline": "none",
 }
 """Other names of methods, without capitals, marks and the word loss; used only in messages."""
 
