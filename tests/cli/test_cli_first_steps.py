@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from cli_samples import invoke, refused, rows
 
@@ -49,6 +50,47 @@ def test_a_file_becomes_a_space_that_can_be_planned(
     assert invoke("plan", *command[2:]).code == 0
     again = invoke(*INIT)
     refused(again, "mine.toml", "must be a new file")
+
+
+def test_rows_that_do_not_match_stand_neither_in_training_nor_in_evaluation() -> None:
+    marks = [str(int(number % 3 > 0)) for number in range(300)]
+    write("mine.csv", "qid,question1,question2,is_duplicate", GRADES, WORDS, ANSWERS, marks)
+    done = invoke(*INIT)
+    assert done.code == 0
+    assert "200 rows, read as pairs, columns anchor=question1, positive=question2" in done.out
+    assert "rows with is_duplicate = 1 are the positives: 200 of 300" in done.out
+    assert "columns that are not read: qid" in done.out
+    texts = Path("mine/held-out/queries.jsonl").read_text("utf-8")
+    trained = pq.read_table("mine/train.parquet")["anchor"].to_pylist()
+    wrong = {f"text number {number}" for number in range(0, 300, 3)}
+    assert not wrong & {*trained} and not any(f'"{word}"' in texts for word in wrong)
+
+
+def test_a_column_split_decides_what_is_held_out() -> None:
+    splits = [("train", "dev", "test", "train", "train")[number % 5] for number in range(300)]
+    write("mine.csv", "split,anchor,positive", splits, WORDS, ANSWERS)
+    done = invoke(*INIT)
+    assert "180 rows left to train on: 60 rows as dev and 60 as test" in done.out
+    assert "(dev and test by the column split)" in done.out
+
+
+@pytest.mark.parametrize(
+    ("header", "is_one"),
+    [
+        ("where is the river?,the river is there", False),
+        ("how do I open it,you turn the key twice", False),
+        ("question 7,3", False),
+        ("Frage,Antwort", True),
+        ("what people ask for,answer", True),
+    ],
+)
+def test_a_first_line_that_looks_like_a_row_is_no_header(header: str, is_one: bool) -> None:
+    write("mine.csv", header, WORDS, ANSWERS)
+    done = invoke(*INIT)
+    if is_one:
+        assert done.code == 0
+    else:
+        refused(done, "mine.csv line 1", "must name the columns", "--columns")
 
 
 def test_what_is_wrong_with_rows_is_told() -> None:

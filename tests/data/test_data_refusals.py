@@ -169,11 +169,6 @@ def labeled(*labels: object) -> Columns:
             ": the columns are body; sentences need text; or sentence1",
         ),
         (
-            "positive_pairs",
-            {**PAIR, "label": [1, 1]},
-            ": the columns are sentence1, sentence2, label; labeled pairs need premise",
-        ),
-        (
             "graded_pairs",
             {"sentence1": ["a"], "score": [1]},
             ": the columns are sentence1, score; graded",
@@ -236,9 +231,7 @@ def test_a_bad_row_behind_the_limit_is_refused(
         load_nli(path, 1)
 
 
-@pytest.mark.parametrize(
-    "name", ["negative_0", "negative_01", "negative1", "negative_", "negative_1_2"]
-)
+@pytest.mark.parametrize("name", ["negative_0", "negative_01", "negative_", "negative_1_2"])
 def test_a_negative_under_a_name_of_its_own_is_not_dropped(name: str, tmp_path: Path) -> None:
     columns = {"anchor": ["a"], "positive": ["b"], "negative_1": ["c"], name: ["d"]}
     for source in write_forms(tmp_path / "rows", columns):

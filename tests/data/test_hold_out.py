@@ -25,6 +25,15 @@ def corpus_of(pairs: list[tuple[str, str]], *, graded: bool = False) -> Corpus:
     return make_corpus("graded_pairs" if graded else "triplets", table, "mine.csv")
 
 
+def test_the_splits_of_a_file_are_held_out_and_what_shares_their_texts_is_left_out(
+    tmp_path: Path,
+) -> None:
+    corpus = corpus_of([(f"q{n}", f"a{n}") for n in range(300)])
+    test = corpus_of([(f"t{n}", f"b{n}") for n in range(29)] + [("q7", "b29")])
+    assert hold_out(corpus, tmp_path, {"test": test}) == (269, 30, 30)
+    assert "q7" not in pq.read_table(tmp_path / ROWS)["anchor"].to_pylist()
+
+
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 900)), min_size=300, max_size=400))
 def test_no_text_is_on_two_sides(
     tmp_path_factory: pytest.TempPathFactory, numbers: list[tuple[int, int]]

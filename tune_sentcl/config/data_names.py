@@ -8,9 +8,10 @@ from pydantic_core import PydanticCustomError
 
 _ROLES = (
     *("anchor", "positive", "negative", "negatives", "sentence1", "sentence2", "score"),
-    *("premise", "hypothesis", "label", "text"),
+    *("premise", "hypothesis", "label", "text", "split", "ignored"),
 )
-_NUMBERED = re.compile(r"negative_[1-9]\d*")
+_NUMBERED = re.compile(r"(negative|ignored)_[1-9]\d*")
+_IGNORED = re.compile(r"ignored(_[1-9]\d*)?")
 
 
 def joined_columns(value: object) -> object:
@@ -36,7 +37,7 @@ def joined_columns(value: object) -> object:
         raise _refused("a mapping of roles to names of columns, and no comma in a name")
     strange = [role for role in value if role not in _ROLES and not _NUMBERED.fullmatch(role)]
     if strange:
-        roles = ", ".join((*_ROLES, "negative_1, negative_2 ..."))
+        roles = ", ".join((*_ROLES, "negative_1, negative_2 ...", "ignored_1, ignored_2 ..."))
         raise _refused(
             f"a mapping of roles, and {strange[0]} is not a role: the roles are {roles}"
         )
@@ -45,6 +46,11 @@ def joined_columns(value: object) -> object:
     if twice:
         raise _refused(f"a mapping of one role to one column, and {twice[0]} has two roles")
     return ",".join(f"{role}={value[role]}" for role in sorted(value))
+
+
+def is_ignored(role: str) -> bool:
+    """Whether a role says that a column is not read."""
+    return bool(_IGNORED.fullmatch(role))
 
 
 def columns_of(text: str) -> dict[str, str]:

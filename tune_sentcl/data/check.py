@@ -262,14 +262,14 @@ def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
         own: Entries of `evaluation.own`.
     """
     try:
-        corpus, _ = load_file(rows, columns)
+        corpus, *_ = load_file(rows, columns)
         tasks = [task for entry in own for task in read_own(own_source(entry))]
         overlapping = overlaps(corpus, tasks)
     except DataError as error:
         return _unread(str(rows), str(rows), error)
     blank = [f"rows with a blank text: {corpus.dropped:,}"] * bool(corpus.dropped)
-    problem = "; ".join([*blank, *problems(corpus), *map(str, overlapping)])
+    problem = "; ".join([*corpus.notes, *blank, *problems(corpus), *map(str, overlapping)])
     status: Literal["ok", "wrong"] = "wrong" if overlapping else "ok"
     repair = "Take these rows out of one of the two." if overlapping else ""
-    found = corpus.kind.replace("_", " ")
+    found = corpus.shown_kind
     return CheckedSet(str(rows), (str(rows),), len(corpus), found, status, problem, repair)

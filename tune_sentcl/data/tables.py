@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
+from tune_sentcl.config.data_names import is_ignored
 from tune_sentcl.data.text_files import csv_rows, json_rows, read_lines
 from tune_sentcl.errors import DataError, Fault, first_line
 
@@ -33,14 +34,18 @@ class Origin:
         columns: All its columns, including those that were not read.
         numbers: The line or row of each table row in the file, from 1; None: as in the table.
         word: Whether `numbers` are lines or rows.
-        dropped: How many rows of the file are not in the table.
+        dropped: The lines or rows that are not in the table because a text is blank.
+        notes: What a user should know of how the file was read.
+        splits: The splits that the column `split` of the file names.
     """
 
     name: str
     columns: tuple[str, ...] = ()
     numbers: npt.NDArray[np.int64] | None = None
     word: Literal["line", "row"] = "row"
-    dropped: int = 0
+    dropped: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The name."""
@@ -63,12 +68,16 @@ NEGATIVE = re.compile(r"negative_[1-9]\d*")
 """The names of the columns of triplets' negatives."""
 NEGATIVE_LIKE = re.compile(r"negative[\d_]+")
 _TEXTS = ("text", "premise", "hypothesis", "sentence1", "sentence2", "anchor", "positive")
-_OTHERS = ("label", "score", "split")  # the last: of evaluation tasks
+_OTHERS = ("label", "score", "split")
 _ALIASES = {
     "sentence": "text",
-    **{"sent0": "anchor", "sent1": "positive", "hard_neg": "negative"},  # SimCSE's file
-    **{"query": "anchor", "pos": "positive", "neg": "negative"},  # FlagEmbedding's files
+    **{"sent0": "anchor", "sent1": "positive"},  # SimCSE's file
+    **{"query": "anchor", "pos": "positive"},  # FlagEmbedding's files
 }
+_NEGATIVE_ALIAS = re.compile(r"(?:hard_?)?neg(?:ative)?(s?)(?:_?([1-9]\d*))?")
+"""`hard_neg`, `neg`, `hard_negatives`, `negative1`, `neg_2` and the like."""
+UNREAD = "unread: "
+"""What stands before the name of a column without a role, in the place of a role."""
 
 
 def holds_text(role: str) -> bool:
@@ -90,10 +99,17 @@ def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
     chosen = [(c != name, role) for role, c in columns.items() if c.strip().casefold() == plain]
     if chosen:
         return min(chosen)
-    known = holds_text(plain) or plain in _OTHERS
-    role = plain if known else _ALIASES.get(plain, "")
+    known = plain in ("negative", "negatives", *_TEXTS, *_OTHERS) or NEGATIVE.fullmatch(plain)
+    role = plain if known else _ALIASES.get(plain) or _negative(plain)
     rank = int(plain != name) if known else 2
     return rank, "" if role in columns else role
+
+
+def _negative(plain: str) -> str:
+    """The role of a column of negatives under another name; empty for other columns."""
+    if found := _NEGATIVE_ALIAS.fullmatch(plain):
+        return f"negative_{found[2]}" if found[2] else f"negative{found[1]}"
+    return plain if NEGATIVE_LIKE.fullmatch(plain) else ""
 
 
 Read = Callable[[Collection[str]], Collection[str]]
@@ -101,9 +117,17 @@ Read = Callable[[Collection[str]], Collection[str]]
 
 
 def roles_of(
-    names: Sequence[str], columns: Mapping[str, str], read: Read, where: str
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    read: Read,
+    where: str,
+    *,
+    others: bool = False,
 ) -> dict[str, str]:
     """The column of each role that is read; the best match of several is taken.
+
+    With `others`, each other column has the role `UNREAD` and its name, unless the user has named
+    it `ignored`.
 
     Raises:
         DataError: The file lacks a column that has a role, or two columns match one role alike.
@@ -113,18 +137,24 @@ def roles_of(
         rank, role = role_of(name, columns)
         matching.setdefault(role, []).append((rank, name))
     matching.pop("", None)
+    ignored = {name for role, name in columns.items() if is_ignored(role)}
     lacking = [columns[role] for role in columns if role not in matching]
     if lacking:
         rule = f"there is no column {lacking[0]}; the columns are {', '.join(names)}"
         raise DataError(Fault(where, "data.columns", "", rule, "Correct the name."))
+    matching = {role: m for role, m in matching.items() if not is_ignored(role)}
     wanted = read(matching)
     matching = {role: matches for role, matches in matching.items() if role in wanted}
     for role, matches in matching.items():
         best = sorted(matches)
-        if len(best) > 1 and best[0][0] == best[1][0]:
+        # A column of negatives that is not read would be missed.
+        if len(best) > 1 and (best[0][0] == best[1][0] or role.startswith("negative")):
             rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
             raise DataError(Fault(where, role, "", rule, "Rename one of them."))
-    return {role: min(matches)[1] for role, matches in matching.items()}
+    roles = {role: min(matches)[1] for role, matches in matching.items()}
+    used = {*roles.values(), *ignored}
+    unread = dict.fromkeys(name for name in names if others and name not in used)
+    return {**roles, **{f"{UNREAD}{name}": name for name in unread}}
 
 
 def read_table(
@@ -132,6 +162,8 @@ def read_table(
     first: int | None = None,
     columns: Mapping[str, str] | None = None,
     read: Read = tuple,
+    *,
+    others: bool = False,
 ) -> tuple[pa.Table, Origin]:
     """Read a file by its suffix; its columns are named by their roles, and not yet checked.
 
@@ -145,6 +177,7 @@ def read_table(
         first: Enough rows of a Parquet file of plain sentences; None: all.
         columns: The user's column for each role.
         read: Which roles to read; all by default.
+        others: Whether to read the columns without a role too; see `roles_of`.
 
     Raises:
         DataError: The file is missing, of another kind, or broken, and the error names the line;
@@ -152,7 +185,7 @@ def read_table(
     """
 
     def roles(names: Sequence[str]) -> dict[str, str]:
-        return roles_of(names, columns or {}, read, str(path))
+        return roles_of(names, columns or {}, read, str(path), others=others)
 
     if path.suffix not in SUFFIXES:
         rule = f"the file's name must end in {', '.join(SUFFIXES)}"
@@ -163,7 +196,8 @@ def read_table(
         raise DataError(Fault(str(path), "", "", rule, move))
     if path.suffix == ".parquet":
         table, every = _parquet(path, roles, first)
-        return by_role(table, roles(every)), Origin(str(path), tuple(every))
+        roles_there = {r: n for r, n in roles(every).items() if n in table.column_names}
+        return by_role(table, roles_there), Origin(str(path), tuple(every))
     if path.suffix == ".txt":
         texts = pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
         return by_role(texts, roles(["text"])), Origin(str(path), ("text",), word="line")
@@ -222,7 +256,12 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
     """The columns that are read, and the names of all."""
     try:
         file = pyarrow.dataset.dataset(path)
-        chosen = roles(file.schema.names)
+        types = dict(zip(file.schema.names, file.schema.types, strict=True))
+        chosen = {
+            role: name
+            for role, name in roles(file.schema.names).items()
+            if not role.startswith(UNREAD) or is_plain(name, types[name])
+        }
         present = list(chosen.values())
         if first is None or "text" not in chosen:
             table = file.to_table(present)
@@ -242,22 +281,32 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
 
 
 def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
-    """The column of each role, under its name; numbers of a label become class names.
+    """The column of each role, under its name; numbers of classes become their names.
 
     `datasets` stores the class names in the schema's metadata; other metadata is ignored.
     """
     columns = {role: table.column(name) for role, name in roles.items()}
+    for role, name in roles.items():
+        names = _class_names(table, name)
+        if len(names) > 1 and pa.types.is_integer(columns[role].type):
+            numbers = pa.array([*range(len(names) - 1), -1])
+            places = pc.index_in(columns[role].cast(pa.int64()), value_set=numbers)
+            columns[role] = pc.take(names, places)
+    return pa.table(columns)
+
+
+def _class_names(table: pa.Table, name: str) -> pa.Array:
+    """The names of the classes of a column, and - for none; empty without such names."""
     try:
         notes = json.loads((table.schema.metadata or {})[b"huggingface"])
-        names = pa.array(notes["info"]["features"][roles["label"]]["names"] + ["-"], pa.string())
+        return pa.array(notes["info"]["features"][name]["names"] + ["-"], pa.string())
     except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException):
-        return pa.table(columns)
-    if len(names) > 1 and pa.types.is_integer(columns["label"].type):
-        numbers = pa.array([*range(len(names) - 1), -1])
-        columns["label"] = pc.take(
-            names, pc.index_in(columns["label"].cast(pa.int64()), value_set=numbers)
-        )
-    return pa.table(columns)
+        return pa.array([], pa.string())
+
+
+def is_plain(name: str, kind: pa.DataType) -> bool:
+    """Whether a column without a role is worth reading: embeddings and the like are not."""
+    return not pa.types.is_nested(kind) or "score" in name.casefold()
 
 
 def value_kind(column: pa.ChunkedArray) -> pa.DataType:
@@ -285,10 +334,7 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
     try:
         scores = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     except pa.ArrowException:
-        texts = [str(value) for value in column.to_pylist()]
-        if not any("." in text for text in texts):  # decimal commas
-            texts = [text.replace(",", ".") for text in texts]
-        scores = np.array([_number(text) for text in texts])
+        scores = numbers(column.to_pylist())
     bad = np.flatnonzero(~np.isfinite(scores))
     if bad.size:
         row = int(bad[0])
@@ -299,7 +345,16 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
     return scores
 
 
-def _number(text: str) -> float:
+def numbers(values: Iterable[object]) -> npt.NDArray[np.float64]:
+    """The number that each value means; NaN for none. All have a decimal point, or all a comma."""
+    texts = [str(value) for value in values]
+    if not any("." in text for text in texts):
+        texts = [text.replace(",", ".") for text in texts]
+    return np.array([number(text) for text in texts], np.float64)
+
+
+def number(text: str) -> float:
+    """The number that a text means; NaN for none."""
     try:
         return float(text)
     except ValueError:

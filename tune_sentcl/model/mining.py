@@ -82,7 +82,7 @@ def with_negatives(corpus: Corpus, mined: pa.Table) -> Corpus:
     # Each source by itself, because what is a source decides batches, and so the fingerprint.
     parts = replace(corpus, table=table).by_source()
     joined = join_corpora([make_corpus(part.kind, part.table, part.source) for part in parts])
-    return replace(joined, dropped=corpus.dropped)
+    return replace(joined, dropped=corpus.dropped, notes=corpus.notes)
 
 
 class _Miner:

@@ -184,7 +184,8 @@ def row_notes(
         overlapping = overlaps(corpus, [*found.sets.sts, *found.sets.own])
         if own and not allow_overlap:
             refuse_overlaps(corpus, overlapping)
-        notes = [*(problems(corpus) if own else ()), *map(str, overlapping)]
+        notes = [*(corpus.notes if own else ()), *(problems(corpus) if own else ())]
+        notes += map(str, overlapping)
         said |= dict.fromkeys(f"{corpus.source}: {note}" for note in notes)
     yield from said
 

@@ -110,7 +110,7 @@ def new_space(
         rule = "must not contain ' + ', which separates sources"
         raise ConfigError(Fault("init", "", f"{path}, {rows}", rule, "Rename it."))
     path.parent.mkdir(parents=True, exist_ok=True)
-    corpus, columns = load_file(rows, columns)
+    corpus, columns, apart = load_file(rows, columns)
     kind = corpus.kind
     notes = [*_described(rows, columns, corpus), *_lengths(corpus, encoder), *problems(corpus)]
     source, blanks, trained = rows, corpus.dropped, corpus
@@ -120,13 +120,15 @@ def new_space(
             move = "Give --dev FILE or --own NAME=PATH; docs/evaluation.md has the layouts."
             raise DataError(Fault(str(rows), "", "", rule, move))
         with atomic_folder(folder) as scratch:
-            sizes = hold_out(corpus, scratch)
+            sizes = hold_out(corpus, scratch, apart)
         own = (f"held-out={folder / TASK}",)
         source, columns, blanks = folder / ROWS, "", 0
         trained = load_rows(kind, DataConfig(source=str(source)), None)
         notes.append(
             f"held out, with no text in common with the {len(trained):,} rows left to train on: "
             f"{sizes[1]:,} rows as dev and {sizes[2]:,} as test, in {folder / TASK}"
+            + f" ({' and '.join(sorted(apart))} by the column split)"
+            * bool(apart)
         )
         if "row" in corpus.table.column_names:
             notes.append("lists of positives: each positive is a row of its own now")
@@ -158,8 +160,8 @@ def new_space(
 
 def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
     mapped = f", columns {columns.replace(',', ', ')}" if columns else ""
-    kind = corpus.kind.replace("_", " ")
-    yield f"{rows}: {len(corpus):,} rows, read as {kind}{mapped}"
+    yield f"{rows}: {len(corpus):,} rows, read as {corpus.shown_kind}{mapped}"
+    yield from corpus.notes
     if corpus.dropped:
         yield f"rows with a blank text, which are left out: {corpus.dropped:,}"
     letters = Counter(

@@ -29,7 +29,9 @@ class Corpus:
         fingerprint: 16 hexadecimal digits over the rows in order, independent of names and paths.
         parts: The number of rows of each source, in order; empty for a single source.
         names: The names of the sources in `parts`.
-        dropped: The number of dropped rows with a blank sentence.
+        dropped: The number of dropped rows with a blank sentence, before the last row.
+        notes: What a user should know of how the rows were read.
+        splits: The other splits of the file, by its column `split`.
     """
 
     kind: Rows
@@ -39,6 +41,8 @@ class Corpus:
     parts: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     dropped: int = 0
+    notes: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -58,6 +62,13 @@ class Corpus:
     def negatives(self) -> tuple[str, ...]:
         """The names of the columns of negatives; a missing negative is ""."""
         return tuple(name for name in self.table.column_names if NEGATIVE.fullmatch(name))
+
+    @property
+    def shown_kind(self) -> str:
+        """The kind in words; triplets without negatives are pairs."""
+        if self.kind == "triplets" and not self.negatives():
+            return "pairs"
+        return self.kind.replace("_", " ")
 
     def sentences(self) -> list[str]:
         """Every distinct sentence, those of the first column first."""
@@ -179,6 +190,7 @@ def join_corpora(parts: Sequence[Corpus]) -> Corpus:
         parts=tuple(map(len, parts)),
         names=tuple(part.source for part in parts),
         dropped=sum(part.dropped for part in parts),
+        notes=tuple(f"{part.source}: {note}" for part in parts for note in part.notes),
     )
 
 

@@ -1,4 +1,4 @@
-"""Set a tenth of the rows apart as a dev set and a tenth as a test set.
+"""Set a tenth of the rows apart as a dev set and a tenth as a test set, or take those of the file.
 
 No question and no answer of a held-out row is one of a training row. Rows that share one of them
 therefore stay together.
@@ -6,7 +6,7 @@ therefore stay together.
 
 import csv
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -15,11 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.corpus import Corpus, join_corpora
 from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.rows.row_checks import folded
 from tune_sentcl.errors import DataError, Fault
 
+_SPLITS = ("train", "dev", "test")
+_TAKEN = -1
+"""The part of a group that shares a text with rows that the file itself holds out."""
 _SHARE = 0.1
 _LEAST = 20
 _MOST_QUERIES = 500
@@ -31,7 +34,9 @@ ROWS, TASK = "train.parquet", "held-out"
 """The file of the training rows, and the folder of the evaluation task."""
 
 
-def hold_out(corpus: Corpus, folder: Path) -> tuple[int, int, int]:
+def hold_out(
+    corpus: Corpus, folder: Path, apart: Mapping[str, Corpus] | None = None
+) -> tuple[int, int, int]:
     """Write training rows and an evaluation task made of the other rows.
 
     Pairs with a score become a task of graded pairs. Other pairs and triplets become a retrieval
@@ -39,9 +44,13 @@ def hold_out(corpus: Corpus, folder: Path) -> tuple[int, int, int]:
     of held-out rows are searched, and those of training rows, up to 5,000. Negatives of training
     rows that are held-out texts are left out.
 
+    Rows of dev or test in `apart` are held out in place of a tenth of the others. Rows to train on
+    that share a text with them are left out.
+
     Args:
         corpus: Graded pairs, pairs of the same meaning or triplets.
         folder: An empty folder for the files `ROWS` and `TASK`.
+        apart: The rows of a file's own `dev` and `test`.
 
     Returns:
         The number of rows in train, dev and test.
@@ -49,9 +58,12 @@ def hold_out(corpus: Corpus, folder: Path) -> tuple[int, int, int]:
     Raises:
         DataError: Too many rows share texts, or there are too few rows.
     """
+    given = {split: rows for split, rows in (apart or {}).items() if split in _SPLITS}
+    own = np.repeat([0, *map(_number, given)], [len(corpus), *map(len, given.values())])
+    if given:
+        corpus = join_corpora([corpus, *given.values()])
     columns = [corpus.texts(name) for name in KINDS[corpus.kind].columns[:2]]
-    groups = _groups(columns)
-    parts = _dealt(groups, corpus)
+    parts = _dealt(_groups(columns), own, corpus)
     task = folder / TASK
     task.mkdir()
     held_texts = {folded(column[row]) for column in columns for rows in parts[1:] for row in rows}
@@ -97,21 +109,36 @@ def _groups(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
     return np.asarray(connected_components(graph, directed=False)[1][:count], np.int64)
 
 
-def _dealt(groups: npt.NDArray[np.int64], corpus: Corpus) -> list[npt.NDArray[np.int64]]:
-    """The rows of train, dev and test; whole groups in random order, the same in every run."""
-    wanted = int(_SHARE * len(groups))
-    sizes = np.bincount(groups)
-    left = {"dev": wanted, "test": wanted}
+def _number(split: str) -> int:
+    return _SPLITS.index(split)
+
+
+def _dealt(
+    groups: npt.NDArray[np.int64], own: npt.NDArray[np.int64], corpus: Corpus
+) -> list[npt.NDArray[np.int64]]:
+    """The rows of train, dev and test; whole groups in random order, the same in every run.
+
+    Args:
+        groups: The group of each row.
+        own: The number of the split that the file gives each row; 0 for train.
+        corpus: The rows.
+    """
+    sizes, taken = np.bincount(groups), np.unique(groups[own > 0])
     part = np.zeros(len(sizes), np.int64)
+    part[taken] = _TAKEN
+    wanted = int(_SHARE * (own == 0).sum())
+    left = {number: wanted for number in (1, 2) if number not in own}
     for group in np.random.default_rng(0).permutation(len(sizes)):
-        for number, split in enumerate(left, 1):
-            if not part[group] and 0 < sizes[group] <= left[split]:
+        for number in left:
+            if not part[group] and 0 < sizes[group] <= left[number]:
                 part[group] = number
-                left[split] -= int(sizes[group])
-    found = [np.flatnonzero(part[groups] == number) for number in range(3)]
+                left[number] -= int(sizes[group])
+    dealt = np.where(own > 0, own, part[groups])
+    found = [np.flatnonzero(dealt == number) for number in range(3)]
     if min(map(len, found)) < _LEAST:
         rule = f"needs {_LEAST} rows or more in each of train, dev and test, without shared texts"
-        given = " + ".join(f"{len(rows):,}" for rows in found)
+        counts = (f"{len(rows):,} of {name}" for rows, name in zip(found, _SPLITS, strict=True))
+        given = ", ".join(counts)
         move = "Give an evaluation set of your own: --dev FILE or --own NAME=FOLDER."
         raise DataError(Fault(corpus.source, "", given, rule, move))
     return found

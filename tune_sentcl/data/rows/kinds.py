@@ -81,10 +81,13 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
 
 def roles_read(kind: Rows, there: Collection[str]) -> Sequence[str]:
     """The roles of a file that rows of a kind are made of or chosen by."""
-    complete = next((roles for roles in KINDS[kind].sources if {*roles} <= {*there}), ())
-    if kind == "triplets" and complete == _TRIPLET:
-        return [role for role in there if role in complete or role.startswith("negative")]
-    return (*complete, "label", "score") if kind in ("positive_pairs", "triplets") else complete
+    # Another column than a score may grade the pairs.
+    sources = (*KINDS[kind].sources, *(_PAIRS if kind == "graded_pairs" else ()))
+    complete = next((roles for roles in sources if {*roles} <= {*there}), ())
+    negatives = kind == "triplets" and complete == _TRIPLET
+    others = [role for role in there if negatives and role.startswith("negative")]
+    judging = ("label", "score") if kind in ("positive_pairs", "triplets") else ()
+    return (*complete, *others, *judging, "split")
 
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -168,6 +171,13 @@ def _numbered(column: pa.ChunkedArray, where: Origin) -> pa.ChunkedArray:
     if not pa.types.is_integer(kind) and not is_text(kind):
         rule = f"{_LABEL_RULE}; this column holds {kind}"
         move = "Write the labels as numbers or names."
+        raise DataError(Fault(str(where), "label", "", rule, move))
+    if {*pc.unique(column.cast(kind).cast(pa.string())).to_pylist()} == {"0", "1"}:
+        rule = "holds only 0 and 1, which may mean entailment and neutral, or no match and match"
+        move = (
+            "Write entailment, neutral and contradiction; or, where 1 marks a match, name the "
+            "texts anchor and positive."
+        )
         raise DataError(Fault(str(where), "label", "", rule, move))
     spellings = {"-1": _NO_LABEL, "-": _NO_LABEL}
     for number, name in enumerate(LABELS):

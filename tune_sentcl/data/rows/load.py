@@ -5,10 +5,10 @@ a high score; triplets, from both. An empty sentence is a valid row of sentences
 SimCSE's training.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,17 +26,18 @@ from tune_sentcl.data.tables import NEGATIVE, Origin, blank_sentences, finite_sc
 from tune_sentcl.errors import DataError, Fault
 
 
-def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
+def load_rows(kind: Rows, config: DataConfig, root: Path | None, split: str = "train") -> Corpus:
     """Load the rows that a method of this kind reads from the configured sources.
 
-    Pairs of the same meaning are labeled pairs with entailment (CLSR, section 4.1), pairs with a
-    `score` of at least `min_score`, and all pairs without label and score. `nli_triplets` makes
-    triplets of labeled pairs. Pairs give their distinct sentences, the first column's first.
+    Pairs of the same meaning are labeled pairs with entailment (CLSR, section 4.1), other pairs
+    that a column of the file says to match, and all pairs without such a column. `nli_triplets`
+    makes triplets of labeled pairs. Pairs give their distinct sentences, the first column's first.
 
     Args:
         kind: The kind of the rows.
         config: The sources, and how they are read; `limit` counts the rows of each source.
         root: The data root.
+        split: The rows to load of files with a column `split`.
 
     Raises:
         DataError: A source does not exist, or does not hold valid rows of this kind.
@@ -48,30 +49,25 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
         rule = f"is only for own files and data sets, which {config.source} is not"
         raise DataError(Fault("data.columns", "", config.columns, rule, "Drop it."))
     each = (config.model_copy(update={"source": name}) for name in names)
-    return join_corpora([_load(kind, single, root) for single in each])
+    return join_corpora([_load(kind, single, root, split) for single in each])
 
 
-def _load(kind: Rows, config: DataConfig, root: Path | None) -> Corpus:
-    table, where = open_source(kind, config, root)
-    plain = kind == "triplets" and "anchor" in table.column_names
-    if kind == "labeled_pairs" or (
-        "label" in table.column_names and kind in ("positive_pairs", "triplets") and not plain
-    ):
+def _load(kind: Rows, config: DataConfig, root: Path | None, split: str) -> Corpus:
+    table, where = open_source(kind, config, root, split)
+    is_nli = {*KINDS["labeled_pairs"].columns} <= {*table.column_names}
+    if kind == "labeled_pairs" or (is_nli and kind in ("positive_pairs", "triplets")):
         rows, where = _from_labels(kind, table, where)
     elif kind == "sentences":
         rows = _sentences(table, where)
     else:
         rows = _texts(kind, table, where)
-        if "score" in table.column_names and not plain:
-            scores = finite_scores(table, where)
-            if kind == "graded_pairs":
-                rows = rows.append_column("score", pa.array(scores))
-            else:
-                rows, where = _close(rows, scores, config.min_score, where)
+        if kind == "graded_pairs":
+            rows = rows.append_column("score", pa.array(finite_scores(table, where)))
     _require_rows(rows, where, "there are no rows")
     require_sentences(rows, KINDS[kind].filled, where)
-    rows = require_enough(_head(rows, config.limit), config.source, config.limit)
-    return make_corpus(kind, rows, shown_source(str(where)), where.dropped)
+    head = require_enough(_head(rows, config.limit), config.source, config.limit)
+    corpus = make_corpus(kind, head, shown_source(str(where)), _passed(where, head, rows))
+    return replace(corpus, notes=where.notes, splits=where.splits)
 
 
 def _from_labels(kind: Rows, table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
@@ -141,25 +137,20 @@ def _texts(kind: Rows, table: pa.Table, where: Origin) -> pa.Table:
     return pa.table(columns)
 
 
-def _close(
-    rows: pa.Table, scores: npt.NDArray[np.float64], min_score: float, where: Origin
-) -> tuple[pa.Table, Origin]:
-    """The pairs with a score from `min_score` on."""
-    kept = np.flatnonzero(scores >= min_score)
-    if len(scores) and not len(kept):
-        rule = f"no pair has a score of data.min_score = {min_score:g} or above"
-        rule += f"; the scores are from {scores.min():g} to {scores.max():g}"
-        move = "Set data.min_score to the least score of pairs that mean the same."
-        raise DataError(Fault(str(where), "score", "", rule, move))
-    return rows.take(pa.array(kept)), where.take(kept)
-
-
 def _head(rows: pa.Table, limit: int | None) -> pa.Table:
     """The first rows; those with the same `row` count as one."""
     if limit is None or "row" not in rows.column_names:
         return rows.slice(0, limit)
     numbers = np.unique(rows.column("row").to_numpy())[:limit]
     return rows.filter(pc.less_equal(rows.column("row"), pa.scalar(numbers[-1])))
+
+
+def _passed(where: Origin, head: pa.Table, rows: pa.Table) -> int:
+    """How many rows with a blank sentence stand before the last row that is taken."""
+    numbers = where.numbers
+    if numbers is None or len(head) == len(rows) or len(numbers) != len(rows):
+        return len(where.dropped)
+    return sum(number < numbers[len(head) - 1] for number in where.dropped)
 
 
 def _require_rows(rows: pa.Table, where: Origin, rule: str) -> None:

@@ -1,9 +1,9 @@
 """Read a file of training rows, and find out their kind and columns."""
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from pydantic_core import PydanticCustomError
 
@@ -13,7 +13,7 @@ from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.rows.sources import rows_of
-from tune_sentcl.data.tables import Origin, Read, read_table
+from tune_sentcl.data.tables import Origin, Read, numbers, read_table
 from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.plugins import EXTENSIONS
 
@@ -21,8 +21,10 @@ _KINDS: tuple[Rows, ...] = ("graded_pairs", "labeled_pairs", "triplets", "senten
 """A file is read as the first kind that its columns allow."""
 
 
-def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str]:
+def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str, dict[str, Corpus]]:
     """Read rows, without those that have a blank text.
+
+    Rows of a file with a column `split` are those to train on; the others are given apart.
 
     Args:
         rows: A CSV, TSV, JSONL, Parquet or text file, or the name of a plugin's source.
@@ -30,7 +32,7 @@ def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str]:
             nothing, two columns of text are anchor and positive.
 
     Returns:
-        The rows, and the roles of the columns.
+        The rows, the roles of the columns, and the rows of `dev` and `test`, if the file has such.
 
     Raises:
         DataError: The file cannot be read, or its columns are not known.
@@ -38,7 +40,9 @@ def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str]:
     """
     kind, columns = _kind_of(rows, columns)
     config = DataConfig(source=str(rows), columns=columns, blanks="drop")
-    return load_rows(kind, config, None), columns
+    corpus = load_rows(kind, config, None)
+    apart = {split: load_rows(kind, config, None, split) for split in corpus.splits}
+    return corpus, columns, apart
 
 
 def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
@@ -52,6 +56,7 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
     guessed = columns
     kind = _kind_among({*table.column_names})
     if kind is None and not columns:
+        _require_header(rows, where.columns)
         guessed = _guessed(rows, where.columns)
         kind = _kind_among({*columns_of(guessed)})
     if kind is not None:
@@ -64,6 +69,16 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
 def _read(rows: Path, columns: Mapping[str, str], read: Read = tuple) -> tuple[pa.Table, Origin]:
     own = EXTENSIONS.get(("source", str(rows)))
     return rows_of(own, columns, read) if own else read_table(rows, None, columns, read)
+
+
+def _require_header(rows: Path, names: Sequence[str]) -> None:
+    """Refuse a table whose first line is a row: a number, or sentences in place of names."""
+    sentences = [n for n in names if len(n.split()) > 3 or n.rstrip().endswith((".", "?", "!"))]
+    numbers = [name for name in names if _is_number(name)]
+    if rows.suffix in (".csv", ".tsv") and (numbers or len(sentences) > 1):
+        rule = "the first line must name the columns, and it looks like a row"
+        move = "Write a line such as question,answer above it, or name the columns: --columns."
+        raise DataError(Fault(f"{rows} line 1", "", (numbers or sentences)[0], rule, move))
 
 
 def _kind_among(roles: Collection[str]) -> Rows | None:
@@ -79,7 +94,8 @@ def _guessed(rows: Path, names: Sequence[str]) -> str:
     for name in names:
         values = _values(rows, name)
         numbers = sum(_is_number(value) for value in values)
-        if numbers == len(values) and name.casefold() in ("score", "similarity", "rating"):
+        grades = name.casefold() in ("score", "similarity", "rating")
+        if grades and numbers == len(values) and len({*values}) > 2:
             score = name
         elif not numbers and sum(map(len, values)) > 8 * len(values):
             texts.append(name)
@@ -103,7 +119,4 @@ def _values(rows: Path, name: str) -> list[str]:
 
 
 def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    return bool(np.isfinite(numbers([text]))[0])

@@ -2,9 +2,10 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from tune_sentcl.config import DataConfig, Rows, columns_of
 from tune_sentcl.data.root import existing_root
+from tune_sentcl.data.rows.judged import as_scores, judging, positives, refuse_false_negatives
 from tune_sentcl.data.rows.kinds import (
     NUMBERS,
     columns_read,
@@ -19,13 +21,16 @@ from tune_sentcl.data.rows.kinds import (
     roles_read,
     text_column,
 )
+from tune_sentcl.data.split_names import split_named
 from tune_sentcl.data.tables import (
     NEGATIVE,
     SUFFIXES,
+    UNREAD,
     Origin,
     Read,
     blank_sentences,
     by_role,
+    is_plain,
     read_table,
     roles_of,
 )
@@ -64,7 +69,9 @@ def is_named(source: str) -> bool:
     return source in ("toy", "sts-b", *JOINED, *SOURCES)
 
 
-def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.Table, Origin]:
+def open_source(
+    kind: Rows, config: DataConfig, root: Path | None, split: str = "train"
+) -> tuple[pa.Table, Origin]:
     """Read the rows of one source, possibly more than `limit`; only their columns are checked.
 
     Args:
@@ -74,6 +81,7 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
             `owner/name` (its `train` split). If there is a limit, a partial set may replace a set
             in `WHOLE`.
         root: The data root; read only for `sts-b` and the names in `SOURCES` and `JOINED`.
+        split: The rows to read of a file with a column `split`.
 
     Raises:
         DataError: The source does not exist, cannot be read, is not the whole set, or lacks
@@ -94,16 +102,92 @@ def open_source(kind: Rows, config: DataConfig, root: Path | None) -> tuple[pa.T
     elif source in SOURCES:
         table, where = _open_named(source, root, source, limit)
     elif own := EXTENSIONS.get(("source", source)):
-        table, where = rows_of(own, columns_of(config.columns), partial(roles_read, kind))
+        table, where = rows_of(
+            own, columns_of(config.columns), partial(roles_read, kind), others=True
+        )
     else:
         table, where = _open_own(config, partial(roles_read, kind))
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
+    table, where = _of_split(table, where, split)
+    table, judges = _judges(kind, table, where, config)
     names = columns_read(kind, table.column_names, where)
     table, where = _spread_positives(table, where)
+    table, where = _positives(table, where, judges, config)
+    table, where = _told(table, where)
     table = _number_negatives(table, where) if kind == "triplets" else table
     if config.positives == "rows" and "row" in table.column_names:
         table = table.drop_columns("row")
     return _filled(table, names, where) if config.blanks == "drop" else (table, where)
+
+
+def _of_split(table: pa.Table, where: Origin, split: str) -> tuple[pa.Table, Origin]:
+    """The rows of a split, by the column `split`; all rows without such a column.
+
+    Raises:
+        DataError: A split has another name, or no row is of the wanted one.
+    """
+    if "split" not in table.column_names:
+        return table, where
+    values = [str(value or "") for value in table.column("split").to_pylist()]
+    named = [split_named(value) for value in values]
+    if None in named:
+        row = named.index(None)
+        rule = "must be train, dev or test"
+        move = 'Rename it, or leave the column unread: data.columns = { ignored = "split" }.'
+        raise DataError(Fault(where.at([row]), "split", repr(values[row]), rule, move))
+    rows = np.flatnonzero(np.array(named) == split)
+    if not len(rows):
+        rule = f"no row is of the split {split}"
+        raise DataError(Fault(str(where), "split", "", rule, "Give a file with such rows."))
+    note = f"{len(rows):,} of {len(named):,} rows are of the split {split}"
+    others = tuple(sorted({one for one in named if one is not None} - {split}))
+    table = table.drop_columns("split").take(pa.array(rows))
+    return table, replace(where.take(rows), notes=(*where.notes, note), splits=others)
+
+
+def _judges(
+    kind: Rows, table: pa.Table, where: Origin, config: DataConfig
+) -> tuple[pa.Table, list[str]]:
+    """The columns that judge the pairs; rows of graded pairs take the only one as their score.
+
+    Labels of premises and hypotheses are read by their own rule.
+    """
+    if kind in ("labeled_pairs", "sentences") or {"premise", "hypothesis", "label"} <= {
+        *table.column_names
+    }:
+        return table, []
+    refuse_false_negatives(table, where)
+    found = list(judging(table, config.columns))
+    if kind != "graded_pairs":
+        others = {"label", "score"} - {*found}
+        names = [f"{UNREAD}{n}" if n in others else n for n in table.column_names]
+        return table.rename_columns(names), found
+    if "score" not in table.column_names and len(found) == 1:
+        scores = as_scores(table, found[0], where)
+        table = table.append_column("score", scores).drop_columns(found)
+    return table, []
+
+
+def _positives(
+    table: pa.Table, where: Origin, judges: Sequence[str], config: DataConfig
+) -> tuple[pa.Table, Origin]:
+    """The rows that match by each of some columns, which are dropped."""
+    for role in judges:
+        found, condition = positives(table, role, config.min_score, where)
+        note = f"rows with {condition} are the positives: {found.sum():,} of {len(found):,}"
+        rows = np.flatnonzero(found)
+        table, where = table.take(pa.array(rows)), where.take(rows)
+        where = replace(where, notes=(*where.notes, note))
+    return table.drop_columns(list(judges)), where
+
+
+def _told(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
+    """Leave out the columns without a role, and name them."""
+    unread = [role for role in table.column_names if role.startswith(UNREAD)]
+    if unread:
+        names = ", ".join(role.removeprefix(UNREAD) for role in unread)
+        where = replace(where, notes=(*where.notes, f"columns that are not read: {names}"))
+    return table.drop_columns(unread), where
 
 
 def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
@@ -111,7 +195,8 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     if path.is_dir():
         return _read_dataset(str(path), columns, read)
     if path.exists() or path.suffix in SUFFIXES:
-        return read_table(path, None if config.blanks == "drop" else config.limit, columns, read)
+        limit = None if config.blanks == "drop" else config.limit
+        return read_table(path, limit, columns, read, others=True)
     # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
     if _HUB_NAME.fullmatch(config.source):
         return _read_dataset(config.source, columns, read)
@@ -127,7 +212,9 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     )
 
 
-def rows_of(own: Extension, columns: Mapping[str, str], read: Read) -> tuple[pa.Table, Origin]:
+def rows_of(
+    own: Extension, columns: Mapping[str, str], read: Read, *, others: bool = False
+) -> tuple[pa.Table, Origin]:
     """The rows that a plugin's source yields, with columns that are named as by `read_table`.
 
     Raises:
@@ -146,7 +233,7 @@ def rows_of(own: Extension, columns: Mapping[str, str], read: Read) -> tuple[pa.
     except (pa.ArrowException, TypeError) as error:
         rule = f"must yield values of one type in each column ({first_line(error)})"
         raise own.failure("", rule) from None
-    roles = roles_of([*names], columns, read, where)
+    roles = roles_of([*names], columns, read, where, others=others)
     return by_role(table, roles), Origin(where, tuple(names))
 
 
@@ -157,7 +244,9 @@ def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.
         if name not in NUMBERS:
             blank |= np.asarray(blank_sentences(text_column(table, name, where)))
     kept = np.flatnonzero(~blank)
-    return table.take(pa.array(kept)), replace(where.take(kept), dropped=int(blank.sum()))
+    dropped = where.take(np.flatnonzero(blank)).numbers
+    lost = () if dropped is None else tuple(dropped.tolist())
+    return table.take(pa.array(kept)), replace(where.take(kept), dropped=lost)
 
 
 def shown_source(name: str) -> str:
@@ -235,7 +324,13 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
     if not isinstance(dataset, datasets.Dataset):
         rule = f"there is no split `train`; the splits are {', '.join(dataset)}"
         raise DataError(Fault(name, "", "", rule, "Name the folder of one split."))
-    roles = roles_of(dataset.column_names, columns, read, name)
+    roles = roles_of(dataset.column_names, columns, read, name, others=True)
+    types = dataset.features.arrow_schema
+    roles = {
+        role: column
+        for role, column in roles.items()
+        if not role.startswith(UNREAD) or is_plain(column, types.field(column).type)
+    }
     wanted = list(roles.values())
     chosen = dataset.select_columns(wanted)  # after any `select` or `shuffle`
     table = chosen.with_format("arrow")[:].select(wanted)
@@ -254,10 +349,17 @@ def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]
     column = table.column("positive")
     items = [texts or [None] for texts in column.to_pylist()]
     rows = np.repeat(np.arange(len(items)), [len(texts) for texts in items])
-    positives = pa.array([item for texts in items for item in texts], column.type.value_type)
-    table = table.drop_columns("positive").take(pa.array(rows))
-    table = table.append_column("positive", positives).append_column("row", pa.array(rows))
-    return table, where.take(rows)
+    spread = {"positive": pa.array(chain.from_iterable(items), column.type.value_type)}
+    for role in table.column_names:  # lists of as many scores
+        if role.startswith(UNREAD) and _is_list(table.column(role).type):
+            lists = [values or [None] for values in table.column(role).to_pylist()]
+            if list(map(len, lists)) == list(map(len, items)):
+                kind = table.column(role).type.value_type
+                spread[role] = pa.array(chain.from_iterable(lists), kind)
+    table = table.drop_columns([*spread]).take(pa.array(rows))
+    for role, values in spread.items():
+        table = table.append_column(role, values)
+    return table.append_column("row", pa.array(rows)), where.take(rows)
 
 
 def _number_negatives(table: pa.Table, where: Origin) -> pa.Table:

@@ -1,0 +1,191 @@
+"""Columns that judge a pair: which rows of a file are the positives."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tune_sentcl.config import columns_of
+from tune_sentcl.data.tables import UNREAD, Origin, numbers
+from tune_sentcl.errors import DataError, Fault
+
+_MARKS = {
+    *("label", "labels", "duplicate", "isduplicate", "match", "matches", "matching", "ismatch"),
+    *("paraphrase", "isparaphrase", "relevant", "isrelevant", "isanswer", "correct"),
+    *("iscorrect", "target", "y", "class", "gold", "goldlabel", "verdict", "judgment"),
+    "judgement",
+}
+"""The names of columns that mark a match; blanks, hyphens and underscores do not count."""
+_GRADES = {
+    *("score", "scores", "similarity", "sim", "similarityscore", "relatedness", "rating"),
+    *("relatednessscore", "relevance", "grade", "weight", "goldscore", "posscore", "posscores"),
+}
+"""The names of columns that grade a match."""
+_YES = {
+    *("yes", "true", "y", "t", "duplicate", "match", "matches", "positive", "relevant", "same"),
+    *("paraphrase", "similar", "equivalent", "entailment"),
+}
+_NO = {
+    *("no", "false", "n", "f", "negative", "irrelevant", "different", "unrelated", "dissimilar"),
+    *("mismatch", "neutral", "contradiction", "nonduplicate", "nomatch", "nonmatch"),
+    *(f"not{word}" for word in _YES),
+}
+_OF_NEGATIVES = re.compile(r"(hard)?neg(ative)?s?scores?")
+
+
+def judging(table: pa.Table, columns: str) -> Iterator[str]:
+    """The columns of a table that judge its pairs, by role or by what they hold.
+
+    A column judges the pairs if its name says so, or if it holds two values such as 0 and 1 or yes
+    and no. Where the user has named a score or a label, no other column does.
+
+    Args:
+        table: Columns named by role, those without a role as `UNREAD` and their name.
+        columns: `data.columns`.
+    """
+    named = columns_of(columns)
+    chosen = [role for role in ("label", "score") if role in named and role in table.column_names]
+    if chosen:
+        yield from chosen
+        return
+    for role in table.column_names:
+        if role in ("label", "score"):
+            yield role
+        elif role.startswith(UNREAD):
+            name = _plain(role)
+            known = name in _MARKS or name in _GRADES
+            given = _distinct(table.column(role))
+            # In two rows, 0 and 1 may as well be their numbers.
+            if known or (len(table) > len(given) and _is_mark(given)):
+                yield role
+
+
+def refuse_false_negatives(table: pa.Table, where: Origin) -> None:
+    """Refuse lists of negatives of which a column beside them says that some match.
+
+    Raises:
+        DataError: It has the value 1, and no other but 0.
+    """
+    for role in table.column_names:
+        if role.startswith(UNREAD) and _OF_NEGATIVES.fullmatch(_plain(role)):
+            rows = (
+                row if isinstance(row, list) else [row] for row in table.column(role).to_pylist()
+            )
+            each = numbers(one for row in rows for one in row if one is not None)
+            if {1.0} <= {*each.tolist()} <= {0.0, 1.0}:
+                name = role.removeprefix(UNREAD)
+                rule = "says of some negatives that they match"
+                move = f"Leave those out, or leave the column unread: {_ignored(name)}."
+                raise DataError(Fault(str(where), name, "1", rule, move))
+
+
+def positives(
+    table: pa.Table, role: str, min_score: float, where: Origin
+) -> tuple[npt.NDArray[np.bool_], str]:
+    """The rows that a column says to match.
+
+    Of two values, the larger one, or yes, marks a match. Of more numbers, those from `min_score`
+    on do, if the name of the column says that it grades.
+
+    Args:
+        table: The rows.
+        role: One of `judging`.
+        min_score: `data.min_score`.
+        where: The file.
+
+    Returns:
+        Whether each row is a positive, and the condition in words.
+
+    Raises:
+        DataError: The values do not say which rows match, or no row does.
+    """
+    name, values = role.removeprefix(UNREAD), table.column(role).to_pylist()
+    given = _distinct(table.column(role))
+    if given and given <= _YES | _NO:
+        found = np.array([_word(value) in _YES for value in values])
+        condition = f"{name} = {' or '.join(sorted(given & _YES))}"
+    else:
+        scores = numbers("" if value is None else value for value in values)
+        distinct = np.unique(scores[np.isfinite(scores)])
+        if np.isnan(numbers(given)).any() or not len(distinct):
+            raise DataError(_unclear(name, given, where))
+        least = float(distinct[-1])
+        if _plain(role) in _GRADES and (least >= min_score or len(distinct) != 2):
+            _require_close(name, distinct, min_score, where)
+            found, condition = scores >= min_score, f"{name} >= {min_score:g}"
+        elif len(distinct) == 2 or (len(distinct) == 1 and least > 0):
+            found, condition = scores == least, f"{name} = {least:g}"
+        else:
+            raise DataError(_unclear(name, given, where))
+    if not found.any():
+        rule = "this column says of no row that its texts match"
+        raise DataError(Fault(str(where), name, "", rule, "Choose a file with positives."))
+    return found, condition
+
+
+def as_scores(table: pa.Table, role: str, where: Origin) -> pa.Array:
+    """The column as scores: numbers as they are, of two words 1 for yes and 0 for no.
+
+    Raises:
+        DataError: It holds other words.
+    """
+    column, given = table.column(role), _distinct(table.column(role))
+    if np.isfinite(numbers(given)).all():
+        return column
+    found, _ = positives(table, role, 1.0, where)
+    return pa.array(found.astype(np.float64))
+
+
+def _require_close(
+    name: str, scores: npt.NDArray[np.float64], min_score: float, where: Origin
+) -> None:
+    if scores[-1] >= min_score:
+        return
+    rule = f"no pair has a score of data.min_score = {min_score:g} or above"
+    rule += f"; the scores are from {scores[0]:g} to {scores[-1]:g}"
+    move = "Set data.min_score to the least score of pairs that mean the same"
+    move += "." if name == "score" else f", or leave it unread: {_ignored(name)}."
+    raise DataError(Fault(str(where), name, "", rule, move))
+
+
+def _unclear(name: str, given: Sequence[str] | frozenset[str], where: Origin) -> Fault:
+    shown = sorted(given)[:4]
+    values = f"{', '.join(shown)}{' and others' if len(given) > len(shown) else ''}"
+    rule = "this column judges the pairs, and its values do not say which of them match"
+    move = (
+        f"Write 1 for a match and 0 for none; or name it a score (data.columns = {{ score = "
+        f'"{name}" }}, with data.min_score); or leave it unread: {_ignored(name)}.'
+    )
+    return Fault(str(where), name, values, rule, move)
+
+
+def _ignored(name: str) -> str:
+    return f'data.columns = {{ ignored = "{name}" }}'
+
+
+def _plain(role: str) -> str:
+    return re.sub(r"[\W_]", "", role.removeprefix(UNREAD).casefold())
+
+
+def _word(value: object) -> str:
+    return re.sub(r"[\W_]", "", str(value).casefold())
+
+
+def _distinct(column: pa.ChunkedArray) -> frozenset[str]:
+    """The distinct values as words, without nulls; numbers keep their spelling."""
+    try:
+        values = column.unique().to_pylist()
+    except (pa.ArrowException, NotImplementedError):  # lists have no distinct values
+        return frozenset()
+    plain = (value for value in values if value is not None and str(value).strip())
+    texts = (str(value).strip() for value in plain)
+    return frozenset(text if text[-1:].isdigit() else _word(text) for text in texts)
+
+
+def _is_mark(given: frozenset[str]) -> bool:
+    """Whether a column holds two values that can only mean a match and none."""
+    if len(given) == 2 and np.isfinite(values := numbers(given)).all():
+        return {*values.tolist()} in ({0.0, 1.0}, {-1.0, 1.0})
+    return len(given) == 2 and bool(given & _YES) and bool(given & _NO)
