@@ -83,7 +83,7 @@ def _prepared(count: int) -> Any:
 
 
 def _build(study: str, count: int) -> dict[str, Any]:
-    from tune_sentcl.launch import run_prepared
+    from tune_sentcl.launchers import run_prepared
 
     spent: list[float] = []
     files = 0
@@ -160,7 +160,7 @@ def _worked(config: Any) -> Any:
 
 
 def _end(study: str, count: int) -> dict[str, Any]:
-    from tune_sentcl.launch import run_prepared
+    from tune_sentcl.launchers import run_prepared
 
     prepared = _prepared(count)
     start = time.perf_counter()

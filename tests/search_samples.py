@@ -22,7 +22,8 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.evaluate.suites import Measures, expected_measurements
 from tune_sentcl.history import Action, Assignment, History, Result
-from tune_sentcl.launch import run_prepared, search
+from tune_sentcl.launch import search
+from tune_sentcl.launchers import run_prepared
 from tune_sentcl.objective import Objective
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score

@@ -19,7 +19,7 @@ from search_samples import LAMBDA, lambda_space, rows, run_planted
 from stand_in import StandIn
 
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.launch import run_prepared
+from tune_sentcl.launchers import run_prepared
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import confirmation_search

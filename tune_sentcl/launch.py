@@ -1,83 +1,53 @@
-"""Chooses where a search runs: in this process, with Ray on this machine, or on a cluster."""
+"""The search and the single trial as Python calls them.
+
+Bad input is refused before torch and Ray are imported.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-import torch
+from pydantic import InstanceOf
 
+from tune_sentcl.arguments import Location, Seeds, checked, renamed
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.errors import DeviceError, StudyError, TrialFailedError
-from tune_sentcl.history import Assignment
-from tune_sentcl.on_ray.environment import prepare_ray
+from tune_sentcl.errors import BadInputError, TrialFailedError
 from tune_sentcl.plugins import Plugin, load_plugins
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store.files import refuse_itself, refuse_memory
-from tune_sentcl.store.rows import scores_table
-from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.limits import Limits
-from tune_sentcl.tuning.plan import with_estimate
-from tune_sentcl.tuning.prepare import PreparedSearch, prepare
-from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import (
-    Launch,
-    SearchOutcome,
-    confirmation_search,
-    limits_of,
-    run_session,
-)
-from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings, study_path, worker_settings
-from tune_sentcl.watch.trackers import check_tracking
+from tune_sentcl.store.files import study_path
+from tune_sentcl.tuning.first_checks import first_checks
+from tune_sentcl.tuning.search_options import SearchOptions, python_names
+from tune_sentcl.watch.terminal import RichWatcher, terminal_watcher
+from tune_sentcl.watch.watcher import Watcher
+
+if TYPE_CHECKING:
+    from tune_sentcl.tuning.search_run import SearchOutcome
+
+_NAMES = {
+    "SPACE": "space",
+    "--study": "study",
+    "--data": "data",
+    "--set": "overrides",
+    "--seeds": "seeds",
+    "--plugin": "plugins",
+}
+"""How Python writes the arguments of the command line that are no options of a search."""
 
 
-def run_locally(session: Session, settings: WorkerSettings) -> None:
-    """Run a session to its end.
-
-    An interrupted trial gets no row, and the repeated command runs it again. The same holds for
-    the trial of a lost GPU, which this process cannot use again.
-    """
-    while not session.finished:
-        assignment = session.next()
-        if assignment is not None:
-            _run_trial(session, assignment, settings)
-    if session.fatal is not None:
-        raise session.fatal
-
-
-def _run_trial(session: Session, assignment: Assignment, settings: WorkerSettings) -> None:
-    name = assignment.trial_id
-    session.started(name, settings.gpus)
-    seconds = min(session.limits.seconds_left(), settings.seconds or float("inf"))
-    attempt = Attempt(assignment, session.loader, replace(settings, seconds=seconds))
-    try:
-        with closing(attempt.reports()) as reports:
-            for report in reports:
-                if isinstance(report, Failure):
-                    # A trial that the search's own limit ended has not failed.
-                    if not session.stop_reason:
-                        session.fail(name, report)
-                elif not session.progress(name, report) or session.stop_reason:
-                    break
-    except StudyError as error:
-        session.abort(error)
-    except DeviceError as lost:
-        session.abort(type(lost)(f"{lost}; repeat the command to go on in a new process"))
-
-
+@checked
 def search(
-    space: Space | str | Path,
-    study: str | Path,
+    space: InstanceOf[Space] | Location,
+    study: Location,
     *,
-    data: str | Path | None = None,
+    data: Location | None = None,
     overrides: Mapping[str, Any] | None = None,
-    seeds: Sequence[int] | None = None,
-    options: SearchOptions | None = None,
-) -> SearchOutcome:
+    seeds: Seeds | None = None,
+    options: InstanceOf[SearchOptions] | None = None,
+    watcher: InstanceOf[Watcher] | None = None,
+    progress: bool = False,
+) -> "SearchOutcome":
     """Run every trial of a space that the study does not hold yet.
 
     A search that was killed and is called again in the same way ends with every trial exactly
@@ -91,104 +61,65 @@ def search(
         overrides: Dotted keys that replace the space's values in every trial.
         seeds: Seeds of every configuration; None takes the space's.
         options: Sampler, scheduler, resources and other options.
+        watcher: Receives the events of the search. An exception that it raises ends the search.
+        progress: Show on stderr what the command shows; otherwise nothing is printed.
 
     Returns:
-        Counts of trials and the reason of an early end; `read_study(study)` reads the scores.
+        Counts of trials, the reason of an early end, and the messages of the search, which the
+        logger `tune_sentcl` gets too; `read_study(study)` reads the scores.
 
     Raises:
         BadInputError: An argument or an input is wrong; no trial has run.
         KeyboardInterrupt: The search was interrupted; ended trials are kept.
     """
-    options = options or SearchOptions()
-    if not isinstance(space, Space):
-        space = load_space(space, overrides)
-    elif overrides:
-        space = space.with_overrides(overrides)
+    with _python_names():
+        if not isinstance(space, Space):
+            space = load_space(space, overrides)
+        elif overrides:
+            space = space.with_overrides(overrides)
+        shown = terminal_watcher(watcher, shown=progress)
+        return run_search(space, study, data, seeds, options or SearchOptions(), shown)
+
+
+def run_search(
+    space: Space,
+    study: str | Path,
+    data: str | Path | None,
+    seeds: Sequence[int] | None,
+    options: SearchOptions,
+    watcher: RichWatcher,
+) -> "SearchOutcome":
+    """`search` for the command line: errors name its options."""
     path = study_path(study)
-    refuse_itself(study, options.learn_from)
-    check_tracking(options.track, path)
-    if options.launcher == "ray":
-        refuse_memory("--study", path)
-    return run_and_confirm(prepare(space, data, seeds, options, path), path)
+    first_checks(space, options, path)
+    from tune_sentcl.launchers import run_and_confirm
+    from tune_sentcl.tuning.prepare import prepare
 
-
-def run_and_confirm(
-    prepared: PreparedSearch, path: str, launch: Launch | None = None
-) -> SearchOutcome:
-    """Run the search, and then winner, baseline and runner-up on fresh seeds if options say so.
-
-    `launch` is that of `run_prepared`.
-    """
-    limits = limits_of(prepared.options)
-    outcome = run_prepared(prepared, path, launch, limits)
-    # Trials that fail again and again do not block the confirmation: all others have run.
-    complete = not outcome.ended_by or (limits.failure_reason and not outcome.untried)
-    confirmation = confirmation_search(prepared, path) if complete else None
-    if confirmation is None:
-        return outcome
-    limits.reset_failures()
-    return outcome.combined_with(run_prepared(confirmation, path, launch, limits))
-
-
-def run_prepared(
-    prepared: PreparedSearch,
-    path: str,
-    launch: Launch | None = None,
-    limits: Limits | None = None,
-) -> SearchOutcome:
-    """Run what a study lacks, with the launcher of the options or with `launch`; then compact it.
-
-    `limits` are those of the search so far; None: those of the options.
-    """
-    limits = limits or limits_of(prepared.options)
-    with _launcher(prepared, path) if launch is None else nullcontext(launch) as run:
-        return run_session(prepared, path, run, limits)
+    outcome = run_and_confirm(prepare(space, data, seeds, options, path, watcher=watcher), path)
+    return replace(outcome, notes=tuple(watcher.notes))
 
 
 @contextmanager
-def _launcher(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
-    """The launcher of the options; a given cluster is checked before anything is written."""
-    options = prepared.options
-    if options.is_here:
-        machine = this_machine()
-        at_a_time = trials_at_a_time(options, [machine])
-        prepared.watcher.where = f"{at_a_time} at a time on this machine ({machine})"
-    if options.launcher == "local":
-        gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
-        here = worker_settings(path, options, gpus, prepared.loader.early_stopping_objective)
-        yield with_estimate(lambda session: run_locally(session, here), prepared)
-    elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
-        # `prepare` has checked this machine's resources, so Ray can start later.
-        yield with_estimate(lambda session: _on_ray_here(session, prepared, path), prepared)
-    else:
-        with _on_ray(prepared, path) as run:
-            yield with_estimate(run, prepared)
-
-
-@contextmanager
-def _on_ray(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
-    prepare_ray()
-    from tune_sentcl.on_ray.launcher import on_ray
-
-    with on_ray(prepared, path) as run:
-        yield run
-
-
-def _on_ray_here(session: Session, prepared: PreparedSearch, path: str) -> None:
-    with _on_ray(prepared, path) as run:
-        run(session)
+def _python_names(**others: str) -> Iterator[None]:
+    """Name arguments and options in errors as Python writes them."""
+    try:
+        yield
+    except BadInputError as error:
+        raise renamed(error, {**python_names(), **_NAMES, **others}) from None
 
 
 Row = dict[str, Any]
 
 
+@checked
 def train_one(
     settings: Mapping[str, Any],
     *,
-    study: str | Path | None,
-    data: str | Path | None,
-    options: SearchOptions | None = None,
-    plugins: Sequence[str | Path] = (),
+    study: Location | None,
+    data: Location | None,
+    options: InstanceOf[SearchOptions] | None = None,
+    plugins: Sequence[Location] = (),
+    progress: bool = False,
 ) -> list[Row]:
     """Train and measure one trial in this process, without Ray.
 
@@ -198,6 +129,7 @@ def train_one(
         data: The data root; None takes TUNE_SENTCL_DATA.
         options: Objectives and resources of the trial; other options have no effect.
         plugins: Files that end in .py, or names of installed plugins.
+        progress: Show on stderr what the command shows; otherwise nothing is printed.
 
     Returns:
         The trial's rows of the scores table, also if the study held the trial already.
@@ -206,15 +138,40 @@ def train_one(
         BadInputError: An argument or an input is wrong.
         TuneSentclError: The trial failed; the study has its row.
     """
+    with _python_names(**{"--set": "settings"}):
+        shown = terminal_watcher(shown=progress)
+        return run_trial(settings, study, data, options or SearchOptions(), shown, plugins)
+
+
+def run_trial(
+    settings: Mapping[str, Any],
+    study: str | Path | None,
+    data: str | Path | None,
+    options: SearchOptions,
+    watcher: RichWatcher,
+    plugins: Sequence[str | Path],
+) -> list[Row]:
+    """`train_one` for the command line: errors name its options."""
     loaded = load_plugins(plugins)
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
-    options = options or SearchOptions()
+    space, path = _single(config, loaded), None if study is None else study_path(study)
+    options = options.without_ray()
+    first_checks(space, options, path)
+    import pyarrow.compute as pc
+    import torch
+
+    from tune_sentcl.launchers import run_prepared
+    from tune_sentcl.store.rows import scores_table
+    from tune_sentcl.store.study import Study
+    from tune_sentcl.tuning.prepare import prepare
+    from tune_sentcl.tuning.worker import Attempt, worker_settings
+
     share = options.gpus_per_trial
     if share is None:
         share = float(torch.cuda.is_available())
-    options = replace(options, launcher="local", gpus_per_trial=share)
-    path = None if study is None else study_path(study)
-    prepared = prepare(_single(config, loaded), data, (config.seed,), options, path, "single")
+    options = replace(options, gpus_per_trial=share)
+    seeds = (config.seed,)
+    prepared = prepare(space, data, seeds, options, path, "single", watcher=watcher)
     (assignment,) = prepared.proposals.assignments()
     name = assignment.trial_id
     if path is None:

@@ -22,7 +22,7 @@ from stand_in import StandIn
 
 from tune_sentcl.cli import watch_command
 from tune_sentcl.config import parse_config
-from tune_sentcl.launch import run_prepared
+from tune_sentcl.launchers import run_prepared
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, StudyDriver, TrialRow
 from tune_sentcl.store.files import StudyFiles

@@ -29,7 +29,7 @@ from search_samples import (
 from stand_in import StandIn
 
 from tune_sentcl.errors import CaptureError, DeviceError, NodeDrainingError
-from tune_sentcl.launch import run_prepared
+from tune_sentcl.launchers import run_prepared
 from tune_sentcl.on_ray.trainable import _assignment, params_of
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study

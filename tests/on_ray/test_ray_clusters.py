@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError
-from tune_sentcl.launch import run_prepared
+from tune_sentcl.launchers import run_prepared
 from tune_sentcl.on_ray.cluster import check_address, cluster
 from tune_sentcl.on_ray.preflight import ACCELERATOR
 from tune_sentcl.tuning.prepare import prepare

@@ -11,7 +11,7 @@ import torch
 from search_samples import LAMBDA, NoInputs, lambda_space, run_here, statuses, tiny_space
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.launch import run_locally, run_prepared
+from tune_sentcl.launchers import run_locally, run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader

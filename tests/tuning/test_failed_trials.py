@@ -26,7 +26,7 @@ from stand_in import StandIn
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
-from tune_sentcl.launch import run_and_confirm, run_prepared
+from tune_sentcl.launchers import run_and_confirm, run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.prepare import prepare

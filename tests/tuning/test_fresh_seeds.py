@@ -12,7 +12,7 @@ from tune_sentcl import launch as launch_search
 from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.judging.judgement import judge
-from tune_sentcl.launch import run_prepared
+from tune_sentcl.launchers import run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare

@@ -40,7 +40,7 @@ from tune_sentcl.analysis import configurations
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, ObjectiveError
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.launch import run_prepared
+from tune_sentcl.launchers import run_prepared
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader

@@ -17,7 +17,7 @@ from stand_in import StandIn
 from stops import Stopped
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.launch import run_and_confirm, run_prepared
+from tune_sentcl.launchers import run_and_confirm, run_prepared
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import output as saving
 from tune_sentcl.tuning import session_study

@@ -9,9 +9,11 @@ from typing import get_args
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import InstanceOf
 
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.analysis.summary import configurations_of, varied_knobs
+from tune_sentcl.arguments import Location, checked
 from tune_sentcl.config import SuiteName
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError
 from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
@@ -107,6 +109,7 @@ class StudyFrames:
         """One row per point: `trial_id`, `step`, `epoch`, `samples`, `metric`, `value`."""
         return frame_of(self.snapshot.curves())
 
+    @checked
     def wide(self, suite: str | None = None, protocol: str | None = None) -> pd.DataFrame:
         """One row per trial, with its scores as columns.
 
@@ -135,7 +138,10 @@ class StudyFrames:
         values = _values(scores).reindex(frame["trial_id"].to_list())
         return pd.concat([frame, values.set_axis(frame.index)], axis=1)
 
-    def configurations(self, objectives: Sequence[str | Objective] | None = None) -> pd.DataFrame:
+    @checked
+    def configurations(
+        self, objectives: Sequence[str | InstanceOf[Objective]] | None = None
+    ) -> pd.DataFrame:
         """One row per configuration: mean, sd and n over finished seeds, the best first.
 
         `tune_sentcl.analysis.configurations` lists the columns. Seeds from several studies are
@@ -151,7 +157,10 @@ class StudyFrames:
         """
         return configurations_of(self.snapshot, self.objectives(objectives))
 
-    def objectives(self, asked: Sequence[str | Objective] | None = None) -> tuple[Objective, ...]:
+    @checked
+    def objectives(
+        self, asked: Sequence[str | InstanceOf[Objective]] | None = None
+    ) -> tuple[Objective, ...]:
         """The scores that configurations are ranked by.
 
         Args:
@@ -171,7 +180,8 @@ class StudyFrames:
         return next(iter(several))
 
 
-def read_study(path: str | Path | Sequence[str | Path]) -> StudyFrames:
+@checked
+def read_study(path: Location | Sequence[Location]) -> StudyFrames:
     """Read one or several studies; a study may be running, finished or interrupted.
 
     Only trials that have ended are included. For a list of studies, the column `study` says which

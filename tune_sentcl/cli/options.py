@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from tune_sentcl.arguments import renamed
 from tune_sentcl.config.data_names import own_sources
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.tuning.search_options import (
@@ -19,6 +20,7 @@ from tune_sentcl.tuning.search_options import (
     SearchOptions,
     declarations,
     flag,
+    python_names,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ ColumnsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
 
 Command = Callable[..., None]
+RequestedSearch = tuple["Space", Path | None, tuple[int, ...] | None, SearchOptions]
 
 _INPUTS = {
     "data": DataOption,
@@ -171,10 +174,8 @@ def _parameter(name: str, declared: Declaration, kind: Any) -> inspect.Parameter
     return inspect.Parameter(declared.name or name, _ONLY, default=default, annotation=annotation)
 
 
-def requested_search(
-    space: str, given: Mapping[str, Any]
-) -> tuple["Space", Path | None, tuple[int, ...] | None, SearchOptions]:
-    """The checked space, data root, seeds and options that a command's parameters ask for.
+def requested_search(space: str, given: Mapping[str, Any]) -> RequestedSearch:
+    """The space, data root, seeds and options that a command's parameters ask for.
 
     Raises:
         BadInputError: An option or the space is wrong.
@@ -184,7 +185,6 @@ def requested_search(
 
     overrides, seeds = parse_settings(given["settings"] or []), parse_seeds(given["seeds"])
     loaded = load_space(space, overrides, given["plugins"] or ())
-    options.check(loaded)
     return loaded, given["data"], seeds, options
 
 
@@ -192,7 +192,7 @@ def search_options(given: Mapping[str, Any]) -> SearchOptions:
     """The options of a search among a command's parameters; others are ignored.
 
     Raises:
-        ConfigError: A time has no unit.
+        ConfigError: An option is wrong, or a time has no unit.
     """
     values: dict[str, Any] = {}
     for name, declared in declarations().items():
@@ -205,7 +205,11 @@ def search_options(given: Mapping[str, Any]) -> SearchOptions:
         elif declared.metavar == TIME:
             value = parse_duration(flag(name), value)
         values[name] = value
-    return SearchOptions(**values)
+    try:
+        return SearchOptions(**values)
+    except ConfigError as error:
+        names = {theirs: option for option, theirs in python_names().items()}
+        raise renamed(error, names) from None
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The commands `search`, `plan`, `check` and `train`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.options import (
     JsonOption,
+    RequestedSearch,
     SpaceArgument,
     StudyOption,
     parse_settings,
@@ -16,6 +18,7 @@ from tune_sentcl.cli.options import (
 )
 from tune_sentcl.cli.study_tables import print_study
 from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_table
+from tune_sentcl.errors import ConfigError, Fault
 
 OptionalStudy = Annotated[str | None, typer.Option("--study", help="Folder or URL of the study.")]
 
@@ -28,10 +31,10 @@ def search(
 ) -> None:
     """Run the trials of a space that have not finished in the study."""
     loaded, data, seeds, options = requested_search(space, given)
-    # Imports torch, for which bad input need not wait.
-    from tune_sentcl.launch import search as run_search
+    from tune_sentcl.launch import run_search  # not for --help
+    from tune_sentcl.watch.terminal import RichWatcher
 
-    outcome = run_search(loaded, study, data=data, seeds=seeds, options=options)
+    outcome = run_search(loaded, study, data, seeds, options, RichWatcher())
     print_study(study)
     if outcome.exhausted:
         line("The ranges hold no further configuration; the search is complete.")
@@ -42,6 +45,17 @@ def search(
         raise typer.Exit(FAILED)
 
 
+def _checked_search(space: str, study: str | None, given: Mapping[str, Any]) -> RequestedSearch:
+    """`requested_search`, after the checks for which torch is not imported."""
+    requested = requested_search(space, given)
+    from tune_sentcl.store.files import study_path
+    from tune_sentcl.tuning.first_checks import first_checks
+
+    path = None if study is None else study_path(study)
+    first_checks(requested[0], requested[3], path, writes=False)
+    return requested
+
+
 @with_search_options()
 def plan(
     space: SpaceArgument,
@@ -50,8 +64,8 @@ def plan(
     **given: Any,
 ) -> None:
     """Print the trials that a search would run, and an estimate of time and disk."""
-    loaded, data, seeds, options = requested_search(space, given)
-    from tune_sentcl.tuning.plan import make_plan  # imports torch too
+    loaded, data, seeds, options = _checked_search(space, study, given)
+    from tune_sentcl.tuning.plan import make_plan
 
     made = make_plan(loaded, study, data, seeds, options)
     rows = made.rows(as_stated=not json_rows)
@@ -74,10 +88,13 @@ def check(
     **given: Any,
 ) -> None:
     """Check whether a cluster can run a search, and report all faults; runs no trial."""
-    loaded, data, seeds, options = requested_search(space, given)
+    loaded, data, seeds, options = _checked_search(space, study, given)
+    if options.launcher == "local":
+        rule, move = "runs on no cluster", "Drop it, or run `tune-sentcl plan`."
+        raise ConfigError(Fault("--launcher", "", "local", rule, move))
     from tune_sentcl.on_ray.environment import prepare_ray
+    from tune_sentcl.store.files import study_path
     from tune_sentcl.tuning.prepare import prepare
-    from tune_sentcl.tuning.worker import study_path
 
     prepared = prepare(loaded, data, seeds, options)
     prepare_ray()
@@ -121,11 +138,12 @@ def train(
 ) -> None:
     """Train and measure one trial in this process, without Ray."""
     options = search_options(given)
-    from tune_sentcl.launch import train_one
+    from tune_sentcl.launch import run_trial
+    from tune_sentcl.watch.terminal import RichWatcher
 
     values = parse_settings(given["settings"] or [])
     plugins = given["plugins"] or ()
-    scores = train_one(values, study=study, data=given["data"], options=options, plugins=plugins)
+    scores = run_trial(values, study, given["data"], options, RichWatcher(), plugins)
     if json_rows:
         print_json(scores)
     else:

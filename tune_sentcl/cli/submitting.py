@@ -57,7 +57,7 @@ def submit(
     pip: PipOption = False,
     **asked: Any,
 ) -> None:
-    """Submit a search to a Ray cluster; takes every option of `search`."""
+    """Submit a search to a Ray cluster; takes the options of `search`."""
     space = _checked(study, asked)
     prepare_ray()
     from tune_sentcl.on_ray.jobs import StudyJobs, job_id, runtime_environment
@@ -94,7 +94,7 @@ def submit(
 with_parameters(
     submit,
     {
-        **inspect.signature(search).parameters,
+        **{n: p for n, p in inspect.signature(search).parameters.items() if n != "launcher"},
         **{n: p for n, p in inspect.signature(submit).parameters.items() if n != "asked"},
     }.values(),
 )
@@ -104,7 +104,9 @@ def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
     """Load the space, and check all that can be checked without the cluster."""
     from tune_sentcl.store.files import refuse_itself
 
-    space, data, _, options = requested_search(asked["space"], {**asked, "address": None})
+    given = {**asked, "address": None, "launcher": "ray"}
+    space, data, _, options = requested_search(asked["space"], given)
+    options.check(space)
     if study is not None:
         _check_location("--study", study)
         refuse_itself(study, options.learn_from)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Literal, TypeVar
 
+from tune_sentcl.arguments import checked
 from tune_sentcl.errors import Fault, PluginError, first_line
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -70,6 +71,7 @@ def check_name(kind: str, name: object) -> None:
         raise PluginError(Fault(kind, "", repr(name), rule, 'Write "mine", for example.'))
 
 
+@checked
 def task(
     name: str, *, metrics: Sequence[str], splits: Sequence[Split] = ("dev",)
 ) -> Callable[[T], T]:
@@ -99,6 +101,7 @@ def task(
     return declare
 
 
+@checked
 def watcher(name: str) -> Callable[[T], T]:
     """Declare a class like `tune_sentcl.watch.trackers.Tracker`, which `--track NAME` chooses.
 
@@ -115,6 +118,7 @@ def watcher(name: str) -> Callable[[T], T]:
     return declare
 
 
+@checked
 def source(name: str) -> Callable[[T], T]:
     """Declare a function that yields dicts, rows with the columns of docs/data.md, as a source.
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tune_sentcl.arguments import Location, checked
 from tune_sentcl.config import (
     TrialConfig,
     Values,
@@ -77,6 +78,7 @@ class Space:
         explicit = dict.fromkeys(map(space._explicit, self.configurations))
         return replace(space, configurations=tuple(explicit))
 
+    @checked
     def with_overrides(self, overrides: Values) -> "Space":
         """Replace values in every trial, in addition to `self.overrides`.
 
@@ -303,8 +305,9 @@ def spaces_of(paper: str) -> Iterator[Space]:
             yield load_space(name)
 
 
+@checked
 def load_space(
-    name: str | Path, overrides: Values | None = None, plugins: Sequence[str | Path] = ()
+    name: Location, overrides: Values | None = None, plugins: Sequence[Location] = ()
 ) -> Space:
     """Read and validate a search space, and run the code of its plugins.
 

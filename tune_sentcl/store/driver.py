@@ -278,8 +278,8 @@ def _with_kept(before: Sequence[Score], scores: Iterable[Score]) -> list[Score]:
 
 
 def refuse_foreign(files: StudyFiles) -> None:
-    """Raise StudyError unless the folder is a study, empty or missing."""
-    if not files.is_folder() or files.exists(MANIFEST):
+    """Raise StudyError unless the folder is a study, or empty or missing and in no other study."""
+    if files.is_folder() and files.exists(MANIFEST):
         return
     # A driver that was killed before it wrote study.json left its lease and its own folder.
     names = (name for name in files.names() if not name.startswith(SCRATCH))
@@ -287,3 +287,6 @@ def refuse_foreign(files: StudyFiles) -> None:
     if others:
         rule = f"must be a study or empty: it holds {others[0]} but no {MANIFEST}"
         raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))
+    if outer := files.inside_of(MANIFEST):
+        rule = f"must not lie in another study, {outer}"
+        raise StudyError(Fault(files.where, "", "", rule, "Choose a folder outside of it."))

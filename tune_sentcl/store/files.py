@@ -109,6 +109,20 @@ class StudyFiles:
             return True
         return False
 
+    def inside_of(self, name: str) -> str | None:
+        """The nearest folder around this one that holds a file and can be read; None without."""
+        if self.folder is not None:
+            outer = [str(folder) for folder in self.folder.resolve().parents]
+        else:
+            scheme, _, path = self.where.partition("://")
+            parts = path.split("/")
+            outer = [f"{scheme}://{'/'.join(parts[:n])}" for n in range(len(parts) - 1, 0, -1)]
+        for where in outer:
+            with suppress(StudyError):  # a key may be for the study alone
+                if StudyFiles(where).exists(name):
+                    return where
+        return None
+
     def names(self, folder: str = "") -> list[str]:
         """Sorted names in a folder, with dot files; empty if the folder does not exist."""
         return sorted(self.versions(folder))
@@ -210,6 +224,20 @@ def _path_of(url: str) -> str:
         rule = "must name a folder of this machine as file:///PATH"
         raise StudyError(Fault(url, "", "", rule, "Correct it, or give a plain path."))
     return unquote(parts.path)
+
+
+def study_path(path: str | Path) -> str:
+    """A study's location for workers on other machines: a URL unchanged, a local path absolute.
+
+    Raises:
+        StudyError: The path is empty.
+    """
+    text = str(path)
+    if not text:
+        raise StudyError(
+            Fault("--study", "", "''", "must not be empty", "Name a folder or a URL.")
+        )
+    return text if "://" in text else str(Path(text).expanduser().absolute())
 
 
 def normalized_location(study: str) -> str:

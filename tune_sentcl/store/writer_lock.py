@@ -173,9 +173,7 @@ class WriterLock:
         end = 0.0
         while (data := self._files.read_bytes(_name(number))) is not None:
             holder = Holder.parse(data)
-            holder_alive = holder.is_alive(self._files.where) if holder else None
-            if holder and holder.pid == os.getpid() and holder.token not in _HELD:
-                holder_alive = holder_alive and False  # released, and the disk was full
+            holder_alive = _has_study(holder, self._files) if holder else None
             if holder_alive is False or (holder is not None and holder.released):
                 self.was_expired = holder is None or not holder.released or holder.expired
                 return
@@ -209,6 +207,21 @@ class WriterLock:
 
     def _write(self, holder: Holder) -> None:
         self._files.write_bytes(_name(self.lease), _encoded(holder))
+
+
+def refuse_held(files: StudyFiles) -> None:
+    """Raise StudyError if a process of this machine has the study; does not wait for others."""
+    data = files.read_bytes(_name(max(_numbers(files), default=0)))
+    holder = Holder.parse(data) if data else None
+    if holder and not holder.released and _has_study(holder, files):
+        raise _held_error(files.where, str(holder))
+
+
+def _has_study(holder: Holder, files: StudyFiles) -> bool | None:
+    alive = holder.is_alive(files.where)
+    if holder.pid == os.getpid() and holder.token not in _HELD:
+        return alive and False  # released, and the disk was full
+    return alive
 
 
 def _held_error(study: str, holder: str) -> StudyError:

@@ -33,8 +33,6 @@ def search_objectives(
     if not any(config.evaluation.own for config in configs):
         _refuse_unmeasured(objectives, space)
         return objectives, early_stopping_objective(objectives[0])
-    if named:  # refuse a wrong name before any file is read
-        _refuse_unmeasured(objectives, space)
     first, *others = (loader.sets(config).objectives for config in configs)
     measured = [score for score in first if all(score in other for other in others)]
     has_points = any((c.evaluation.every or halves) and c.method.takes_steps for c in configs)

@@ -11,7 +11,7 @@ from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import Configuration, History
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
-from tune_sentcl.store.files import distinct_studies
+from tune_sentcl.store.files import distinct_studies, study_path
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.output import config_of
@@ -19,7 +19,6 @@ from tune_sentcl.tuning.early_stopping_objective import other_versions
 from tune_sentcl.tuning.sampler.portfolio import standardized
 from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS
-from tune_sentcl.tuning.worker import study_path
 
 PastStudy = dict[tuple[tuple[str, Any], ...], float]
 """The standardized scores of a study's configurations, by their params."""

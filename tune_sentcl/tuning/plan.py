@@ -14,14 +14,14 @@ from tune_sentcl.config import Values, short_name, stated, varied
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.space import Space
-from tune_sentcl.store.files import refuse_itself
+from tune_sentcl.store.files import study_path
 from tune_sentcl.store.manifest import PlanRecord
 from tune_sentcl.tuning.disk_need import DiskNeed
+from tune_sentcl.tuning.first_checks import study_at
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.timing import first_training, whole_training
-from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.clock import clock
 
 _RAY_S, _HAND_OVER_S = 10.0, 0.3
@@ -67,11 +67,9 @@ def make_plan(
     Raises:
         BadInputError: A search would refuse an option or an input too, such as missing data.
     """
-    if study is not None:
-        refuse_itself(study, options.learn_from)
     path = None if study is None else study_path(study)
     prepared = prepare(space, data, seeds, options, path)
-    held = None if path is None else prepared.study_at(path)
+    held = None if path is None else study_at(path, prepared.space)
     prepared, history, record = prepared.resumed(held)
     proposals, lacking = prepared.proposals, prepared.proposals.needs_retraining
     status, queued = dict.fromkeys(lacking, _LACKING), proposals.queued()

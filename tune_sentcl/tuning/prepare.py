@@ -15,17 +15,14 @@ from tune_sentcl.errors import (
     ConfigError,
     Fault,
     ObjectiveError,
-    ResourceError,
     first_names,
 )
 from tune_sentcl.history import History
 from tune_sentcl.judging.evidence import older_noise, shown
 from tune_sentcl.objective import Objective, parse_objectives
-from tune_sentcl.plugins import activate
 from tune_sentcl.space import Space
-from tune_sentcl.store.driver import refuse_foreign
-from tune_sentcl.store.files import StudyFiles, distinct_studies
-from tune_sentcl.store.manifest import MANIFEST, SearchRecord, SeedPlan
+from tune_sentcl.store.files import StudyFiles, distinct_studies, study_path
+from tune_sentcl.store.manifest import SearchRecord, SeedPlan
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
@@ -45,14 +42,12 @@ from tune_sentcl.tuning.input_checks import (
 )
 from tune_sentcl.tuning.past_trials import changed_code, interrupted_trials, past_studies
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.resources import this_machine
 from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
 from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.search_configurations import TrialNamer
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.timing import TrialTimer, fewest_steps, first_training
-from tune_sentcl.tuning.worker import study_path
 from tune_sentcl.watch.terminal import RichWatcher
 
 
@@ -141,20 +136,6 @@ class PreparedSearch:
             given = ",".join(map(str, self.proposals.seeds))
             raise ConfigError(Fault("--seeds", "", given, rule, "Put it first, or start a study."))
         return recorded.shares, recorded.first_seed
-
-    def study_at(self, path: str) -> Study | None:
-        """The study of this search; None if it has not begun.
-
-        Raises:
-            StudyError: The folder holds something else, or the study of another space.
-        """
-        files = StudyFiles.at(path)
-        refuse_foreign(files)
-        if not files.exists(MANIFEST):
-            return None
-        study = Study.read(path)
-        study.manifest.check_space(self.space, study.files.where)
-        return study
 
     def resumed(self, study: Study | None) -> tuple["PreparedSearch", History, SearchRecord]:
         """Size the stages and add the trials of the study; raises as `resume_from`.
@@ -246,19 +227,19 @@ def prepare(
     options: SearchOptions,
     study: str | None = None,
     origin: Literal["single"] | None = None,
+    watcher: RichWatcher | None = None,
 ) -> PreparedSearch:
-    """Check the options and load what the grid and the sampler need; writes nothing.
+    """Load what the grid and the sampler need, and check it; writes nothing.
 
-    `study` is the path of the study, whose mined negatives are taken.
+    `first_checks` has checked what needs no torch. `study` is the path of the study, whose mined
+    negatives are taken. Without a watcher, messages go to stderr.
 
     Raises:
         BadInputError: An option or an input is wrong.
     """
-    activate(space.plugins)  # another version may have been loaded since
-    options.check(space)
     check_priors(space)
     options = replace(options, learn_from=distinct_studies(options.learn_from))
-    loader, watcher = InputLoader(data_root(data)), RichWatcher()
+    loader, watcher = InputLoader(data_root(data)), watcher or RichWatcher()
     loader.study = None if study is None else StudyFiles.at(study)
     space = space.with_auto_values(_auto_values(space, loader))
     loader.objectives = parse_objectives(
@@ -271,7 +252,6 @@ def prepare(
         single_trial=origin == "single",
         halves=options.samples and not options.is_whole,
     )
-    _check_this_machine(options)
     own_seeds = tuple(dict.fromkeys(seeds or space.seeds))
     proposals = Proposals(space, TrialNamer(loader), options, own_seeds, watcher.say)
     sampled = options.samples
@@ -291,28 +271,6 @@ def prepare(
     return PreparedSearch(
         space, options, objectives, proposals, loader, watcher, settings, given, timer, shares
     )
-
-
-def _check_this_machine(options: SearchOptions) -> None:
-    """Refuse options that this machine cannot meet, before a local cluster or a study exists."""
-    if not options.is_here:
-        return
-    machine = this_machine()
-    memory = machine.memory / 1e9
-    gpus, room = options.gpus_per_trial or 0, options.memory_per_trial or 0
-    asked = (
-        ("--cpus-per-trial", options.cpus_per_trial, machine.cpus, f"{machine.cpus:g} cores"),
-        ("--gpus-per-trial", gpus, machine.gpus, f"{machine.gpus:g} GPUs"),
-        ("--memory-per-trial", room, memory, f"{memory:.3g} GB for trials"),
-    )
-    move = "Ask for less, or name a cluster (--address)."
-    faults = [
-        Fault(option, "", f"{wanted:g}", f"must fit this machine, which has {has}", move)
-        for option, wanted, available, has in asked
-        if wanted > available
-    ]
-    if faults:
-        raise ResourceError(faults)
 
 
 def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 from tune_sentcl.tuning.search_options import SearchOptions
 
 _ROOT = Path("/")
+_GPU_FILES = ("nvidia*", "nvhost*", "nvgpu*", "dxg", "kfd")
+"""Device files of NVIDIA's cards and boards, of Windows' subsystem for Linux, and of AMD's."""
 _MEMORY_SHARE = 0.7  # for trials, as Ray shares it: the rest is its object store's
 _UNCOUNTED = 1_000_000
 """Trials that fit a node with infinite resources."""
@@ -86,12 +89,22 @@ def usable_cores() -> int:
 
 def this_machine() -> Node:
     """The resources of this machine that trials may use; a local Ray gets the same."""
-    import torch  # here, so that options can be read without torch
+    gpus = 0
+    if _may_have_gpus():
+        import torch  # only torch knows whether it can use them
 
+        gpus = torch.cuda.device_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for (limit,) in (*_limits("memory.max"), *_limits("memory.limit_in_bytes")):
         memory = min(memory, limit)
-    return Node(usable_cores(), torch.cuda.device_count(), _MEMORY_SHARE * memory)
+    return Node(usable_cores(), gpus, _MEMORY_SHARE * memory)
+
+
+def _may_have_gpus() -> bool:
+    """Whether there may be GPUs; torch sees none that has no device file on Linux."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return False
+    return sys.platform != "linux" or any(any((_ROOT / "dev").glob(name)) for name in _GPU_FILES)
 
 
 def _limits(*files: str) -> Iterator[list[int]]:

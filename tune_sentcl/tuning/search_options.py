@@ -6,9 +6,11 @@ The command line, the checks and the class itself are made from the declarations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
+from tune_sentcl.arguments import Text, type_faults
 from tune_sentcl.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ SCORE = "TASK:METRIC[:SPLIT[:PROTOCOL]]"
 TIME = "TIME"
 """The metavar of a time, which the command line takes as 90s, 30m or 1h30m."""
 _YEAR = 366 * 24 * 3600.0
+_CLASS = "SearchOptions."
+_OF_RAY = ("address", "accelerator", "max_concurrent", "memory_per_trial")
+"""The options that only Ray obeys."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,11 @@ def _option(default: Any, group: str, text: str, **others: Any) -> Any:
 class SearchOptions:
     """Options of a search, named as on the command line, where `--help` describes them.
 
-    Times are in seconds here. `declarations()` has each option's bounds and sentence.
+    Times are in seconds here. `declarations()` has each option's bounds and sentence. A list is
+    taken as a tuple, and a path in `learn_from` as a text.
+
+    Raises:
+        ConfigError: Lists every option that is wrong, as `SearchOptions.trials`.
     """
 
     trials: int = _option(
@@ -82,13 +91,13 @@ class SearchOptions:
         "Optuna sampler that proposes configurations beyond the grid; grid proposes none.",
     )
     sampler_seed: int = _option(0, PYTHON, "Seed of the sampler's draws.", low=0)
-    learn_from: tuple[str, ...] = _option(
+    learn_from: tuple[Text, ...] = _option(
         (),
         SAMPLING,
         "Sample up to ten of the best configurations of other studies first (repeatable).",
         metavar="STUDY",
     )
-    objectives: tuple[str, ...] = _option(
+    objectives: tuple[Text, ...] = _option(
         (),
         SAMPLING,
         "Score to maximize, or cost to minimize (repeatable). The first ranks; unless it is a "
@@ -196,20 +205,22 @@ class SearchOptions:
     max_gpu_hours: float | None = _option(
         None, LIMITS, "GPU hours after which this run ends. Default: no limit.", low=0
     )
-    address: str | None = _option(
+    address: Text | None = _option(
         None,
         CLUSTER,
         "Address of a Ray cluster, auto for one that runs on this machine, or local to start Ray "
         "here. Default: RAY_ADDRESS, else local.",
     )
-    accelerator: str | None = _option(
+    accelerator: Text | None = _option(
         None,
         CLUSTER,
         "Run trials only on GPUs of this type, such as H200, A100 or L4. Default: any.",
         metavar="NAME",
     )
     launcher: LauncherName = _option(
-        "ray", PYTHON, "local runs one trial after another in this process, without Ray."
+        "ray",
+        CLUSTER,
+        "ray runs trials side by side. local runs one after another in this process, without Ray.",
     )
     keep: int = _option(
         1,
@@ -218,7 +229,7 @@ class SearchOptions:
         "keeps none.",
         low=0,
     )
-    track: tuple[str, ...] = _option(
+    track: tuple[Text, ...] = _option(
         (),
         OUTPUT,
         "Log trials to mlflow, wandb, tensorboard or a plugin's watcher (repeatable).",
@@ -245,34 +256,39 @@ class SearchOptions:
         """Whether the trials run on this machine alone."""
         return self.launcher == "local" or self.ray_address == "local"
 
+    def __post_init__(self) -> None:
+        for name in declarations():
+            value = getattr(self, name)
+            if isinstance(value, list | tuple):
+                texts = (
+                    str(v) if name == "learn_from" and isinstance(v, Path) else v for v in value
+                )
+                object.__setattr__(self, name, tuple(texts))
+        values = {name: getattr(self, name) for name in declarations()}
+        faults = list(type_faults(values, get_type_hints(SearchOptions, include_extras=True)))
+        if faults := faults or [*self._number_faults(), *self._combination_faults()]:
+            raise ConfigError(replace(fault, where=f"{_CLASS}{fault.where}") for fault in faults)
+
+    def without_ray(self) -> "SearchOptions":
+        """The options for trials in this process."""
+        others: dict[str, Any] = dict.fromkeys(_OF_RAY)
+        return replace(self, launcher="local", **others)
+
     def check(self, space: "Space") -> None:
-        """Check the options, each alone and for a space.
+        """Check the options for a space.
 
         Raises:
-            ConfigError: Lists every option that is wrong.
+            ConfigError: There is nothing to sample from.
             ObjectiveError: An objective is wrong.
         """
         from tune_sentcl.objective import parse_objectives  # not for the command line's --help
 
-        faults = list(self._type_faults())
-        if faults:
-            raise ConfigError(faults)
         parse_objectives(self.objectives, allow_test=self.allow_test_objective)
-        faults = [*self._number_faults(), *self._space_faults(space)]
-        if faults:
-            raise ConfigError(faults)
-
-    def _type_faults(self) -> Iterator[Fault]:
-        from pydantic import TypeAdapter, ValidationError  # nor these
-
-        for name, kind in get_type_hints(SearchOptions).items():
-            strict = get_origin(kind) is not tuple  # a list will do, a text will not
-            try:
-                TypeAdapter(kind).validate_python(getattr(self, name), strict=strict)
-            except ValidationError as error:
-                rule = error.errors()[0]["msg"].replace("Input should", "must")
-                value = repr(getattr(self, name))
-                yield Fault(flag(name), "", value, rule, "Correct it.")
+        if self.samples and not space.ranges:
+            option = "--trials" if self.trials else "--budget"
+            rule = f"{space.name} has no [search.ranges] left to sample from"
+            value = f"{self.trials or self.budget:g}"
+            raise ConfigError(Fault(option, "", value, rule, "Drop it, or add ranges."))
 
     def _number_faults(self) -> Iterator[Fault]:
         for name, option in declarations().items():
@@ -282,24 +298,22 @@ class SearchOptions:
             rule = "" if math.isfinite(value) else "must be finite"
             rule = f"must be {option.low:g} or more" if value < option.low else rule
             rule = rule or (f"must be {option.high:g} or less" if value > option.high else "")
-            if not rule:
-                continue
-            yield Fault(
-                flag(name) if option.group else name, "", f"{value:g}", rule, "Correct it."
-            )
+            if rule:
+                yield Fault(name, "", f"{value:g}", rule, "Correct it.")
 
-    def _space_faults(self, space: "Space") -> Iterator[Fault]:
-        option = "--trials" if self.trials else "--budget"
-        value = f"{self.trials or self.budget or 0:g}"
+    def _combination_faults(self) -> Iterator[Fault]:
+        sampled = "trials" if self.trials else "budget"
+        value = f"{self.trials or self.budget:g}" if self.samples else ""
         if self.trials and self.budget is not None:
-            rule = "cannot be combined with --budget"
-            yield Fault("--trials", "", value, rule, "Give one of them.")
+            rule = f"cannot be combined with {_CLASS}budget"
+            yield Fault(sampled, "", value, rule, "Give one of them.")
         if self.samples and self.sampler == "grid":
-            rule = "cannot be combined with --sampler grid"
-            yield Fault(option, "", value, rule, "Drop it, or take --sampler tpe.")
-        if self.samples and not space.ranges:
-            rule = f"{space.name} has no [search.ranges] left to sample from"
-            yield Fault(option, "", value, rule, "Drop it, or add ranges.")
+            rule = f"cannot be combined with {_CLASS}sampler grid"
+            yield Fault(sampled, "", value, rule, f"Drop it, or take {_CLASS}sampler tpe.")
+        for name in _OF_RAY if self.launcher == "local" else ():
+            if (value := getattr(self, name)) is not None:
+                rule = f"cannot be combined with {_CLASS}launcher local, one trial at a time here"
+                yield Fault(name, "", str(value), rule, "Drop one of them.")
 
 
 def declarations() -> dict[str, Declaration]:
@@ -310,3 +324,8 @@ def declarations() -> dict[str, Declaration]:
 def flag(name: str) -> str:
     """How the command line writes an option, given its field."""
     return f"--{(declarations()[name].name or name).replace('_', '-')}"
+
+
+def python_names() -> dict[str, str]:
+    """How Python writes the options of the command line, by their flags."""
+    return {flag(name): f"{_CLASS}{name}" for name in declarations()}

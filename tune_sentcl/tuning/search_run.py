@@ -16,6 +16,7 @@ from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Confirmation, SearchRecord, SeedPlan
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
+from tune_sentcl.tuning.first_checks import study_at
 from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.prepare import PreparedSearch
 from tune_sentcl.tuning.proposals import Proposals
@@ -24,7 +25,6 @@ from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.watch.progress_file import progress_file
-from tune_sentcl.watch.terminal import RichWatcher
 from tune_sentcl.watch.tracking import tracking
 
 
@@ -43,6 +43,7 @@ class SearchOutcome:
         to_run: Runs that a repetition of the command would make: missing or failed ones.
         untried: Trials of `to_run` that have never failed.
         needs_retraining: Trials that lack a score and would have to be trained again for it.
+        notes: The messages of the search, such as warnings on its inputs.
     """
 
     study: str
@@ -55,6 +56,7 @@ class SearchOutcome:
     to_run: int
     untried: int
     needs_retraining: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def combined_with(self, other: "SearchOutcome") -> "SearchOutcome":
         """The outcome of this run and a later run of the same study together."""
@@ -119,7 +121,7 @@ def run_session(prepared: PreparedSearch, path: str, run: Launch, limits: Limits
 @contextmanager
 def open_session(prepared: PreparedSearch, path: str, limits: Limits) -> Iterator[Session]:
     """Open a search's study as its only driver, and add its trials to the search."""
-    study, is_local = prepared.study_at(path), StudyFiles.at(path).folder is not None
+    study, is_local = study_at(path, prepared.space), StudyFiles.at(path).folder is not None
     first = None
     if study is not None:  # refuse other seeds before anything is written
         prepared.boundaries(study.manifest.search)
@@ -250,7 +252,7 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     configs = [_config(prepared, name, texts[name]) for name in drawn]
     space = replace(prepared.space, configurations=tuple(configs), ranges=(), seeds=seeds)
     say(f"{len(drawn)} configurations run with {wanted} fresh seeds: {', '.join(drawn)}")
-    watcher = RichWatcher()
+    watcher = prepared.watcher.for_confirmation()
     options = replace(prepared.options, trials=0, budget=None, keep=0, confirm=0)
     return replace(
         prepared,

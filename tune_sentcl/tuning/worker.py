@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -271,9 +270,3 @@ def _returned_memory() -> Iterator[None]:
     finally:
         with suppress(OSError, AttributeError):  # only glibc has malloc_trim
             ctypes.CDLL(None).malloc_trim(0)
-
-
-def study_path(path: str | Path) -> str:
-    """A study's location for workers on other machines: a URL unchanged, a local path absolute."""
-    text = str(path)
-    return text if "://" in text else str(Path(text).expanduser().absolute())

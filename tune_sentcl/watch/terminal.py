@@ -1,8 +1,10 @@
 """Progress of a search on stderr: done and planned trials, best score, time left, failures."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -10,9 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from tune_sentcl.errors import first_line
 from tune_sentcl.history import CONFIRM_ORIGIN, Assignment
 from tune_sentcl.store.rows import TrialRow
-from tune_sentcl.trial import Progress as TrialProgress
 from tune_sentcl.watch.clock import clock
+from tune_sentcl.watch.watcher import Watcher
 
+if TYPE_CHECKING:  # it imports torch
+    from tune_sentcl.trial import Progress as TrialProgress
+
+_log = logging.getLogger("tune_sentcl")
 _POINTS_S = 30.0  # between two lines about one running trial
 
 
@@ -32,6 +38,10 @@ def encoding_bar() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+class _NoListener(Watcher):
+    """Ignores all events."""
+
+
 class RichWatcher:
     """A live line on a terminal; plain lines about running and ended trials elsewhere.
 
@@ -40,14 +50,20 @@ class RichWatcher:
         objective: The name of the objective; empty for a single trial, which omits the first
             lines.
         best: The best objective in the study, including trials that ended since; None without any.
+        notes: All messages, also those of earlier watchers of the same search.
     """
 
     def __init__(
-        self, console: Console | None = None, now: Callable[[], float] = time.monotonic
+        self,
+        console: Console | None = None,
+        now: Callable[[], float] = time.monotonic,
+        listener: Watcher | None = None,
     ) -> None:
-        """Write to stderr or another console; `now` returns seconds."""
+        """Write to stderr or another console, and pass events on; `now` returns seconds."""
         self._console = console or Console(stderr=True)
         self._now = now
+        self._listener = listener or _NoListener()
+        self.notes: list[str] = []
         self._bar = Progress(
             TextColumn("trials"),
             BarColumn(bar_width=None),  # fills the rest of the line
@@ -67,8 +83,15 @@ class RichWatcher:
         self._notes: set[str] = set()
         self._start = now()
 
+    def for_confirmation(self) -> "RichWatcher":
+        """A watcher of the same search's confirmation, which counts anew."""
+        watcher = RichWatcher(self._console, self._now, self._listener)
+        watcher.notes = self.notes
+        return watcher
+
     def begin(self, done: int, total: int) -> None:
         """Show the planned trials and the best score so far."""
+        self._listener.begin(done, total)
         self._done = done
         self._start = self._now()
         if self.objective:
@@ -82,16 +105,19 @@ class RichWatcher:
 
     def started(self, assignment: Assignment) -> None:
         """Count a running trial."""
+        self._listener.started(assignment)
         self._running.add(assignment.trial_id)
         self._last_line_at[assignment.trial_id] = self._now()
         self._bar.update(self._task, running=len(self._running))
 
     def planned(self, seconds: float) -> None:
         """Show the estimated duration until the first trial ends."""
+        self._listener.planned(seconds)
         self._bar.update(self._task, state=f"planned {clock(seconds)}")
 
-    def point(self, trial_id: str, progress: TrialProgress) -> None:
+    def point(self, trial_id: str, progress: "TrialProgress") -> None:
         """Write a trial's step, if there is no live line."""
+        self._listener.point(trial_id, progress)
         if (
             self._console.is_terminal
             or self._now() - self._last_line_at.get(trial_id, 0.0) < _POINTS_S
@@ -101,9 +127,9 @@ class RichWatcher:
         value = "" if progress.dev is None else f", {progress.dev:.2f} on dev"
         self._line(f"trial {trial_id} is at step {progress.step} of {progress.total}{value}")
 
-    def ended(self, row: TrialRow, total: int, last: TrialProgress | None = None) -> None:
+    def ended(self, row: TrialRow, total: int, last: "TrialProgress | None" = None) -> None:
         """Show how a trial ended."""
-        del last
+        self._listener.ended(row, total, last)
         self._running.discard(row.trial_id)
         self._done += 1
         self._ended += 1
@@ -145,7 +171,10 @@ class RichWatcher:
             self._line(f"trial {row.trial_id} failed: {row.error_type}: {reason}")
 
     def say(self, text: str) -> None:
-        """Write a message."""
+        """Write and keep a message."""
+        self.notes.append(text)
+        _log.info(text)
+        self._listener.say(text)
         self._line(text)
 
     def _line(self, text: str) -> None:
@@ -165,6 +194,13 @@ class RichWatcher:
             )
         rate = 60 * self._ended / max(seconds, 1e-9)
         self._line(f"{self._ended} runs in {clock(seconds)}, {rate:.1f} a minute{encoder}")
+
+
+def terminal_watcher(listener: Watcher | None = None, *, shown: bool) -> RichWatcher:
+    """A watcher that passes all events on, and shows them on stderr or prints nothing."""
+    # A live line, even on a quiet console, would take over what the caller prints.
+    console = Console(stderr=True) if shown else Console(quiet=True, force_terminal=False)
+    return RichWatcher(console, listener=listener)
 
 
 def _stage(row: TrialRow) -> str:

@@ -1,35 +1,37 @@
-"""The protocol of watchers: terminal, progress file, trackers."""
+"""The protocol of watchers: terminal, progress file, trackers, and those of `search`."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from tune_sentcl.history import Assignment
-from tune_sentcl.store.rows import TrialRow
-from tune_sentcl.trial import Progress
+if TYPE_CHECKING:  # so that a wrong argument of `search` does not wait for torch
+    from tune_sentcl.history import Assignment
+    from tune_sentcl.store.rows import TrialRow
+    from tune_sentcl.trial import Progress
 
 
+@runtime_checkable
 class Watcher(Protocol):
-    """Receives the events of a search from the session."""
+    """Receives the events of a search from the session; a subclass may ignore some."""
 
     def begin(self, done: int, total: int) -> None:
         """The search starts; earlier runs did `done` of its `total` trials."""
-        ...
+        return
 
-    def started(self, assignment: Assignment) -> None:
+    def started(self, assignment: "Assignment") -> None:
         """A worker starts a trial, for the first time or again."""
-        ...
+        return
 
     def planned(self, seconds: float) -> None:
         """The estimated duration of the search from now on."""
-        ...
+        return
 
-    def point(self, trial_id: str, progress: Progress) -> None:
+    def point(self, trial_id: str, progress: "Progress") -> None:
         """A trial has reached an evaluation point that is not its end."""
-        ...
+        return
 
-    def ended(self, row: TrialRow, total: int, last: Progress | None) -> None:
+    def ended(self, row: "TrialRow", total: int, last: "Progress | None") -> None:
         """A trial has ended, after a last report; the search now plans `total` trials."""
-        ...
+        return
 
     def say(self, text: str) -> None:
         """A message that does not concern the end of a trial."""
-        ...
+        return

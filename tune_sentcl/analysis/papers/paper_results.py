@@ -5,6 +5,7 @@ from typing import Literal
 
 import pandas as pd
 
+from tune_sentcl.arguments import checked
 from tune_sentcl.errors import ConfigError, Fault
 
 Paper = Literal["SCL", "ConIsI", "CLSR"]
@@ -27,6 +28,7 @@ wrong average. `errata`: the lines of `errata.csv` about it, from 0.
 """
 
 
+@checked
 def paper_results(paper: Paper | None = None) -> pd.DataFrame:
     """Every score in the papers' tables, as printed: one row per number.
 

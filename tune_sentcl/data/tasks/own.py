@@ -71,10 +71,10 @@ def read_with_training(
         return read_mteb(source, data), ()
     if source.plugin:
         return read_plugin(source, data), ()
-    path = Path(source.path).expanduser()
+    path = own_path(source)
     if (path / CORPUS).is_file():
         return tuple(read_beir(path, source.name, data)), ()
-    files = _files(path, source)
+    files = _files(path)
     tables = {split: [*map(_table, parts)] for split, parts in files.items() if split != "train"}
     if _kind_of(tables, path) == "pairs":
         pairs = _pairs(tables)
@@ -100,12 +100,22 @@ def _table(file: Path) -> _Read:
     )
 
 
-def _files(path: Path, source: OwnSource) -> Mapping[str, Sequence[Path]]:
+def own_path(source: OwnSource) -> Path:
+    """The file or folder of a task that is neither MTEB's nor a plugin's.
+
+    Raises:
+        DataError: It does not exist.
+    """
+    path = Path(source.path).expanduser()
+    if not path.exists():
+        rule = "there is no such file or folder"
+        raise DataError(Fault("evaluation.own", source.name, source.path, rule, _LAYOUTS))
+    return path
+
+
+def _files(path: Path) -> Mapping[str, Sequence[Path]]:
     """The files of each split; a single file is `dev`."""
     if not path.is_dir():
-        if not path.exists():
-            rule = "there is no such file or folder"
-            raise DataError(Fault("evaluation.own", source.name, source.path, rule, _LAYOUTS))
         return {"dev": [path]}
     suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
     for folder in (path, path / "data"):  # as the hub has them
