@@ -245,7 +245,7 @@ def run_on_ray(space: Space | str, study: Path, **options: Any) -> SearchOutcome
 
 def _run(space: Space | str, study: Path, options: dict[str, Any]) -> SearchOutcome:
     seeds = options.pop("seeds", None)
-    return search(space, study, seeds=seeds, options=SearchOptions(**options))
+    return search(space, study, seeds=seeds, options=SearchOptions(**options), progress=True)
 
 
 def run_planted(

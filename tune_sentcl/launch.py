@@ -102,10 +102,13 @@ def run_search(
 @contextmanager
 def _python_names(**others: str) -> Iterator[None]:
     """Name arguments and options in errors as Python writes them."""
+    places = {**_NAMES, **others}
     try:
         yield
     except BadInputError as error:
-        raise renamed(error, {**python_names(), **_NAMES, **others}) from None
+        faults = renamed(error, python_names()).faults
+        named = [replace(fault, where=places.get(fault.where, fault.where)) for fault in faults]
+        raise type(error)(named) from None
 
 
 Row = dict[str, Any]

@@ -112,6 +112,7 @@ BAD = {
         HEAD + task_file(metrics="'recall'"),
         "task tickets: metrics = 'recall': must be a tuple of different names",
     ),
+    "task with one metric": (HEAD + task_file(metrics="3"), "metrics = 3: must be a tuple"),
     "task without metrics": (HEAD + task_file(metrics="()"), "metrics = (): must be a tuple"),
     "task metric twice": (HEAD + task_file(metrics="('a', 'a')"), "must be a tuple of different"),
     "task metric": (HEAD + task_file(metrics="('a:b',)"), "metrics = ('a:b',): must be"),

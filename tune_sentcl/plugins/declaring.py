@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ValidationError, create_model
 
-from tune_sentcl.arguments import checked
 from tune_sentcl.config import Registered
 from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
 from tune_sentcl.config.tables import MethodBase, shown
@@ -26,7 +25,6 @@ _KINDS = (float, int, bool)
 _RESERVED = ("guide",)  # ids take this knob for the name of an encoder
 
 
-@checked
 def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     """Declare a loss over sentence embeddings as the method `name`.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Literal, TypeVar
 
-from tune_sentcl.arguments import checked
 from tune_sentcl.errors import Fault, PluginError, first_line
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -71,7 +70,6 @@ def check_name(kind: str, name: object) -> None:
         raise PluginError(Fault(kind, "", repr(name), rule, 'Write "mine", for example.'))
 
 
-@checked
 def task(
     name: str, *, metrics: Sequence[str], splits: Sequence[Split] = ("dev",)
 ) -> Callable[[T], T]:
@@ -91,7 +89,7 @@ def task(
 
     def declare(function: T) -> T:
         for key, names, fits in (("metrics", metrics, _METRIC), ("splits", splits, _SPLIT)):
-            good = not isinstance(names, str) and len({*names}) == len(names) > 0
+            good = isinstance(names, list | tuple) and len({*names}) == len(names) > 0
             if not good or not all(fits.fullmatch(str(one)) for one in names):
                 rule, move = "must be a tuple of different names", "Correct the decorator."
                 raise PluginError(Fault(f"task {name}", key, repr(names), rule, move))
@@ -101,7 +99,6 @@ def task(
     return declare
 
 
-@checked
 def watcher(name: str) -> Callable[[T], T]:
     """Declare a class like `tune_sentcl.watch.trackers.Tracker`, which `--track NAME` chooses.
 
@@ -118,7 +115,6 @@ def watcher(name: str) -> Callable[[T], T]:
     return declare
 
 
-@checked
 def source(name: str) -> Callable[[T], T]:
     """Declare a function that yields dicts, rows with the columns of docs/data.md, as a source.
 

@@ -307,7 +307,7 @@ def spaces_of(paper: str) -> Iterator[Space]:
 
 @checked
 def load_space(
-    name: Location, overrides: Values | None = None, plugins: Sequence[Location] = ()
+    name: str | Path, overrides: Values | None = None, plugins: Sequence[Location] = ()
 ) -> Space:
     """Read and validate a search space, and run the code of its plugins.
 
