@@ -1,5 +1,6 @@
 """A Ray that a search starts here: nobody else reaches it, and nothing of it is left."""
 
+import errno
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from processes import LOOPBACK
 from ray._private import ray_constants
 from search_samples import statuses
 
-from tune_sentcl.errors import ResourceError
+from tune_sentcl.errors import ResourceError, TuneSentclError
 from tune_sentcl.on_ray.cluster import _local_options, _on_loopback
 from tune_sentcl.on_ray.environment import prepare_ray, temporary_token
 
@@ -30,7 +31,7 @@ prepare_ray()
 import ray
 from processes import descendants, listening
 from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
-with quiet_ray_logging(), cluster("local"):
+with quiet_ray_logging(), cluster("local", print):
     ray.get(ray.remote(lambda: 1).remote())  # a worker listens too
     heard = listening({{os.getpid(), *descendants(os.getpid())}})
     cores = ray.cluster_resources()["CPU"]
@@ -66,6 +67,10 @@ def test_a_cluster_of_ones_own_listens_on_loopback_only_and_has_the_cores_of_its
     assert len(socket) + 7 - len(str(pid)) == 107, "as long as a path may be"
 
 
+def refuse_room(**given: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_ray_gets_a_folder_of_its_own_or_the_variable_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +80,10 @@ def test_ray_gets_a_folder_of_its_own_or_the_variable_is_named(
     with refused, _local_options("local"):
         pass
     monkeypatch.delenv("RAY_TMPDIR")
+    with monkeypatch.context() as full, pytest.raises(TuneSentclError, match="No space left"):
+        full.setattr(tempfile, "mkdtemp", refuse_room)
+        with _local_options("local"):
+            pass
     with _local_options("local") as options:
         folder = Path(options["_temp_dir"]).parent
         assert folder.parent == Path("/tmp") and folder.stat().st_mode & 0o77 == 0

@@ -1,5 +1,6 @@
 """Clusters of more than one node, and addresses where there is none."""
 
+import errno
 import fcntl
 import json
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,13 +17,15 @@ import ray
 from local_ray import no_token, start_ray
 from model_samples import save_roberta
 from plugin_samples import BUILT_IN, ranking_space, scores_by_method, unchanged_registry
+from ray._private import services
 from ray.cluster_utils import Cluster
 from search_samples import lambda_space, numbers, run_here, run_on_ray
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
-from tune_sentcl.errors import ResourceError
+from tune_sentcl.errors import ResourceError, TuneSentclError
 from tune_sentcl.launchers import run_prepared
+from tune_sentcl.on_ray import cluster as on_ray_cluster
 from tune_sentcl.on_ray.cluster import check_address, cluster
 from tune_sentcl.on_ray.preflight import ACCELERATOR
 from tune_sentcl.tuning.prepare import prepare
@@ -131,17 +135,55 @@ def not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "init", refuses)
 
 
-def test_a_ray_that_starts_too_slowly_is_an_error(
-    not_connected: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("not_connected")
+@pytest.mark.parametrize(
+    ("answers", "ended", "says"),
+    [
+        (400, "", "its processes have not answered for 180 s"),
+        (400, "raylet", "its process raylet has ended"),
+        (None, "", "No space left on device"),
+    ],
+)
+def test_a_ray_that_cannot_start_is_no_bad_input(
+    monkeypatch: pytest.MonkeyPatch, answers: int | None, ended: str, says: str
 ) -> None:
-    del not_connected
-
-    def is_slow(**options: object) -> None:
-        raise Exception("The current node timed out during startup. This could happen because")
-
-    monkeypatch.setattr(ray, "init", is_slow)
-    with pytest.raises(ResourceError, match="must start within its limit"), cluster("local"):
+    """Ray waits for 30 s; and an address that nobody gave is not to blame."""
+    starting = Starting(monkeypatch, answers, ended)
+    said: list[str] = []
+    with pytest.raises(TuneSentclError, match=says) as caught, cluster("local", said.append):
         pass
+    assert "--launcher local" in str(caught.value) and not isinstance(caught.value, ValueError)
+    assert services.get_node == starting.get_node
+
+
+@pytest.mark.usefixtures("not_connected")
+def test_a_ray_that_starts_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting = Starting(monkeypatch, answers=170)
+    with cluster("local", print):
+        assert starting.asked == 170
+
+
+class Starting:
+    """A start of Ray whose node answers after so many seconds, or whose disk is full."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, answers: int | None, ended: str = "") -> None:
+        self.asked, self._answers = 0, answers
+        patch.setattr(services, "get_node", self.get_node)
+        patch.setattr(ray, "init", self.init)
+        patch.setattr(on_ray_cluster, "_ended_process", lambda: ended)
+        clock = SimpleNamespace(monotonic=lambda: self.asked, sleep=lambda seconds: None)
+        patch.setattr(on_ray_cluster, "time", clock)
+
+    def init(self, **options: object) -> None:
+        if self._answers is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        services.get_node("address", "node")
+
+    def get_node(self, *args: object) -> dict[str, object]:
+        self.asked += 1
+        if self.asked < (self._answers or 0):
+            raise RuntimeError("no such node")
+        return {}
 
 
 @pytest.mark.usefixtures("not_connected")

@@ -101,7 +101,7 @@ def check(
     from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
     from tune_sentcl.on_ray.preflight import survey
 
-    with quiet_ray_logging(), cluster(options.ray_address):
+    with quiet_ray_logging(), cluster(options.ray_address, say):
         nodes = survey(prepared, "" if study is None else study_path(study))
     rows = list(nodes.rows())
     if json_rows:

@@ -7,21 +7,31 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil  # Ray's own copy
 import ray
-from ray._private import ray_constants
+from ray._private import node, ray_constants, services
 
-from tune_sentcl.errors import Fault, ResourceError, refuse_credentials
+from tune_sentcl.errors import (
+    Fault,
+    ResourceError,
+    TuneSentclError,
+    first_line,
+    refuse_credentials,
+)
 from tune_sentcl.on_ray.environment import set_variable, temporary_token
 from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.tuning.resources import this_machine
 
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
-_SLOW = "timed out during startup"
+_START_S = 180.0
+_SAY_S = 30.0
+"""Seconds that Ray's processes on this machine get to start, and after which the user is told."""
 _LOOK_S = 3.0  # between two looks; clouds give notice 30 to 120 s before the end
 
 
@@ -40,8 +50,12 @@ def quiet_ray_logging() -> Iterator[None]:
 
 
 @contextmanager
-def cluster(address: str) -> Iterator[None]:
+def cluster(address: str, say: Callable[[str], None]) -> Iterator[None]:
     """Start Ray or connect to it; an existing connection of the caller is used and left open.
+
+    Raises:
+        ResourceError: No cluster answers at the address.
+        TuneSentclError: Ray cannot be started on this machine.
 
     If this process was asked to end, `ShutdownSignals.exit_now` ends Ray's processes. Then
     `ray.shutdown()` would hang or kill this process, because the signal may have ended Ray
@@ -53,7 +67,10 @@ def cluster(address: str) -> Iterator[None]:
     with temporary_token(address), _on_loopback(address), _local_options(address) as local:
         try:
             with _restored_sigterm(), _own_process_groups():
-                _start_or_connect(address, local)
+                if address == "local":
+                    _start(local, say)
+                else:
+                    _connect(address)
             yield
         finally:
             if shutdown_signals.reason is None:
@@ -95,6 +112,8 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
     try:
         folder = Path(tempfile.mkdtemp(prefix="ray", dir=parent))
     except OSError as error:
+        if not os.environ.get("RAY_TMPDIR"):
+            raise _no_ray_error(f"{error.strerror}: {parent}") from None
         rule, move = f"Ray needs a folder to write to ({error.strerror})", "Set it to another one."
         raise ResourceError(Fault("RAY_TMPDIR", "", parent, rule, move)) from None
     with shutdown_signals.deleted_on_exit(folder):
@@ -109,24 +128,83 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start_or_connect(where: str, local: Mapping[str, Any]) -> None:
-    check_address(where)
-    # Ray makes twenty attempts of half a minute. `auto` finds any Ray on this machine, and one of
-    # somebody else's may never answer.
-    attempts = nullcontext() if where == "local" else set_variable(_ATTEMPTS, "1")
+def _start(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    """Start Ray on this machine."""
+    text = f"Ray has not started after {_SAY_S:g} s; waiting up to {_START_S / 60:g} minutes"
+    slow = threading.Timer(_SAY_S, say, [f"{text}, because this machine may be busy"])
+    slow.daemon = True
+    slow.start()
     try:
-        with attempts:
-            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **local)
+        with _patience():
+            ray.init(address="local", log_to_driver=False, logging_level=logging.ERROR, **options)
+    except Exception as error:  # Ray raises nothing narrower
+        logs = Path(options["_temp_dir"]) / "session_latest" / "logs"
+        raise _no_ray_error(f"{first_line(error)}{_last_logged(logs)}; logs: {logs}") from error
+    finally:
+        slow.cancel()
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Wait `_START_S` for Ray's processes, unless one has died; Ray itself waits for 30 s."""
+    end = time.monotonic() + _START_S
+
+    def patient(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            while True:
+                try:
+                    return ask(*args, **kwargs)
+                except RuntimeError:  # there is no answer yet
+                    if ended := _ended_process():
+                        raise TuneSentclError(f"its process {ended} has ended") from None
+                    if time.monotonic() > end:
+                        late = f"its processes have not answered for {_START_S:g} s"
+                        raise TuneSentclError(late) from None
+                    time.sleep(0.1)
+
+        return call
+
+    waits = ((node, "wait_for_persisted_port"), (services, "get_node"))
+    before = [getattr(module, name) for module, name in waits]
+    for (module, name), ask in zip(waits, before, strict=True):
+        setattr(module, name, patient(ask))
+    try:
+        yield
+    finally:
+        for (module, name), ask in zip(waits, before, strict=True):
+            setattr(module, name, ask)
+
+
+def _ended_process() -> str:
+    """The name of a process that Ray has started here and that has ended; empty without one."""
+    children = psutil.Process().children()
+    return next((c.name() for c in children if c.status() == psutil.STATUS_ZOMBIE), "")
+
+
+def _last_logged(logs: Path) -> str:
+    """The last error in the logs of Ray's processes, in brackets; empty without one."""
+    files = [file for name in ("gcs_server", "raylet") for file in logs.glob(f"{name}.*")]
+    lines = [line for file in files for line in file.read_text(errors="replace").splitlines()]
+    errors = [line.strip() for line in lines if " C " in line or " E " in line]
+    return f" ({errors[-1]})" if errors else ""
+
+
+def _no_ray_error(cause: Exception | str) -> TuneSentclError:
+    move = "Give --launcher local to run one trial at a time without Ray"
+    return TuneSentclError(f"Ray cannot start on this machine: {first_line(cause)}. {move}")
+
+
+def _connect(where: str) -> None:
+    check_address(where)
+    try:
+        # Ray makes twenty attempts of half a minute. `auto` finds any Ray on this machine, and one
+        # of somebody else's may never answer.
+        with set_variable(_ATTEMPTS, "1"):
+            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
     except ray.exceptions.AuthenticationError as error:
         raise authentication_error(where, "no token was found to send") from error
-    except Exception as error:  # Ray raises nothing narrower where its start is slow
-        if isinstance(error, OSError | ValueError | RuntimeError | ray.exceptions.RayError):
-            raise no_cluster_error(where, error) from error
-        if _SLOW not in str(error):
-            raise
-        rule = "Ray must start within its limit of 30 s, and did not"
-        move = "Repeat the command when the machine has less to do."
-        raise ResourceError(Fault("--address", "", where, rule, move)) from error
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise no_cluster_error(where, error) from error
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session],
     Raises:
         ResourceError: There is no such cluster, or it cannot run the trials; lists every reason.
     """
-    with quiet_ray_logging(), cluster(prepared.options.ray_address):
+    with quiet_ray_logging(), cluster(prepared.options.ray_address, prepared.watcher.say):
         surveyed = survey(prepared, study)
         surveyed.check()
         for text in surveyed.warnings:
