@@ -1,6 +1,6 @@
 """Searches of the command line without Ray, whose start takes 10 s."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from tune_sentcl.tuning.search_run import SearchOutcome
 @contextmanager
 def searches_without_ray() -> Iterator[None]:
     """Within this, `search` takes the local launcher, unless it is given an option of Ray."""
-    usual = launch.run_search
+    usual: Callable[..., SearchOutcome] = launch.run_search
 
     def without_ray(*given: Any) -> SearchOutcome:
         *others, options, watcher = given

@@ -1,5 +1,6 @@
 """The package as its users meet it: light imports, typed names, spaces in the wheel."""
 
+import json
 import subprocess
 import sys
 import zipfile
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import tune_sentcl
+from tune_sentcl.space import load_space
+from tune_sentcl.store.driver import StudyDriver
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "transformers", "ray", "optuna", "datasets", "pandas", "pyarrow", "scipy")
@@ -22,7 +25,8 @@ STEPS: list[tuple[str, set[str]]] = [
     ("tune_sentcl.read_study", RECORDS),
     ("import tune_sentcl.store, tune_sentcl.analysis", RECORDS),
     ("import tune_sentcl.cli.watch_command, tune_sentcl.export.model_folder", RECORDS),
-    ("import tune_sentcl.trial, tune_sentcl.launch", {*HEAVY} - {"ray"}),
+    ("import tune_sentcl.launch", RECORDS),
+    ("import tune_sentcl.trial, tune_sentcl.launchers", {*HEAVY} - {"ray"}),
 ]
 
 
@@ -39,6 +43,110 @@ def test_what_is_imported_loads_no_more_than_it_needs() -> None:
         if found - allowed
     }
     assert too_many == {}
+
+
+CALLS = [
+    ("search('smoke', None)", "study: None: must be"),
+    ("search('smoke', '')", "study: '': must not be empty"),
+    ("search('smoke', b'new')", "study: b'new': must be"),
+    ("search('smoke', 'new', seeds=[-1])", "seeds: [-1]: must be greater than or equal to 0"),
+    ("search('smoke', 'new', seeds='0,1')", "seeds: '0,1': must be a list or a tuple"),
+    ("search('smoke', 'new', seeds=3)", "seeds: 3: must be a list or a tuple"),
+    ("search('smoke', 'new', seeds=[True])", "seeds: [True]: must be a valid integer"),
+    ("search('smoke', 'new', seeds=[0, 0])", "seeds: [0, 0]: must be one or more distinct"),
+    ("search('smoke', 'new', seeds=[])", "seeds: []: must be one or more distinct"),
+    ("search('smoke', 'new', options={'trials': 4})", "options: {'trials': 4}: must be a Search"),
+    ("search('smoke', 'new', overrides=['a=1'])", "overrides: ['a=1']: must be a valid dict"),
+    ("search('smoke', 'new', overrides={'method.lamda': 1})", "overrides: method.lamda = 1: no"),
+    ("search('smoke', 'new', data=3)", "data: 3: must be a valid string or a Path"),
+    ("search('smoke', 'new', watcher=print)", "watcher: <built-in function print>: must be"),
+    ("search({}, 'new')", "space: {}: must be a Space or a valid string or a Path"),
+    ("search('smok', 'new')", "space: smok: no space of this name"),
+    ("search('smoke', 'other')", "other: belongs to space"),
+    (
+        "search('smoke', 'new', options=SearchOptions(memory_per_trial=1e6))",
+        "SearchOptions.memory_per_trial: 1e+06: must fit this machine",
+    ),
+    (
+        "search('smoke', 'new', options=SearchOptions(objectives=('foo:spearman:dev',)))",
+        "SearchOptions.objectives: foo:spearman:dev: the trials measure no such task",
+    ),
+    ("SearchOptions(trials='4')", "SearchOptions.trials: '4': must be a valid integer"),
+    ("load_space('smoke', plugins='a.py')", "plugins: 'a.py': must be a list or a tuple"),
+    ("load_space(None)", "name: None: must be"),
+    ("load_space('smoke').with_overrides([])", "overrides: []: must be"),
+    ("read_study(None)", "path: None: must be"),
+    ("read_study('')", "path: '': must not be empty"),
+    ("read_study('other').configurations('STS-B:spearman')", "objectives: 'STS-B:spearman': must"),
+    ("read_study('other').wide(3)", "suite: 3: must be a valid string"),
+    ("paper_results(3)", "paper: 3: must be 'SCL', 'ConIsI' or 'CLSR'"),
+    ("train_one([], study=None, data=None)", "settings: []: must be"),
+    ("train_one({'a': 1}, study=None, data=None)", "settings: a = 1: no such key"),
+    ("train_one({}, study='other', data=None)", "other: belongs to space"),
+]
+COMMANDS = [
+    ("search smoke --study afile", "afile: must be a folder"),
+    ("search smoke --study held", "held: another driver has this study"),
+    ("search smoke --study other", "other: belongs to space 'scl/lambda', not 'smoke'"),
+    ("search smoke --study other/new", "other/new: must not lie in another study"),
+    ("search smoke --study other/trials/new", "other/trials/new: must not lie in another"),
+    ("search smoke --study=", "--study: '': must not be empty"),
+    ("search smoke --study new --objective foo:spearman:dev", "--objective: foo:spearman:dev: "),
+    ("search smoke --study new --set evaluation.own=[faq=gone]", "faq = gone: there is no such"),
+    ("search smoke --study new --trials 1 --learn-from gone", "gone: must be a study"),
+    ("search smoke --study new --launcher local --address auto", "--address: auto: cannot be"),
+    ("plan smoke --study afile", "afile: must be a folder"),
+    ("check smoke --launcher local", "--launcher: local: runs on no cluster"),
+    ("train --study other", "other: belongs to space"),
+    ("train --set evaluation.own=[faq=gone]", "faq = gone: there is no such file"),
+    ("init mine.toml --rows one.csv", "needs 20 rows or more"),
+]
+if sys.platform == "linux" and not list(Path("/dev").glob("nvidia*")):
+    COMMANDS += [("search smoke --study new --gpus-per-trial 1", "--gpus-per-trial: 1: must fit")]
+
+REFUSE = f"""
+import json, sys
+from typer.testing import CliRunner
+from tune_sentcl import *
+from tune_sentcl import TuneSentclError
+from tune_sentcl.cli import app
+from tune_sentcl.launch import train_one
+
+def refused(call):
+    if isinstance(call, list):
+        return CliRunner().invoke(app, call).stderr
+    try:
+        eval(call)
+    except TuneSentclError as error:
+        return str(error)
+
+for call in json.load(sys.stdin):
+    said = refused(call)
+    print(json.dumps([said, [name for name in {HEAVY[:4]!r} if name in sys.modules]]))
+"""
+
+
+def test_cheap_refusals_import_nothing_heavy_and_write_nothing(tmp_path: Path) -> None:
+    """Imports of torch, transformers and Ray take seconds, on a busy machine half a minute."""
+    (tmp_path / "afile").touch()
+    (tmp_path / "one.csv").write_text("anchor,positive\na cat,an animal\n")
+    StudyDriver.open(tmp_path / "other", space=load_space("scl/lambda"), command=[]).close()
+    with StudyDriver.open(tmp_path / "held", space=load_space("smoke"), command=[]):
+        before = sorted(tmp_path.rglob("*"))
+        calls = [*CALLS, *((text.split(), says) for text, says in COMMANDS)]
+        done = subprocess.run(
+            [sys.executable, "-c", REFUSE],
+            cwd=tmp_path,
+            input=json.dumps([call for call, _ in calls]),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert sorted(tmp_path.rglob("*")) == before
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for (call, says), (said, loaded) in zip(calls, answers, strict=True):
+        assert says in (said or "accepted"), call
+        assert said.count("\n") <= 1 and loaded == [], call
 
 
 def test_every_public_name_resolves() -> None:

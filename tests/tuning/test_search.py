@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,14 @@ from tune_sentcl.errors import CheckpointError, ConfigError, first_names
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.store.study import Study
-from tune_sentcl.trial import InputLoader
+from tune_sentcl.trial import InputLoader, Progress
 from tune_sentcl.tuning.plan import make_plan
 from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.worker import Attempt, WorkerSettings
+from tune_sentcl.watch.watcher import Watcher
 
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
 
@@ -46,6 +49,42 @@ def test_a_loaded_space_takes_overrides_as_a_name_does(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no_such"):
         search(loaded, tmp_path / "none", overrides={"method.no_such": 1}, options=LOCAL)
     assert not (tmp_path / "none").exists()
+
+
+class Listener(Watcher):
+    """Keeps the names of the events that it gets."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def begin(self, done: int, total: int) -> None:
+        self.events.append(f"begin {done} {total}")
+
+    def ended(self, row: TrialRow, total: int, last: Progress | None) -> None:
+        self.events.append(f"ended {row.status}")
+
+    def say(self, text: str) -> None:
+        self.events.append(text)
+
+
+def test_a_library_call_prints_nothing_and_loses_no_message(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    listener, note = Listener(), "evaluation.every = 9 is more than the 4 steps of a trial"
+    settings = {"data.limit": 64, "evaluation.every": 9, "method.lambda": 0.25}
+    options = replace(LOCAL, confirm=1)
+    with caplog.at_level("INFO", "tune_sentcl"):
+        outcome = search(
+            "smoke", tmp_path / "study", overrides=settings, options=options, watcher=listener
+        )
+    assert capfd.readouterr() == ("", "")
+    assert [text for text in outcome.notes if text.startswith(note)]
+    assert [text for text in listener.events if text in outcome.notes] == list(outcome.notes)
+    assert caplog.messages == list(outcome.notes)
+    kinds = [text for text in listener.events if text not in outcome.notes]
+    assert kinds == ["begin 0 1", "ended finished"]
+    search("smoke", tmp_path / "study", overrides=settings, options=LOCAL, progress=True)
+    assert note in capfd.readouterr().err
 
 
 def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(

@@ -1,14 +1,17 @@
 """Options, and how many trials they allow at a time."""
 
 import os
+import re
+import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_samples import LAMBDA, lambda_space
 
 from tune_sentcl.errors import ConfigError, ResourceError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
@@ -49,23 +52,49 @@ from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
         ("scheduler", "asha", "'asha': must be 'halving' or 'none'"),
         ("trials", 2.5, "2.5: must be a valid integer"),
         ("trials", "5", "'5': must be a valid integer"),
+        ("trials", True, "True: must be a valid integer"),
+        ("keep", None, "None: must be a valid integer"),
+        ("budget", "20", "'20': must be a valid number"),
+        ("retrain", 1, "1: must be a valid boolean"),
+        ("max_time", "1h", "'1h': must be a valid number"),
         ("learn_from", "study", "'study': must be a valid tuple"),
+        ("learn_from", ("",), "must not be empty"),
+        ("objectives", (b"STS-B:spearman",), "must be a valid string"),
+        ("track", {"mlflow"}, "{'mlflow'}: must be a valid tuple"),
+        ("address", "", "'': must not be empty"),
+        ("address", Path("head"), "must be a valid string"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(
-    tmp_path: Path, option: str, value: Any, says: str
+    option: str, value: Any, says: str
 ) -> None:
-    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
-    with pytest.raises(ConfigError, match=f"{option.replace('_', '[-_]')}: {says}"):
-        SearchOptions(**{option: value}).check(space)
+    """Where the options are made: a search that takes hours does not find it later."""
+    with pytest.raises(ConfigError, match=rf"^SearchOptions\.{option}: .*{re.escape(says)}"):
+        SearchOptions(**{option: value})
 
 
-def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
-    options = SearchOptions(trials=3, budget=2.0, keep=-1, max_concurrent=0)
+def test_a_list_of_options_is_a_tuple_and_a_path_a_text() -> None:
+    options = SearchOptions(learn_from=[Path("a"), "b"], objectives=["STS-B:spearman"])  # type: ignore[arg-type, list-item]
+    assert options.learn_from == ("a", "b") and options.objectives == ("STS-B:spearman",)
+    assert hash(options) == hash(replace(options))
+
+
+@pytest.mark.parametrize(
+    "option", ["address", "accelerator", "max_concurrent", "memory_per_trial"]
+)
+def test_options_of_ray_are_refused_without_ray(option: str) -> None:
+    value: Any = {"max_concurrent": 2, "memory_per_trial": 1.0}.get(option, "auto")
+    options = SearchOptions(**{option: value})
+    with pytest.raises(ConfigError, match=rf"{option}: .* with SearchOptions\.launcher local"):
+        replace(options, launcher="local")
+    assert options.without_ray() == SearchOptions(launcher="local")
+
+
+def test_all_faults_are_listed_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        options.check(lambda_space(tmp_path, 0.3))
-    places = [fault.where for fault in caught.value.faults]
-    assert places == ["--max-concurrent", "--keep", "--trials", "--trials"]
+        SearchOptions(trials=3, budget=2.0, keep=-1, max_concurrent=0)
+    places = [fault.where.removeprefix("SearchOptions.") for fault in caught.value.faults]
+    assert places == ["max_concurrent", "keep", "trials"]
 
 
 def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -> None:
@@ -176,6 +205,21 @@ def test_a_bundle_is_what_the_options_ask_for_of_the_nodes_that_are_meant() -> N
     # The first node with such a GPU is still to be started.
     assert bundle_of(SearchOptions(accelerator="H200"), nodes) == Bundle(1, 1.0, 0, "H200")
     assert trials_at_a_time(SearchOptions(accelerator="A100"), nodes) == 4
+
+
+@pytest.mark.parametrize(("file", "counts"), [("null", 0), ("nvidia0", 3), ("dxg", 3)])
+def test_torch_is_asked_for_gpus_only_where_there_may_be_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, counts: int
+) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / file).touch()
+    monkeypatch.setattr(resources, "_ROOT", tmp_path)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert this_machine().gpus == counts
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert this_machine().gpus == 0
 
 
 V1, V2 = "4:memory:/a/b\n3:cpu,cpuacct:/a/b\n1:name=systemd:/\n", "0::/a/b\n"

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,33 +147,31 @@ def _start(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Wait `_START_S` for Ray's processes, unless one has died; Ray itself waits for 30 s."""
+    """Wait `_START_S` for Ray's processes, unless one has ended; Ray itself waits for 30 s."""
     end = time.monotonic() + _START_S
-
-    def patient(ask: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            while True:
-                try:
-                    return ask(*args, **kwargs)
-                except RuntimeError:  # there is no answer yet
-                    if ended := _ended_process():
-                        raise TuneSentclError(f"its process {ended} has ended") from None
-                    if time.monotonic() > end:
-                        late = f"its processes have not answered for {_START_S:g} s"
-                        raise TuneSentclError(late) from None
-                    time.sleep(0.1)
-
-        return call
-
     waits = ((node, "wait_for_persisted_port"), (services, "get_node"))
     before = [getattr(module, name) for module, name in waits]
     for (module, name), ask in zip(waits, before, strict=True):
-        setattr(module, name, patient(ask))
+        setattr(module, name, partial(_answer, ask, end))
     try:
         yield
     finally:
         for (module, name), ask in zip(waits, before, strict=True):
             setattr(module, name, ask)
+
+
+def _answer(ask: Callable[..., Any], end: float, *args: Any, **kwargs: Any) -> Any:
+    """Ask Ray until it answers; give up at a time of `time.monotonic`."""
+    while True:
+        try:
+            return ask(*args, **kwargs)
+        except RuntimeError:  # there is no answer yet
+            if ended := _ended_process():
+                raise TuneSentclError(f"its process {ended} has ended") from None
+            if time.monotonic() > end:
+                late = f"its processes have not answered for {_START_S:g} s"
+                raise TuneSentclError(late) from None
+            time.sleep(0.1)
 
 
 def _ended_process() -> str:

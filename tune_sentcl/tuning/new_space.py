@@ -5,6 +5,7 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,9 +23,6 @@ from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import counted, objectives_of
 from tune_sentcl.errors import ConfigError, DataError, Fault
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
-from tune_sentcl.model.checkpoints.tokenizer_files import quiet
-from tune_sentcl.model.encoder import load_encoder
-from tune_sentcl.model.tokenizing import token_ids
 from tune_sentcl.objective import default_among
 from tune_sentcl.store.disk import atomic_folder
 
@@ -112,15 +110,16 @@ def new_space(
     path.parent.mkdir(parents=True, exist_ok=True)
     corpus, columns, apart = load_file(rows, columns)
     kind = corpus.kind
-    notes = [*_described(rows, columns, corpus), *_lengths(corpus, encoder), *problems(corpus)]
+    if not own and kind in ("labeled_pairs", "sentences"):
+        rule = f"{kind.replace('_', ' ')} need an evaluation task"
+        move = "Give --dev FILE or --own NAME=PATH; docs/evaluation.md has the layouts."
+        raise DataError(Fault(str(rows), "", "", rule, move))
+    with nullcontext() if own else atomic_folder(folder) as scratch:
+        # Too few rows are refused before torch is imported, and a bad encoder leaves no folder.
+        sizes = (len(corpus), 0, 0) if scratch is None else hold_out(corpus, scratch, apart)
+        notes = [*_described(rows, columns, corpus), *_lengths(corpus, encoder), *problems(corpus)]
     source, blanks, trained = rows, corpus.dropped, corpus
     if not own:
-        if kind in ("labeled_pairs", "sentences"):
-            rule = f"{kind.replace('_', ' ')} need an evaluation task"
-            move = "Give --dev FILE or --own NAME=PATH; docs/evaluation.md has the layouts."
-            raise DataError(Fault(str(rows), "", "", rule, move))
-        with atomic_folder(folder) as scratch:
-            sizes = hold_out(corpus, scratch, apart)
         own = (f"held-out={folder / TASK}",)
         source, columns, blanks = folder / ROWS, "", 0
         trained = load_rows(kind, DataConfig(source=str(source)), None)
@@ -177,6 +176,10 @@ def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
 
 def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:
     """The lengths of the texts in tokens, and how many are cut off."""
+    from tune_sentcl.model.checkpoints.tokenizer_files import quiet  # they import torch
+    from tune_sentcl.model.encoder import load_encoder
+    from tune_sentcl.model.tokenizing import token_ids
+
     loaded = load_encoder(resolve_checkpoint(encoder), "auto", "auto", "cpu")
     texts = corpus.sentences()[:_SAMPLE]
     with quiet():
