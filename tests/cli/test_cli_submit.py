@@ -41,7 +41,7 @@ def given(option: Any, number: int) -> list[str]:
 def test_every_option_of_search_is_passed_on() -> None:
     theirs, ours = option_names(SEARCH), option_names(SUBMIT)
     assert theirs.keys() == inspect.signature(search).parameters.keys()
-    own = {"space", "study", "address", "plugins"}
+    own = {"space", "study", "address", "plugins", "launcher"}
     arguments = [
         word
         for number, (name, option) in enumerate(theirs.items(), 2)
@@ -49,6 +49,7 @@ def test_every_option_of_search_is_passed_on() -> None:
         for word in given(option, number)
     ]
     written = ["smoke", "--study", "/disk/study", *arguments]
+    assert "launcher" not in ours, "a job runs on the cluster's Ray"
     context = SUBMIT.make_context("submit", [*written, "--follow", "--pip"])
     line = shlex.join(command_words(context, "/disk/study"))
     module, words = shlex.split(line)[:4], shlex.split(line)[4:]

@@ -166,7 +166,7 @@ def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
     # Room for the tables and two checkpoints, one kept and one at hand.
     room = SimpleNamespace(free=1_000_000 + 2 * weights)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
-    with pytest.raises(ResourceError, match=r"needs 1 MB more.*--save-every 0"):
+    with pytest.raises(ResourceError, match=r"needs 1 MB more.*save_every 0"):
         run_here(space, tmp_path / "study")
     assert not (tmp_path / "study").exists()
     assert run_here(space, tmp_path / "study", save_every=0).ran == 2

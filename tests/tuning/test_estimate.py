@@ -176,7 +176,7 @@ def test_a_search_compares_itself_with_its_plan(
 
 @pytest.mark.parametrize(
     "asked",
-    [{"launcher": "local"}, {"address": "10.0.0.1:6379"}, {"max_time": 599.0}],
+    [{"launcher": "local", "address": None}, {"address": "10.0.0.1:6379"}, {"max_time": 599.0}],
     ids=str,
 )
 def test_some_searches_are_not_estimated(

@@ -8,10 +8,11 @@ import pytest
 from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows
 from stand_in import StandIn
 
-from tune_sentcl import launch as launch_search
+from tune_sentcl import launchers
 from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.judging.judgement import judge
+from tune_sentcl.launch import search
 from tune_sentcl.launchers import run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
@@ -135,7 +136,7 @@ def test_nothing_is_confirmed_where_no_configuration_is_whole(
     run(space, study, lambda config: "fail", confirm=2)
     assert fresh(study) == []
     assert "nothing is confirmed" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="--confirm"):
+    with pytest.raises(ConfigError, match="confirm"):
         run(space, study, confirm=-1)
 
 
@@ -148,10 +149,10 @@ def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
         made.append(make(options))
         return made[-1]
 
-    monkeypatch.setattr(launch_search, "limits_of", spied)
+    monkeypatch.setattr(launchers, "limits_of", spied)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1, max_time=3600.0)
     space = lambda_space(tmp_path / "space", 0.3)
-    launch_search.search(space, tmp_path / "study", seeds=(0,), options=options)
+    search(space, tmp_path / "study", seeds=(0,), options=options)
     assert len(fresh(tmp_path / "study")) == len(made) == 1
     made[0].clock = lambda: made[0]._start + 3601.0
     prepared = prepare(space, None, (1,), options)

@@ -26,8 +26,9 @@ from tune_sentcl.history import History
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
+from tune_sentcl.tuning import search_run
 from tune_sentcl.tuning.plan import make_plan
-from tune_sentcl.tuning.prepare import PreparedSearch, prepare
+from tune_sentcl.tuning.prepare import prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 
 MORE: dict[str, Any] = {"evaluation.suites": ["sts", "transfer"]}
@@ -114,7 +115,7 @@ def test_a_study_that_another_command_began_meanwhile_is_not_taken_for_a_new_one
 ) -> None:
     space, study = lambda_space(tmp_path / "space", 0.1), tmp_path / "study"
     run_planted(space, study)
-    monkeypatch.setattr(PreparedSearch, "study_at", lambda *_: None)
+    monkeypatch.setattr(search_run, "study_at", lambda *_: None)
     with pytest.raises(StudyError, match=r"in the meantime.*Repeat the command"):
         run_planted(space, study)
 

@@ -74,7 +74,7 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(
 
 
 def test_a_list_of_options_is_a_tuple_and_a_path_a_text() -> None:
-    options = SearchOptions(learn_from=[Path("a"), "b"], objectives=["STS-B:spearman"])  # type: ignore[arg-type, list-item]
+    options = SearchOptions(learn_from=[Path("a"), "b"], objectives=["STS-B:spearman"])  # type: ignore[arg-type]
     assert options.learn_from == ("a", "b") and options.objectives == ("STS-B:spearman",)
     assert hash(options) == hash(replace(options))
 

@@ -133,7 +133,7 @@ def test_a_trial_that_nothing_steers_needs_no_dev_split(tmp_path: Path) -> None:
     with pytest.raises(ObjectiveError, match="has a dev split"):
         points = {**settings, "evaluation.every": 1}
         train_one(points, study=None, data=None, options=HERE)
-    with pytest.raises(ObjectiveError, match="--allow-test-objective"):
+    with pytest.raises(ObjectiveError, match="allow_test_objective"):
         named = SearchOptions(gpus_per_trial=0.0, objectives=("mine:spearman:test",))
         train_one(settings, study=None, data=None, options=named)
 

@@ -262,9 +262,10 @@ def test_what_cannot_be_had_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError) as refused:
         search("smoke", tmp_path / "study", options=options)
     assert list(map(str, refused.value.faults)) == [
-        "--track: tensorbord: must be one of mlflow, wandb, tensorboard. Choose one, or "
-        "give its --plugin.",
-        '--track: wandb: its client is not installed. Run: pip install "tune-sentcl[wandb]".',
+        "SearchOptions.track: tensorbord: must be one of mlflow, wandb, tensorboard. Choose one, "
+        "or give its --plugin.",
+        "SearchOptions.track: wandb: its client is not installed. "
+        'Run: pip install "tune-sentcl[wandb]".',
     ]
     assert not (tmp_path / "study").exists()
 
