@@ -91,6 +91,7 @@ COMMANDS = [
     ("search smoke --study other/new", "other/new: must not lie in another study"),
     ("search smoke --study other/trials/new", "other/trials/new: must not lie in another"),
     ("search smoke --study=", "--study: '': must not be empty"),
+    ("plan smoke --study=", "--study: '': must not be empty"),
     ("search smoke --study new --objective foo:spearman:dev", "--objective: foo:spearman:dev: "),
     ("search smoke --study new --set evaluation.own=[faq=gone]", "faq = gone: there is no such"),
     ("search smoke --study new --trials 1 --learn-from gone", "gone: must be a study"),

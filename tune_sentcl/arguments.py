@@ -52,7 +52,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = parameters.bind(*args, **kwargs).arguments
+        try:
+            given = parameters.bind(*args, **kwargs).arguments
+        except TypeError:  # Python's own names the function too
+            return function(*args, **kwargs)
         kinds = {name: parameters.parameters[name].annotation for name in given}
         if faults := list(type_faults(given, kinds)):
             raise ConfigError(faults)

@@ -56,6 +56,7 @@ from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
         ("keep", None, "None: must be a valid integer"),
         ("budget", "20", "'20': must be a valid number"),
         ("retrain", 1, "1: must be a valid boolean"),
+        ("budget", Fraction(3), "must be an int or a float"),
         ("max_time", "1h", "'1h': must be a valid number"),
         ("learn_from", "study", "'study': must be a valid tuple"),
         ("learn_from", ("",), "must not be empty"),

@@ -233,9 +233,9 @@ def study_path(path: str | Path) -> str:
         StudyError: The path is empty.
     """
     text = str(path)
-    if not text:
+    if not text.strip():
         raise StudyError(
-            Fault("--study", "", "''", "must not be empty", "Name a folder or a URL.")
+            Fault("--study", "", repr(text), "must not be empty", "Name a folder or a URL.")
         )
     return text if "://" in text else str(Path(text).expanduser().absolute())
 

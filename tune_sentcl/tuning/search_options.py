@@ -295,6 +295,9 @@ class SearchOptions:
             value = getattr(self, name)
             if option.low is None or value is None:
                 continue
+            if not isinstance(value, int | float):  # pydantic takes a Decimal and a Fraction
+                yield Fault(name, "", repr(value), "must be an int or a float", "Correct it.")
+                continue
             rule = "" if math.isfinite(value) else "must be finite"
             rule = f"must be {option.low:g} or more" if value < option.low else rule
             rule = rule or (f"must be {option.high:g} or less" if value > option.high else "")
@@ -303,7 +306,7 @@ class SearchOptions:
 
     def _combination_faults(self) -> Iterator[Fault]:
         sampled = "trials" if self.trials else "budget"
-        value = f"{self.trials or self.budget:g}" if self.samples else ""
+        value = f"{float(self.trials or self.budget or 0):g}"
         if self.trials and self.budget is not None:
             rule = f"cannot be combined with {_CLASS}budget"
             yield Fault(sampled, "", value, rule, "Give one of them.")

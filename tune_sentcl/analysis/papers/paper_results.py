@@ -47,6 +47,7 @@ def paper_results(paper: Paper | None = None) -> pd.DataFrame:
     return _read("paper_results.csv", paper).drop(columns=_CELL)
 
 
+@checked
 def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
     """Errors and misleading statements in the papers' tables: one row per finding.
 
