@@ -1,12 +1,12 @@
 """The search and the single trial as Python calls them.
 
-Bad input is refused before torch and Ray are imported.
+Bad input is refused before torch and Ray are imported. The command line calls the functions that
+`inspect.unwrap` gives, whose errors name its options.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import InstanceOf
@@ -19,7 +19,7 @@ from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import study_path
 from tune_sentcl.tuning.first_checks import first_checks
 from tune_sentcl.tuning.search_options import SearchOptions, python_names
-from tune_sentcl.watch.terminal import RichWatcher, terminal_watcher
+from tune_sentcl.watch.terminal import terminal_watcher
 from tune_sentcl.watch.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -36,6 +36,19 @@ _NAMES = {
 """How Python writes the arguments of the command line that are no options of a search."""
 
 
+@contextmanager
+def _python_names(**others: str) -> Iterator[None]:
+    """Name arguments and options in errors as Python writes them."""
+    places = {**_NAMES, **others}
+    try:
+        yield
+    except BadInputError as error:
+        faults = renamed(error, python_names()).faults
+        named = [replace(fault, where=places.get(fault.where, fault.where)) for fault in faults]
+        raise type(error)(named) from None
+
+
+@_python_names()
 @checked
 def search(
     space: InstanceOf[Space] | Location,
@@ -72,48 +85,24 @@ def search(
         BadInputError: An argument or an input is wrong; no trial has run.
         KeyboardInterrupt: The search was interrupted; ended trials are kept.
     """
-    with _python_names():
-        if not isinstance(space, Space):
-            space = load_space(space, overrides)
-        elif overrides:
-            space = space.with_overrides(overrides)
-        shown = terminal_watcher(watcher, shown=progress)
-        return run_search(space, study, data, seeds, options or SearchOptions(), shown)
-
-
-def run_search(
-    space: Space,
-    study: str | Path,
-    data: str | Path | None,
-    seeds: Sequence[int] | None,
-    options: SearchOptions,
-    watcher: RichWatcher,
-) -> "SearchOutcome":
-    """`search` for the command line: errors name its options."""
-    path = study_path(study)
+    path, options = study_path(study), options or SearchOptions()
+    if not isinstance(space, Space):
+        space = load_space(space, overrides)
+    elif overrides:
+        space = space.with_overrides(overrides)
     first_checks(space, options, path)
     from tune_sentcl.launchers import run_and_confirm
     from tune_sentcl.tuning.prepare import prepare
 
-    outcome = run_and_confirm(prepare(space, data, seeds, options, path, watcher=watcher), path)
-    return replace(outcome, notes=tuple(watcher.notes))
-
-
-@contextmanager
-def _python_names(**others: str) -> Iterator[None]:
-    """Name arguments and options in errors as Python writes them."""
-    places = {**_NAMES, **others}
-    try:
-        yield
-    except BadInputError as error:
-        faults = renamed(error, python_names()).faults
-        named = [replace(fault, where=places.get(fault.where, fault.where)) for fault in faults]
-        raise type(error)(named) from None
+    shown = terminal_watcher(watcher, shown=progress)
+    outcome = run_and_confirm(prepare(space, data, seeds, options, path, watcher=shown), path)
+    return replace(outcome, notes=tuple(shown.notes))
 
 
 Row = dict[str, Any]
 
 
+@_python_names(**{"--set": "settings"})
 @checked
 def train_one(
     settings: Mapping[str, Any],
@@ -141,24 +130,10 @@ def train_one(
         BadInputError: An argument or an input is wrong.
         TuneSentclError: The trial failed; the study has its row.
     """
-    with _python_names(**{"--set": "settings"}):
-        shown = terminal_watcher(shown=progress)
-        return run_trial(settings, study, data, options or SearchOptions(), shown, plugins)
-
-
-def run_trial(
-    settings: Mapping[str, Any],
-    study: str | Path | None,
-    data: str | Path | None,
-    options: SearchOptions,
-    watcher: RichWatcher,
-    plugins: Sequence[str | Path],
-) -> list[Row]:
-    """`train_one` for the command line: errors name its options."""
     loaded = load_plugins(plugins)
     config = parse_dotted({"method.name": "scl", **settings}, "--set")
     space, path = _single(config, loaded), None if study is None else study_path(study)
-    options = options.without_ray()
+    options = (options or SearchOptions()).without_ray()
     first_checks(space, options, path)
     import pyarrow.compute as pc
     import torch
@@ -173,7 +148,7 @@ def run_trial(
     if share is None:
         share = float(torch.cuda.is_available())
     options = replace(options, gpus_per_trial=share)
-    seeds = (config.seed,)
+    watcher, seeds = terminal_watcher(shown=progress), (config.seed,)
     prepared = prepare(space, data, seeds, options, path, "single", watcher=watcher)
     (assignment,) = prepared.proposals.assignments()
     name = assignment.trial_id

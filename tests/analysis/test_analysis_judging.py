@@ -263,7 +263,7 @@ def test_what_only_measures_is_no_difference(tmp_path: Path) -> None:
         *seeded(0.5, [70.0, 70.2, 70.1], evaluation=more),
         *seeded(0.3, [72.0, 72.1, 72.3], evaluation={"own": ["mine=here"], "suites": []}),
     ]
-    first, *_ = judged(unplanned(tmp_path, trials))
+    first, *_ = judged(unplanned(tmp_path / "less", trials))
     said = "Whether lambda=0.3 (lambda3) scores higher than lambda=0.5 (lambda5) on"
     assert first.sentence.startswith(said)
     shaped = seeded(0.1, [71.0, 71.2, 71.1], evaluation={"every": 5, "select": "best"})
@@ -365,7 +365,7 @@ def test_the_sign_decides_between_constants(tmp_path: Path, seeds: int) -> None:
 def test_a_constant_is_compared_with_every_seed(tmp_path: Path) -> None:
     values = drawn(12, 76.0, 3)
     lost = Trial("lost", config(9, "none", encoder={"pooling": "mean"}), [], "failed", "mean")
-    study = planned(tmp_path, [*plain([70.0]), lost, *seeded(0.3, values)], 12)
+    study = planned(tmp_path / "a", [*plain([70.0]), lost, *seeded(0.3, values)], 12)
     judgement = judge(study, "lambda3", "mean")
     assert judgement.row()["difference"] == pytest.approx(np.mean(values) - 70.0)
     assert (judgement.verdict, judgement.row()["n"]) == ("ESTABLISHED", 12)
@@ -439,7 +439,7 @@ def test_a_name_that_fits_not_one_is_refused(few: Study, name: Any, words: str) 
 
 
 def test_an_empty_study_is_refused(tmp_path: Path) -> None:
-    study = unplanned(tmp_path, [])
+    study = unplanned(tmp_path / "empty", [])
     with pytest.raises(StudyError, match="Run its space first"):
         judge(study)
     with pytest.raises(StudyError, match="two configurations"):

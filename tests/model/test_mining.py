@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tune_sentcl import launch, search
+from tune_sentcl import launchers, search
 from tune_sentcl.config import DataConfig, parse_dotted
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora, make_corpus
 from tune_sentcl.data.toy import toy_nli
@@ -146,7 +146,7 @@ def test_a_worker_takes_the_rows_that_the_driver_has_mined(
         return Attempt(assignment, InputLoader(None), settings)
 
     monkeypatch.setattr(inputs, "mined_negatives", mines)
-    monkeypatch.setattr(launch, "Attempt", elsewhere)
+    monkeypatch.setattr(launchers, "Attempt", elsewhere)
     options = SearchOptions(launcher="local", gpus_per_trial=0, trials=2)
     assert search(space, tmp_path / "study", options=options).failures == 0
     assert len(mined) == len({*mined}) > 2

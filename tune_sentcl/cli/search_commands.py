@@ -1,5 +1,6 @@
 """The commands `search`, `plan`, `check` and `train`."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -31,10 +32,10 @@ def search(
 ) -> None:
     """Run the trials of a space that have not finished in the study."""
     loaded, data, seeds, options = requested_search(space, given)
-    from tune_sentcl.launch import run_search  # not for --help
-    from tune_sentcl.watch.terminal import RichWatcher
+    from tune_sentcl import launch  # not for --help
 
-    outcome = run_search(loaded, study, data, seeds, options, RichWatcher())
+    run = inspect.unwrap(launch.search)  # its errors name options of the command line
+    outcome = run(loaded, study, data=data, seeds=seeds, options=options, progress=True)
     print_study(study)
     if outcome.exhausted:
         line("The ranges hold no further configuration; the search is complete.")
@@ -138,12 +139,12 @@ def train(
 ) -> None:
     """Train and measure one trial in this process, without Ray."""
     options = search_options(given)
-    from tune_sentcl.launch import run_trial
-    from tune_sentcl.watch.terminal import RichWatcher
+    from tune_sentcl import launch
 
     values = parse_settings(given["settings"] or [])
     plugins = given["plugins"] or ()
-    scores = run_trial(values, study, given["data"], options, RichWatcher(), plugins)
+    run, inputs = inspect.unwrap(launch.train_one), {"data": given["data"], "plugins": plugins}
+    scores = run(values, study=study, options=options, progress=True, **inputs)
     if json_rows:
         print_json(scores)
     else:

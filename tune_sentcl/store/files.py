@@ -111,16 +111,13 @@ class StudyFiles:
 
     def inside_of(self, name: str) -> str | None:
         """The nearest folder around this one that holds a file and can be read; None without."""
-        if self.folder is not None:
-            outer = [str(folder) for folder in self.folder.resolve().parents]
-        else:
-            scheme, _, path = self.where.partition("://")
-            parts = path.split("/")
-            outer = [f"{scheme}://{'/'.join(parts[:n])}" for n in range(len(parts) - 1, 0, -1)]
-        for where in outer:
+        is_local = self.folder is not None
+        parts = study_identity(self.where).split("/")
+        for count in range(len(parts) - 1, 1 if is_local else 2, -1):
+            outer = StudyFiles("/".join(parts[:count]))
             with suppress(StudyError):  # a key may be for the study alone
-                if StudyFiles(where).exists(name):
-                    return where
+                if outer.exists(name):
+                    return outer.where
         return None
 
     def names(self, folder: str = "") -> list[str]:

@@ -5,7 +5,6 @@ from typing import Literal
 
 import pandas as pd
 
-from tune_sentcl.arguments import checked
 from tune_sentcl.errors import ConfigError, Fault
 
 Paper = Literal["SCL", "ConIsI", "CLSR"]
@@ -28,7 +27,6 @@ wrong average. `errata`: the lines of `errata.csv` about it, from 0.
 """
 
 
-@checked
 def paper_results(paper: Paper | None = None) -> pd.DataFrame:
     """Every score in the papers' tables, as printed: one row per number.
 
@@ -47,7 +45,6 @@ def paper_results(paper: Paper | None = None) -> pd.DataFrame:
     return _read("paper_results.csv", paper).drop(columns=_CELL)
 
 
-@checked
 def paper_errata(paper: Paper | None = None) -> pd.DataFrame:
     """Errors and misleading statements in the papers' tables: one row per finding.
 
@@ -78,8 +75,8 @@ def paper_table(paper: Paper, table: int | None) -> pd.DataFrame:
     return rows
 
 
-def paper_named(name: str) -> Paper:
-    """The paper with a short name.
+def paper_named(name: str, where: str = "--paper") -> Paper:
+    """The paper with a short name; `where` names the argument in the error.
 
     Raises:
         ConfigError: There is no such paper.
@@ -90,11 +87,11 @@ def paper_named(name: str) -> Paper:
     near = [paper for paper in PAPERS if paper.lower() == str(name).lower()]
     move = f"Did you mean {near[0]}?" if near else "Name one of them."
     rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
-    raise ConfigError(Fault("--paper", "", repr(name), rule, move))
+    raise ConfigError(Fault(where, "", repr(name), rule, move))
 
 
 def _read(name: str, paper: str | None) -> pd.DataFrame:
-    kept = None if paper is None else paper_named(paper)
+    kept = None if paper is None else paper_named(paper, "paper")
     file = resources.files("tune_sentcl.analysis") / "reported" / name
     with file.open(encoding="utf-8") as lines:
         # Texts such as "N/A" are values; only an empty field is missing.
