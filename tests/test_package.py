@@ -79,7 +79,7 @@ CALLS = [
     ("read_study('')", "path: '': must not be empty"),
     ("read_study('other').configurations('STS-B:spearman')", "objectives: 'STS-B:spearman': must"),
     ("read_study('other').wide(3)", "suite: 3: must be a valid string"),
-    ("paper_results(3)", "paper: 3: must be 'SCL', 'ConIsI' or 'CLSR'"),
+    ("paper_results(3)", "paper: 3: must be SCL, ConIsI or CLSR"),
     ("train_one([], study=None, data=None)", "settings: []: must be"),
     ("train_one({'a': 1}, study=None, data=None)", "settings: a = 1: no such key"),
     ("train_one({}, study='other', data=None)", "other: belongs to space"),
