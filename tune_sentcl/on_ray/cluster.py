@@ -30,6 +30,8 @@ from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.tuning.resources import this_machine
 
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
+_PROCESSES = ("gcs_server", "raylet")
+"""The processes of a local cluster without which it cannot start."""
 _START_S = 180.0
 _SAY_S = 30.0
 """Seconds that Ray's processes on this machine get to start, and after which the user is told."""
@@ -176,13 +178,13 @@ def _answer(ask: Callable[..., Any], end: float, *args: Any, **kwargs: Any) -> A
 
 def _ended_process() -> str:
     """The name of a process that Ray has started here and that has ended; empty without one."""
-    children = psutil.Process().children()
-    return next((c.name() for c in children if c.status() == psutil.STATUS_ZOMBIE), "")
+    ended = (c for c in psutil.Process().children() if c.status() == psutil.STATUS_ZOMBIE)
+    return next((c.name() for c in ended if c.name() in _PROCESSES), "")
 
 
 def _last_logged(logs: Path) -> str:
     """The last error in the logs of Ray's processes, in brackets; empty without one."""
-    files = [file for name in ("gcs_server", "raylet") for file in logs.glob(f"{name}.*")]
+    files = [file for name in _PROCESSES for file in logs.glob(f"{name}.*")]
     lines = [line for file in files for line in file.read_text(errors="replace").splitlines()]
     errors = [line.strip() for line in lines if " C " in line or " E " in line]
     return f" ({errors[-1]})" if errors else ""
