@@ -88,7 +88,11 @@ def test_two_values_that_are_no_judgment_are_named_and_not_read(
 
 def test_a_premise_with_0_and_1_is_refused_for_it_may_mean_either(tmp_path: Path) -> None:
     """Sets of duplicates mark a match by 1, RTE and QNLI entailment by 0."""
-    columns = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [0, 1]}
+    columns: dict[str, list[Any]] = {
+        "premise": ["a", "b"],
+        "hypothesis": ["c", "d"],
+        "label": [0, 1],
+    }
     for source in write_forms(tmp_path / "rows", columns):
         for kind in ("labeled_pairs", "positive_pairs", "triplets"):
             with pytest.raises(DataError, match=r"label: holds only 0 and 1.*anchor and positive"):
