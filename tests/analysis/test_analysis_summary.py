@@ -30,6 +30,7 @@ from tune_sentcl.analysis import configurations, read_study
 from tune_sentcl.analysis.summary import STS_TASKS, summaries
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ObjectiveError
+from tune_sentcl.judging.configurations import asked_objectives
 from tune_sentcl.objective import Objective
 from tune_sentcl.score import Score
 
@@ -178,11 +179,15 @@ def test_each_objective_has_a_column_and_the_first_ranks(tmp_path: Path) -> None
     assert list(table["objective"]) == [71.0, 70.0, 69.0]
 
 
-def test_an_objective_that_no_release_knows_is_refused(tmp_path: Path) -> None:
-    study = write_study(tmp_path, [Trial("t1", config(0), [score(DEV, 1.0)])], ["STS-C:spearman"])
-    with pytest.raises(ObjectiveError, match="STS-C"):
-        summaries(study)
-    assert list(summaries(study, [DEV])[0]["trial_id"]) == ["t1"]
+def test_a_study_is_shown_before_its_search_has_the_first_score(tmp_path: Path) -> None:
+    """A later search of the study asks for another task, and no trial has ended yet."""
+    study = write_study(tmp_path, [Trial("t1", config(0), [score(DEV, 1.0)])], ["mine:spearman"])
+    trials, over_seeds = summaries(study)
+    assert list(trials["trial_id"]) == ["t1"]
+    assert trials["objective"].isna().all() and list(over_seeds["objective_n"]) == [0]
+    with pytest.raises(ObjectiveError, match="mine:spearman:dev: no finished trial has this sc"):
+        asked_objectives(study, ["mine:spearman"])
+    assert asked_objectives(study, [DEV]) == (DEV,)
 
 
 # Few different numbers, so that ties are common; None: measured in vain, or not at all.
