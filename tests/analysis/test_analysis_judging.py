@@ -399,7 +399,7 @@ def test_a_configuration_has_many_names(few: Study, name: Any) -> None:
     ("name", "configuration"),
     [
         ("untrained, pooling=mean_without_cls", "mean_without_cls"),
-        ("untrained (mean_wit)", "mean_without_cls"),
+        (" untrained (mean_wit) ", "mean_without_cls"),
         ("untrained, pooling=mean_without_cls (mean_wit, older code)", "mean_without_cls"),
         ("scl", "lambda3"),
         ("method=untrained,pooling=cls", "cls"),

@@ -124,7 +124,8 @@ def _named(text: str) -> str | dict[str, Any]:
     It is an id, a method, or KNOB=VALUE pairs, of which a word alone is the method. An id in
     parentheses at the end decides.
     """
-    if title := re.fullmatch(r".*\((\w{8})(, older code)?\)", text.strip()):
+    text = text.strip()
+    if title := re.fullmatch(r".*\((\w{8})(, older code)?\)", text):
         return title[1]
     if "=" not in text:
         return text

@@ -33,7 +33,7 @@ def split_files(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]
         part = _PART.fullmatch(file.stem)
         name, count = (part["name"], int(part["count"])) if part else (file.stem, 1)
         split = split_named(name)
-        if split and file.suffix in suffixes and file.is_file():
+        if split and file.suffix.casefold() in suffixes and file.is_file():
             files.setdefault(split, []).append(file)
             kinds.setdefault(split, set()).add((name, count, file.suffix))
     for split, parts in files.items():

@@ -340,7 +340,7 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
         row = int(bad[0])
         value = str(column[row].as_py())
         rule = "a score must be a finite number"
-        rule += ", and all have a decimal point or all a comma" if "," in value else ""
+        rule += " (with a decimal comma, if no score has a point)" if "," in value else ""
         raise DataError(Fault(where.at([row]), "score", value, rule, "Correct it."))
     return scores
 

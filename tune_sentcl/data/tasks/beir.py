@@ -94,7 +94,7 @@ def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]
         where = f"{path} line {line}"
         key, text, title = row.get("_id"), row.get("text"), row.get("title") if titled else ""
         if "text" not in row and not (title and row.keys() <= _KEYS):
-            rule = f"has no `text`, but {', '.join(row)}"
+            rule = f"has no `text`; its keys are {', '.join(row) or 'none'}"
             raise DataError(Fault(where, "", "", rule, "Give the key of the text this name."))
         parts: list[Any] = [title or "", "" if titled and text is None else text]
         if isinstance(key, int):  # as `datasets` writes ids that are numbers
