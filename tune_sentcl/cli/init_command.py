@@ -47,11 +47,12 @@ def init(
 
 
 def _task_name(path: Path) -> str:
-    """The name of a task: that of its file or folder, or else of the folder around it."""
+    """The name of a task: that of its file or folder, or of the folder of a file `dev.csv`."""
     whole = path.absolute()
-    for name in (whole.name if whole.is_dir() else whole.stem, whole.parent.name):
-        plain = re.sub(r"[^\w.()-]", "-", name, flags=re.ASCII)
-        with suppress(ValueError):  # no name of a task
-            if split_named(name) is None:
-                return own_source(f"{plain}={path}").name
+    name = whole.name if whole.is_dir() else whole.stem
+    name = name if split_named(name) is None else whole.parent.name
+    plain = re.sub(r"[^\w.()-]", "-", name, flags=re.ASCII).strip("-.")
+    for usable in (plain, f"mine-{plain}"):
+        with suppress(ValueError):  # not a name of a task
+            return own_source(f"{usable}={path}").name
     return "mine"
