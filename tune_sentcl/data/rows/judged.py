@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tune_sentcl.config import columns_of
-from tune_sentcl.data.tables import UNREAD, Origin, numbers
+from tune_sentcl.data.tables import UNREAD, Origin, finite_scores, numbers
 from tune_sentcl.errors import DataError, Fault
 
 _MARKS = {
@@ -107,7 +107,10 @@ def positives(
         found = np.array([_word(value) in _YES for value in values])
         condition = f"{name} = {' or '.join(sorted(given & _YES))}"
     else:
-        scores = numbers("" if value is None else value for value in values)
+        if role == "score":
+            scores = finite_scores(table, where)
+        else:
+            scores = numbers("" if value is None else value for value in values)
         distinct = np.unique(scores[np.isfinite(scores)])
         if np.isnan(numbers(given)).any() or not len(distinct):
             raise DataError(_unclear(name, given, where))
