@@ -7,7 +7,9 @@ import pytest
 from cli_samples import invoke, refused, rows
 
 from tune_sentcl.config import knobs
+from tune_sentcl.judging.evidence import FRESH_SEEDS
 from tune_sentcl.space import load_space
+from tune_sentcl.tuning import timing
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -125,6 +127,108 @@ def test_a_task_of_your_own_is_taken_and_must_not_be_trained_on() -> None:
     )
     assert done.code == 0 and "--objective my-grades:spearman:dev" in done.out
     assert not Path("mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("header", "labels", "method"),
+    [("premise,hypothesis,label", GRADES, "scl"), ("text,note,source", WORDS, "simcse")],
+)
+def test_rows_that_need_a_task_become_a_space_too(
+    header: str, labels: list[str], method: str
+) -> None:
+    # Finds an order of labeled pairs that the untrained encoder, which reads no rows, refuses.
+    labels = [label.translate(str.maketrans("345", "012")) for label in labels]
+    write("mine.csv", header, WORDS, ANSWERS, labels)
+    asked = [f"scored {word}" for word in WORDS[:30]]
+    write("dev.csv", "sentence1,sentence2,score", asked, asked[::-1], GRADES[:30])
+    done = invoke(*INIT, "--dev", "dev.csv")
+    assert (done.code, done.err) == (0, "")
+    assert [c.method.name for c in load_space("mine.toml").configurations] == ["none", method]
+    assert invoke("plan", *done.out.splitlines()[-1].split()[2:]).code == 0
+
+
+@pytest.mark.parametrize("has_dev", [False, True])
+def test_useless_rows_are_counted_and_clean_trains_without_them(*, has_dev: bool) -> None:
+    # Finds rows that are dropped in a copy, while the space names the file.
+    dev = ("--dev", "dev.csv") if has_dev else ()
+    write("dev.csv", "sentence1,sentence2,score", WORDS[:30], ANSWERS[:30], GRADES[:30])
+    texts = [*WORDS, "  TEXT number 40", "text number 41", "alike", "как оплатить"]
+    others = [*ANSWERS, "Answer to text number 40 ", "text NUMBER 41", " Alike", "картой"]
+    write("mine.csv", "anchor,positive", texts, others)
+    found = [
+        "rows that repeat an earlier row: 1 (the first: '  TEXT number 40')",
+        "rows with a positive equal to the anchor: 2 (the first: 'text number 41')",
+    ]
+    if has_dev:
+        found.append("contains 30 of the training rows (such as 'text number 0')")
+    told = invoke(*INIT, *dev).out
+    assert "Cyrillic in 2 texts: mine.csv line 305 (one of them: 'как оплатить')" in told
+    assert all(line in told for line in found) and told.count("--clean drops them") == len(found)
+    again = invoke("init", "clean.toml", *INIT[2:], *dev, "--clean")
+    assert (again.code, again.err) == (0, "")
+    assert all(line in again.out for line in found)
+    assert again.out.count("they are dropped") == len(found) and "--clean" not in again.out
+    (source,) = {config.data.source for config in load_space("clean.toml").configurations}
+    trained = pq.read_table(source).to_pydict()
+    assert len(trained["anchor"]) == (271 if has_dev else 241)
+    assert f"the {len(trained['anchor'])} rows left to train on" in again.out
+    assert {*trained["anchor"]} <= {*WORDS, "как оплатить"}
+    # The first rows of a sorted file do not stand for all.
+    assert trained["anchor"] != sorted(trained["anchor"], key=[*WORDS, "как оплатить"].index)
+    assert invoke("plan", "clean.toml").code == 0
+
+
+def test_rows_that_are_all_useless_cannot_be_cleaned() -> None:
+    write("mine.csv", "anchor,positive", WORDS, WORDS)
+    refused(invoke(*INIT, "--clean"), "mine.csv", "every row", "Give other rows")
+    assert not Path("mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("minutes", "seconds_a_row", "sizes"),
+    [
+        (10, 0.0393, ["--set", "data.limit=600", "--budget", "4"]),
+        (1, 10.0, ["--set", "data.limit=510", "--budget", "4"]),  # the least rows
+        (4, 0.003, ["--budget", "10"]),
+        (2, 0.003, ["--budget", "8"]),
+    ],
+)
+def test_a_first_look_has_fewer_rows_and_then_fewer_configurations(
+    minutes: int, seconds_a_row: float, sizes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "_measure", lambda *_: (0.0, seconds_a_row, 0.0, None))
+    monkeypatch.setattr(timing, "trials_at_a_time", lambda *_: 1)
+    words = [f"text number {number}" for number in range(1000)]
+    write("mine.csv", "anchor,positive", words, [f"answer to {word}" for word in words])
+    done = invoke(*INIT, "--minutes", minutes)
+    *_, first, look, second, whole = done.out.splitlines()
+    search = ["tune-sentcl", "search", "mine.toml", "--objective", "held-out:ndcg@10:dev"]
+    end = ["--seeds", "0", "--study", "studies/mine-first-look"]
+    assert look.split() == [*search, *sizes, *end]
+    seeds = ["--budget", "20", "--confirm", str(FRESH_SEEDS)]
+    assert whole.split() == [*search, *seeds, "--study", "studies/mine"]
+    rows = int(sizes[1].partition("=")[2]) if "--set" in sizes else 800
+    assert (f"on the first {rows} of 800 rows" in first) == (rows < 800)
+    # All epochs of the grid's training and of the budget, and the start of Ray.
+    expected = 5 * rows * seconds_a_row * (1 + int(sizes[-1])) + 10
+    assert _minutes(first) == pytest.approx(expected / 60, rel=0.05, abs=0.6)
+    trainings = 3 + 20 + 2 * FRESH_SEEDS
+    expected = 5 * 800 * seconds_a_row * trainings + 20
+    assert _minutes(second) == pytest.approx(expected / 60, rel=0.1, abs=0.6)
+
+
+def _minutes(sentence: str) -> float:
+    number, unit = sentence.partition(", about ")[2].split()[:2]
+    return float(number) * (60 if unit == "hours" else 1)
+
+
+def test_a_first_look_ends_with_a_winner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_measure", lambda *_: (0.0, 10.0, 0.0, None))
+    write("mine.csv", "sentence1,sentence2,score", WORDS, ANSWERS, GRADES)
+    *_, look, _, whole = invoke(*INIT, "--minutes", "1").out.splitlines()
+    assert invoke(*look.split()[1:]).code == 0
+    assert invoke("judge", "studies/mine-first-look").code in (0, 1, 3)
+    assert invoke("plan", *whole.split()[2:]).code == 0
 
 
 def test_a_static_encoder_gets_its_own_rates() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tune_sentcl.tuning.timing import (
     kind_of,
 )
 from tune_sentcl.tuning.worker import worker_settings
+from tune_sentcl.watch.clock import clock
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
 HERE = SearchOptions(launcher="local", gpus_per_trial=0.0)
@@ -126,6 +128,22 @@ def test_trials_without_a_training_do_not_count_in_the_seconds_of_a_trial(
         planned = estimate(resumed(tiny_space(tmp_path / names, grid), None))
         assert planned and planned.basis == f"about {each} s a trial"
         assert planned.seconds == pytest.approx(10 + total)
+
+
+@pytest.mark.parametrize(("method", "compared"), [("none, scl", 2), ("scl", 3)])
+def test_a_confirmation_trains_winner_runner_up_and_a_baseline_that_is_not_constant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, compared: int
+) -> None:
+    def seconds(_: TrialTimer, config: TrialConfig) -> TrialSeconds:
+        return TrialSeconds(0.0, 50.0, 0.0, 50.0 if config.method.takes_steps else 2.0)
+
+    monkeypatch.setattr(TrialTimer, "trial", seconds)
+    space = tiny_space(tmp_path, f'grid."method.name" = {json.dumps(method.split(", "))}')
+    planned = estimate(resumed(space, None, confirm=4))
+    assert planned and planned.confirmation == pytest.approx(10 + compared * 4 * 50.3)
+    assert estimate(resumed(space, None)).confirmation == 0  # type: ignore[union-attr]
+    notes = make_plan(space, None, None, (0,), replace(HERE, confirm=4)).notes
+    assert f"and {clock(planned.confirmation)} for --confirm 4" in notes
 
 
 def test_a_machine_without_a_gpu_times_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:

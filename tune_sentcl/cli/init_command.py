@@ -34,16 +34,30 @@ def init(
     encoder: Annotated[
         str, typer.Option(help="A folder, a hub name, `minilm`, `toy` or `static:NAME`.")
     ] = "minilm",
+    clean: Annotated[
+        bool,
+        typer.Option(
+            "--clean",
+            help="Leave out rows that repeat another one, have equal texts or stand in an "
+            "evaluation task. The other rows are written beside the space.",
+        ),
+    ] = False,
+    minutes: Annotated[
+        float, typer.Option(min=1, help="About how long a first look may take on this machine.")
+    ] = 10,
 ) -> None:
-    """Write a space for your own training rows, and print the search to run next."""
+    """Write a space for your own training rows, and print two searches with their times."""
     entries = own_entries([*([f"{_task_name(dev)}={dev}"] if dev else []), *(own or ())])
-    from tune_sentcl.tuning.new_space import new_space  # imports torch
+    from tune_sentcl.tuning.new_space import new_space
 
-    made = new_space(out, rows, columns=columns, own=entries, encoder=encoder)
+    made = new_space(out, rows, columns=columns, own=entries, encoder=encoder, clean=clean)
     for note in made.notes:
         line(note)
-    line(f"{out} is written. Read it, then run:")
-    line(made.command)
+    line(f"{out} is written. Read it, then run one of these searches.")
+    from tune_sentcl.tuning.first_look import proposed_searches  # imports torch
+
+    for text in proposed_searches(out, made.objective, minutes):
+        line(text)
 
 
 def _task_name(path: Path) -> str:

@@ -26,7 +26,7 @@ class TrialConfig(Frozen):
     def _order_fits_the_rows(self) -> Self:
         labeled = self.method.rows == "labeled_pairs"
         torn, whole = ("shuffled", "distinct"), ("groups", "shuffled_groups")
-        if self.data.order in (torn if labeled else whole):
+        if self.method.takes_steps and self.data.order in (torn if labeled else whole):
             legal = f"file, {' or '.join(whole if labeled else torn)}"
             raise PydanticCustomError(
                 "data.order",

@@ -268,7 +268,7 @@ def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
     except DataError as error:
         return _unread(str(rows), str(rows), error)
     blank = [f"rows with a blank text: {corpus.dropped:,}"] * bool(corpus.dropped)
-    problem = "; ".join([*corpus.notes, *blank, *problems(corpus), *map(str, overlapping)])
+    problem = "; ".join([*corpus.notes, *blank, *map(str, [*problems(corpus), *overlapping])])
     status: Literal["ok", "wrong"] = "wrong" if overlapping else "ok"
     repair = "Take these rows out of one of the two." if overlapping else ""
     found = corpus.shown_kind

@@ -23,10 +23,17 @@ Source = Literal["fresh", "planned"]
 UNFINISHED = "not all fresh trials have finished"
 """Why a confirmation that has not ended supports no claim."""
 
+FRESH_SEEDS = 8
+"""The fresh seeds that are proposed before any score is known.
+
+The smallest number with which Dunnett's test at level `ALPHA` establishes, with probability
+`POWER`, that the winner is two standard deviations of a seed better than the runner-up. It is
+`seeds_needed(2.0)` for these two and an untrained baseline, which has no noise and adds no degree
+of freedom: 8 seeds show 1.93 sds, 7 seeds 2.15, and 3 seeds 6.4.
+"""
 MOST_SEEDS = 100
 """The largest number of fresh seeds to propose."""
 _LARGEST_EFFECT = 2.0  # sds of a seed: a greater difference that was seen is partly luck
-_FEW = 5  # fresh seeds that are proposed where none were asked for
 _CONFIRMED = 3  # winner, baseline and runner-up
 
 _NEXT_LEVEL = 0.2
@@ -187,11 +194,11 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
     if confirm:
         seeds, kind, count = confirm, "fresh seeds", _CONFIRMED
     elif plan.configurations is None and seeds > 1:
-        seeds, kind = _FEW, f"fresh seeds (--confirm {_FEW})"
+        seeds, kind = FRESH_SEEDS, f"fresh seeds (--confirm {FRESH_SEEDS})"
     least = smallest_shown(seeds, count, ALPHA)
     if math.isinf(least):
         seed = f"1 {kind.removesuffix('s')}"
-        more = f"give --seeds 0,1,2 or --confirm {_FEW}"
+        more = f"give --seeds 0,1,2 or --confirm {FRESH_SEEDS}"
         return f"{seed} cannot show whether a difference is luck: {more}"
     sd, older = noise
     if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others

@@ -184,8 +184,9 @@ def row_notes(
         overlapping = overlaps(corpus, [*found.sets.sts, *found.sets.own])
         if own and not allow_overlap:
             refuse_overlaps(corpus, overlapping)
-        notes = [*(corpus.notes if own else ()), *(problems(corpus) if own else ())]
-        notes += map(str, overlapping)
+        notes = list(map(str, overlapping))
+        if own:
+            notes = [*corpus.notes, *map(str, problems(corpus)), *notes]
         said |= dict.fromkeys(f"{corpus.source}: {note}" for note in notes)
     yield from said
 

@@ -1,26 +1,27 @@
 """A first space for the user's own rows: `tune-sentcl init`."""
 
 import math
-import shlex
-import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tune_sentcl.config import DataConfig, Rows
 from tune_sentcl.config.data_names import own_source
-from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.hold_out import ROWS, TASK, hold_out
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.rows.own_file import load_file
-from tune_sentcl.data.rows.row_checks import overlaps, problems
+from tune_sentcl.data.rows.row_checks import overlaps, problems, without
+from tune_sentcl.data.rows.scripts import scripts
+from tune_sentcl.data.rows.sources import open_source
 from tune_sentcl.data.tasks.own import read_own
-from tune_sentcl.data.tasks.own_task import counted, objectives_of
+from tune_sentcl.data.tasks.own_task import OwnTask, counted, objectives_of
 from tune_sentcl.errors import ConfigError, DataError, Fault
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.objective import default_among
@@ -72,15 +73,21 @@ class NewSpace:
 
     Attributes:
         notes: What was read and decided, one sentence each.
-        command: The search to run next.
+        objective: The score to maximize.
     """
 
     notes: tuple[str, ...]
-    command: str
+    objective: str
 
 
 def new_space(
-    path: Path, rows: Path, *, columns: str = "", own: Sequence[str] = (), encoder: str = "minilm"
+    path: Path,
+    rows: Path,
+    *,
+    columns: str = "",
+    own: Sequence[str] = (),
+    encoder: str = "minilm",
+    clean: bool = False,
 ) -> NewSpace:
     """Look at a file of training rows, and write a space that can be searched at once.
 
@@ -88,52 +95,43 @@ def new_space(
     with a blank text are left out.
 
     Args:
-        path: The TOML file to write. Held-out rows are written beside it.
+        path: The TOML file to write. Held-out rows and cleaned rows are written beside it.
         rows: The file of the rows.
         columns: Roles of its columns, as `data.columns`; empty: by their names, or by what they
             hold.
         own: Evaluation tasks, entries of `evaluation.own`.
         encoder: The checkpoint to train.
+        clean: Whether to leave out rows that repeat another one, that have equal texts, or that
+            stand in an evaluation task.
 
     Raises:
         ConfigError: The space exists, or its name does not end in .toml.
         DataError: The rows or a task cannot be read, or there is no task.
         CheckpointError: The encoder cannot be read.
     """
-    folder = path.with_suffix("")
-    if path.exists() or path.suffix != ".toml" or (not own and folder.exists()):
-        rule = f"must be a new file whose name ends in .toml, and {folder} must not exist"
-        raise ConfigError(Fault("OUT", "", str(path), rule, "Choose another name."))
-    if any(" + " in str(name) for name in (path, rows)):
-        rule = "must not contain ' + ', which separates sources"
-        raise ConfigError(Fault("init", "", f"{path}, {rows}", rule, "Rename it."))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder, writes_rows = path.with_suffix(""), clean or not own
+    _check_names(path, rows, folder if writes_rows else None)
     corpus, columns, apart = load_file(rows, columns)
     kind = corpus.kind
     if not own and kind in ("labeled_pairs", "sentences"):
         rule = f"{kind.replace('_', ' ')} need an evaluation task"
         move = "Give --dev FILE or --own NAME=PATH; docs/evaluation.md has the layouts."
         raise DataError(Fault(str(rows), "", "", rule, move))
-    with nullcontext() if own else atomic_folder(folder) as scratch:
-        # Too few rows are refused before torch is imported, and a bad encoder leaves no folder.
-        sizes = (len(corpus), 0, 0) if scratch is None else hold_out(corpus, scratch, apart)
-        notes = [*_described(rows, columns, corpus), *_lengths(corpus, encoder), *problems(corpus)]
-    source, blanks, trained = rows, corpus.dropped, corpus
+    tasks = [task for entry in own for task in read_own(own_source(entry))]
+    notes, useless = _useless_rows(corpus, tasks, clean=clean)
+    notes = [*_described(rows, columns, corpus), *notes]
+    source, blanks = rows, corpus.dropped
+    corpus = without(corpus, useless) if clean else corpus
+    if writes_rows:
+        source, columns, blanks = folder / ROWS, "", 0
+        notes += _write_rows(corpus, folder, encoder, None if own else apart)
+        corpus = load_rows(kind, DataConfig(source=str(source)), None)
+    else:
+        notes += _lengths(corpus, encoder)
     if not own:
         own = (f"held-out={folder / TASK}",)
-        source, columns, blanks = folder / ROWS, "", 0
-        trained = load_rows(kind, DataConfig(source=str(source)), None)
-        notes.append(
-            f"held out, with no text in common with the {len(trained):,} rows left to train on: "
-            f"{sizes[1]:,} rows as dev and {sizes[2]:,} as test, in {folder / TASK}"
-            + f" ({' and '.join(sorted(apart))} by the column split)"
-            * bool(apart)
-        )
-        if "row" in corpus.table.column_names:
-            notes.append("lists of positives: each positive is a row of its own now")
-    tasks = [task for entry in own for task in read_own(own_source(entry))]
+        tasks = list(read_own(own_source(own[0])))
     notes += [f"{task.name} {task.split}: {counted(task)}" for task in tasks]
-    notes += [f"{one}; a search refuses them" for one in overlaps(trained, tasks)]
     objective = default_among([one for task in tasks for one in objectives_of(task)])
     if objective is None:
         rule, move = "none of the tasks has a dev score", "Give a task with a dev split."
@@ -145,16 +143,69 @@ def new_space(
         "columns": columns,
         "blanks": blanks,
         "own": list(own),
-        **_sizes(len(trained), encoder),
+        **_sizes(len(corpus), encoder),
         **vars(_RECIPES[kind]),
     }
     template = Path(__file__).with_suffix(".toml.jinja").read_text(encoding="utf-8")
     text = jinja2.Template(template, undefined=jinja2.StrictUndefined).render(values)
     path.write_text(text + "\n", encoding="utf-8")
-    study = Path("studies") / path.stem
-    words = ["tune-sentcl", "search", str(path), "--objective", str(objective)]
-    words += ["--budget", "20", "--confirm", "3", "--study", str(study)]
-    return NewSpace(tuple(notes), shlex.join(words))
+    return NewSpace(tuple(notes), str(objective))
+
+
+def _check_names(path: Path, rows: Path, folder: Path | None) -> None:
+    """Refuse names of a space and of its rows, and an old folder of rows."""
+    if path.exists() or path.suffix != ".toml" or (folder and folder.exists()):
+        rule = "must be a new file whose name ends in .toml"
+        rule += f", and {folder} must not exist" if folder else ""
+        raise ConfigError(Fault("OUT", "", str(path), rule, "Choose another name."))
+    if any(" + " in str(name) for name in (path, rows)):
+        rule = "must not contain ' + ', which separates sources"
+        raise ConfigError(Fault("init", "", f"{path}, {rows}", rule, "Rename it."))
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _useless_rows(
+    corpus: Corpus, tasks: Sequence[OwnTask], *, clean: bool
+) -> tuple[list[str], list[npt.NDArray[np.bool_]]]:
+    """What is wrong with rows, and masks of those that `--clean` drops."""
+    notes, masks = [], []
+    for problem in problems(corpus):
+        done = "; they are dropped" if clean else "; --clean drops them"
+        notes.append(f"{problem}{done * problem.is_useless}")
+        masks += [problem.mask] * problem.is_useless
+    for overlap in overlaps(corpus, tasks):
+        done = "they are dropped" if clean else "a search refuses them, --clean drops them"
+        notes.append(f"{overlap}; {done}")
+        masks.append(overlap.mask)
+    return notes, masks
+
+
+def _write_rows(
+    corpus: Corpus, folder: Path, encoder: str, apart: Mapping[str, Corpus] | None
+) -> list[str]:
+    """Write the rows to train on and those that are held out, and describe them.
+
+    `apart` has the rows of the file's own splits; None: nothing is held out.
+    """
+    # In random order, so that the first rows of a sorted file stand for all.
+    order = np.random.default_rng(0).permutation(len(corpus))
+    corpus = make_corpus(corpus.kind, corpus.table.take(pa.array(order)), corpus.source)
+    with atomic_folder(folder) as scratch:
+        if apart is not None:
+            train, dev, test = hold_out(corpus, scratch, apart)
+            written = (
+                f"held out, with no text in common with the {train:,} rows left to train on: "
+                f"{dev:,} rows as dev and {test:,} as test, in {folder / TASK}"
+            )
+            written += f" ({' and '.join(sorted(apart))} by the column split)" * bool(apart)
+        else:
+            pq.write_table(corpus.table, scratch / ROWS)
+            written = f"the {len(corpus):,} rows left to train on are in {folder / ROWS}"
+        # Too few rows are refused before torch is imported, and a bad encoder leaves no folder.
+        notes = [*_lengths(corpus, encoder), written]
+    if "row" in corpus.table.column_names:
+        notes.append("lists of positives: each positive is a row of its own now")
+    return notes
 
 
 def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
@@ -163,15 +214,8 @@ def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
     yield from corpus.notes
     if corpus.dropped:
         yield f"rows with a blank text, which are left out: {corpus.dropped:,}"
-    letters = Counter(
-        unicodedata.name(letter, "").partition(" ")[0].capitalize()
-        for text in corpus.sentences()[:1000]
-        for letter in set(text)
-        if letter.isalpha()
-    )
-    total = sum(letters.values())
-    shares = [f"{name} {n / total:.0%}" for name, n in letters.most_common(3) if 20 * n > total]
-    yield f"scripts: {', '.join(shares) or 'none'}"
+    config = DataConfig(source=str(rows), columns=columns, blanks="drop")
+    yield from scripts(*open_source(corpus.kind, config, None))
 
 
 def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 The time of a search is its table of stages times the seconds of a training, packed on the slots.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.timing import first_training, whole_training
 from tune_sentcl.watch.clock import clock
 
-_RAY_S, _HAND_OVER_S = 10.0, 0.3
+RAY_S, _HAND_OVER_S = 10.0, 0.3
 """Seconds for Ray and its workers to start and stop, and for Tune to start one trial."""
 _BRIEF_S = 600.0  # a search with a shorter --max-time makes no estimate
 _LACKING = "finished; lacks a score, its weights were not kept"
@@ -102,12 +103,14 @@ class Estimate(NamedTuple):
         training: Seconds of a whole training of a sampled configuration, divided by the trials at
             a time; None if no configuration is sampled.
         basis: The mean seconds of a training, or of a trial if none trains, and of encoding.
+        confirmation: Time of the fresh seeds that follow; 0 without any.
     """
 
     seconds: float
     runs: int
     training: float | None
     basis: str
+    confirmation: float
 
 
 def estimate(prepared: PreparedSearch) -> Estimate | None:
@@ -133,9 +136,19 @@ def estimate(prepared: PreparedSearch) -> Estimate | None:
     durations += [share * mean for share in shares]
     once = sum(timer.passes.values())
     seconds = (sum(durations) + _HAND_OVER_S * len(durations)) / timer.slots
-    seconds = max(seconds, max(durations) + _HAND_OVER_S) + once + _RAY_S
+    seconds = max(seconds, max(durations) + _HAND_OVER_S) + once + RAY_S
     basis = f"about {mean:.0f} s a trial" + f", {once:.0f} s of encoding once" * (once >= 1)
-    return Estimate(seconds, len(durations), mean / timer.slots if shares else None, basis)
+    training = mean / timer.slots if shares else None
+    return Estimate(seconds, len(durations), training, basis, _confirmation(prepared, mean))
+
+
+def _confirmation(prepared: PreparedSearch, mean: float) -> float:
+    """The seconds of the fresh seeds of winner, runner-up and baseline, and of Ray's start."""
+    grid = prepared.space.configurations
+    is_constant = any(not config.method.takes_steps for config in grid)  # the untrained baseline
+    trials = (2 if is_constant else 3) * prepared.options.confirm
+    rounds = math.ceil(trials / prepared.timer.slots)
+    return rounds * (mean + _HAND_OVER_S) + RAY_S if trials else 0.0
 
 
 def say_estimate(prepared: PreparedSearch, say: Callable[[str], None]) -> Estimate | None:
@@ -153,6 +166,8 @@ def say_estimate(prepared: PreparedSearch, say: Callable[[str], None]) -> Estima
         slots = min(prepared.timer.slots, planned.runs)
         time_of_all = f"{clock(planned.seconds)} in all with {slots} at a time on this machine"
         say(f"{time_of_all} ({planned.basis})")
+        if planned.confirmation:
+            say(f"and {clock(planned.confirmation)} for --confirm {prepared.options.confirm}")
         sets = [loader.sets(trial.config) for trial in prepared.proposals.queued()]
         if any(each.transfer or each.truncated or each.rated for each in sets):
             say("this does not include the classifiers of the evaluation")

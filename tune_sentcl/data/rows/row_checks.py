@@ -4,14 +4,14 @@ Texts are compared without regard to capitals and to blanks around them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask
@@ -22,6 +22,26 @@ _SEPARATOR = "\0"
 
 
 @dataclass(frozen=True)
+class Problem:
+    """Training rows that teach nothing or something wrong.
+
+    Attributes:
+        what: Completes a sentence that begins with "rows".
+        mask: Whether each row is one of them.
+        example: The first text of the first such row.
+        is_useless: Whether nothing is lost without them.
+    """
+
+    what: str
+    mask: _Mask = field(repr=False, compare=False)
+    example: str
+    is_useless: bool
+
+    def __str__(self) -> str:
+        return f"rows {self.what}: {int(self.mask.sum()):,} (the first: {self.example!r})"
+
+
+@dataclass(frozen=True)
 class Overlap:
     """Training rows that stand in an evaluation set.
 
@@ -29,15 +49,20 @@ class Overlap:
         task: The task.
         split: Its split.
         own: Whether it is a task of the user's own.
-        rows: The number of training rows.
+        mask: Whether each row is one of them.
         example: The first text of the first such row.
     """
 
     task: str
     split: str
     own: bool
-    rows: int
+    mask: _Mask = field(repr=False, compare=False)
     example: str
+
+    @property
+    def rows(self) -> int:
+        """The number of training rows."""
+        return int(self.mask.sum())
 
     def __str__(self) -> str:
         where = f"{self.task} {self.split}"
@@ -49,8 +74,8 @@ def folded(text: str) -> str:
     return text.strip().casefold()
 
 
-def problems(corpus: Corpus) -> list[str]:
-    """Count the rows that teach nothing or something wrong, one sentence a kind of fault.
+def problems(corpus: Corpus) -> list[Problem]:
+    """Find the rows that teach nothing or something wrong.
 
     Duplicates are rows with equal texts. A positive that equals its anchor needs no training. A
     negative that is a positive of the same anchor, in any row, is pushed away from it.
@@ -58,23 +83,38 @@ def problems(corpus: Corpus) -> list[str]:
     columns = {name: _folded(corpus.table.column(name)) for name in corpus.text_columns()}
     names = [name for name in KINDS[corpus.kind].columns if name in columns]
     found = []
+
+    def add(what: str, rows: pa.ChunkedArray | _Mask, *, is_useless: bool = True) -> None:
+        mask = _mask(rows)
+        if mask.any():
+            found.append(Problem(what, mask, _first(corpus, mask), is_useless))
+
     if names:
-        found.append(("that repeat an earlier row", _repeated(_joined(list(columns.values())))))
+        add("that repeat an earlier row", _repeated(_joined(list(columns.values()))))
     if len(names) == 2:
         anchors, positives = (columns[name] for name in names)
-        found.append((f"with a {names[1]} equal to the {names[0]}", _equal(anchors, positives)))
+        add(f"with a {names[1]} equal to the {names[0]}", _equal(anchors, positives))
         true = _joined([anchors, positives])
         for name in corpus.negatives():
             filled = pc.not_equal(columns[name], "")
             false = pc.and_(
                 pc.is_in(_joined([anchors, columns[name]]), true.combine_chunks()), filled
             )
-            found.append((f"with a {name} that is a positive of the same anchor", false))
-    return [
-        f"rows {what}: {int(mask.sum()):,} (the first: {_first(corpus, mask)!r})"
-        for what, mask in ((what, _mask(mask)) for what, mask in found)
-        if mask.any()
-    ]
+            add(f"with a {name} that is a positive of the same anchor", false, is_useless=False)
+    return found
+
+
+def without(corpus: Corpus, masks: Sequence[_Mask]) -> Corpus:
+    """The rows that no mask selects.
+
+    Raises:
+        DataError: There are none.
+    """
+    kept = ~np.logical_or.reduce([np.zeros(len(corpus), dtype=bool), *masks])
+    if not kept.any():
+        rule = "every row repeats another one, has equal texts or stands in an evaluation task"
+        raise DataError(Fault(corpus.source, "", "", rule, "Give other rows."))
+    return make_corpus(corpus.kind, corpus.table.filter(pa.array(kept)), corpus.source)
 
 
 def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
@@ -97,7 +137,7 @@ def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
             if mask.any():
                 own = not isinstance(task, StsTask) or task.suite == "own"
                 first = _first(corpus, mask)
-                found.append(Overlap(task.name, split, own, int(mask.sum()), first))
+                found.append(Overlap(task.name, split, own, mask, first))
     return found
 
 

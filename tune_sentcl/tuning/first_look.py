@@ -1,0 +1,124 @@
+"""The two searches that `init` proposes, each with its time: a first look and a whole search."""
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from tune_sentcl.errors import DataError, TuneSentclError
+from tune_sentcl.judging.evidence import FRESH_SEEDS
+from tune_sentcl.judging.statistics import POWER
+from tune_sentcl.space import Space, load_space
+from tune_sentcl.tuning.plan import RAY_S, estimate
+from tune_sentcl.tuning.prepare import PreparedSearch, prepare
+from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.timing import TrialTimer, first_training, whole_training
+from tune_sentcl.watch.terminal import RichWatcher
+
+_BUDGET = 20
+"""The whole trainings that the whole search spends on sampled configurations."""
+_LEAST, _MOST = 4, 10
+"""The same of a first look. It leaves rows out before it spends less than `_LEAST`."""
+_LEAST_BATCHES, _NEARLY_ALL = 8, 0.8
+"""The least batches of an epoch of a first look, and the share of the rows that it rounds up."""
+
+
+def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[str]:
+    """Two searches: what each does and takes on this machine, and the command that runs it.
+
+    Args:
+        path: The file of the space.
+        objective: The score that they maximize.
+        minutes: About how long the first look shall take.
+    """
+    space, budget, limit = load_space(str(path)), _LEAST, None
+    times, rows = ["", ""], ""
+    # A search refuses rows that stand in a task, and `init` has named them.
+    options = SearchOptions(objectives=(objective,), allow_overlap=True)
+    try:
+        whole = _prepared(space, replace(options, budget=_BUDGET, confirm=FRESH_SEEDS))
+        times[1] = _time(whole)
+        budget, limit, count = _size(whole, 60 * minutes)
+        first = replace(options, budget=budget)
+        try:
+            look = _prepared(_limited(space, limit), first, (0,), whole.timer)
+        except DataError:  # the first rows are too much alike to train on
+            limit = None
+            look = _prepared(space, first, (0,), whole.timer)
+        times[0] = _time(look)
+        rows = f", on the first {limit:,} of {count:,} rows" if limit else ""
+    except TuneSentclError as error:
+        yield f"the time cannot be estimated: {error}"
+    study = Path("studies") / path.stem
+    words = ["tune-sentcl", "search", str(path), "--objective", objective]
+    yield (
+        f"First look{times[0]}. It samples settings for the cost of {budget} trainings, with one "
+        f"seed{rows}:"
+    )
+    limited = ["--set", f"data.limit={limit}"] if limit else []
+    budgeted = ["--budget", str(budget), "--seeds", "0"]
+    yield shlex.join([*words, *limited, *budgeted, "--study", f"{study}-first-look"])
+    yield (
+        f"Whole search{times[1]}. It samples settings for the cost of {_BUDGET} trainings, and "
+        f"trains the best of them with {len(space.seeds)} seeds. Then it compares the best two "
+        f"with {FRESH_SEEDS} new seeds, which show a difference of two standard deviations with "
+        f"probability {POWER:.0%}:"
+    )
+    budgeted = ["--budget", str(_BUDGET), "--confirm", str(FRESH_SEEDS)]
+    yield shlex.join([*words, *budgeted, "--study", str(study)])
+
+
+def _limited(space: Space, limit: int | None) -> Space:
+    return space.with_overrides({"data.limit": limit}) if limit else space
+
+
+def _prepared(
+    space: Space,
+    options: SearchOptions,
+    seeds: Sequence[int] | None = None,
+    timer: TrialTimer | None = None,
+) -> PreparedSearch:
+    """A search of a new study, whose messages are not shown.
+
+    `timer` has timed trials that differ in their number of rows.
+    """
+    prepared = prepare(space, None, seeds, options, watcher=RichWatcher(Console(quiet=True)))
+    return replace(prepared, timer=timer or prepared.timer).resumed(None)[0]
+
+
+def _time(prepared: PreparedSearch) -> str:
+    planned = estimate(prepared)
+    if planned is None:
+        return ""
+    minutes = (planned.seconds + planned.confirmation) / 60
+    if minutes >= 90:
+        return f", about {minutes / 60:.1f} hours on this machine"
+    whole = max(1, round(minutes))
+    return f", about {whole} minute{'s'[: whole - 1]} on this machine"
+
+
+def _size(whole: PreparedSearch, seconds: float) -> tuple[int, int | None, int]:
+    """The trainings and the rows with which a search takes so many seconds.
+
+    Returns:
+        The trainings that its sampled configurations may take; `data.limit`, None for all rows;
+        and the number of all rows.
+    """
+    timer, config = whole.timer, first_training(whole.space)
+    time, slots = timer.trial(config), timer.slots
+    rows = whole_training(config, whole.loader)[0] // config.optimizer.epochs
+    grid = sum(each.method.takes_steps for each in whole.space.configurations)
+    seconds = max(0.0, seconds - RAY_S)
+    budget = int(seconds / time.whole) * slots - grid
+    if budget >= _LEAST:
+        return min(budget, _MOST), None, rows
+    without_rows = time.beside + time.end
+    each = seconds / math.ceil((grid + _LEAST) / slots)
+    limit = int(rows * (each - without_rows) / (time.whole - without_rows))
+    limit = max(limit, _LEAST_BATCHES * config.optimizer.batch_size)
+    digits = 10 ** (len(str(limit)) - 2)
+    limit -= limit % digits
+    return _LEAST, limit if limit < _NEARLY_ALL * rows else None, rows
