@@ -109,6 +109,7 @@ DOCUMENT = '{"_id": "a", "text": "x"}\n'
         ("dev.tsv", "a\tb\n1\t2\n", ["the columns fit no task: a, b"]),
         ("dev.tsv", f"{SCORED}x\ty\tz\n", ["line 2: score = z", "finite"]),
         ("dev.tsv", f"{SCORED}x\ty\t1,5\nx\ty\t1.5\n", ["line 2: score = 1,5", "a decimal comma"]),
+        ("dev.tsv", f"{SCORED}x\ty\t1,000\nx\ty\t950\n", ["line 2: score = 1,000"]),
         ("dev.tsv", f"{SCORED}x\ty\t1,5\nx\ty\t1,000,5\n", ["line 3: score = 1,000,5", "comma"]),
         ("dev.tsv", f"{SCORED}x\ty\t1\nx\t \t2\n", ["line 3: sentence2"]),
         ("dev.tsv", f"{SCORED}x\ty\t1\nx\tz\t1\n", ["two different scores"]),

@@ -345,10 +345,15 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
     return scores
 
 
+_THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
+"""A number such as 1,000, whose comma need not be a decimal one."""
+
+
 def numbers(values: Iterable[object]) -> npt.NDArray[np.float64]:
     """The number that each value means; NaN for none. All have a decimal point, or all a comma."""
     texts = [str(value) for value in values]
-    if not any("." in text for text in texts):
+    commas = [text for text in texts if "," in text]
+    if not any("." in text for text in texts) and not all(map(_THOUSANDS.fullmatch, commas)):
         texts = [text.replace(",", ".") for text in texts]
     return np.array([number(text) for text in texts], np.float64)
 
