@@ -191,9 +191,9 @@ def test_what_the_study_holds_counts_as_room(
 def test_a_plan_tells_of_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: 10**8)
     space = lambda_space(tmp_path / "space", 0.3, 0.7)
-    for save_every, states in ((300.0, ", 900 MB of it states of trials"), (0.0, "")):
+    for save_every, states in ((300.0, ", 600 MB of it states of trials"), (0.0, "")):
         asked = SearchOptions(
-            gpus_per_trial=0.0, address="local", max_concurrent=2, keep=0, save_every=save_every
+            gpus_per_trial=0.0, address="local", max_concurrent=1, keep=0, save_every=save_every
         )
         notes = make_plan(space, None, None, None, asked).notes
-        assert f"at most {900 if states else 0} MB of disk{states}" in notes
+        assert f"at most {600 if states else 0} MB of disk{states}" in notes

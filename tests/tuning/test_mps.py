@@ -161,7 +161,8 @@ def test_a_process_that_cannot_join_says_why_and_changes_nothing(
     (commands / "refuses").touch()
     folder = tmp_path / f"tune_sentcl_mps_{os.getuid()}_{cards[3:12]}"
     if "others" in reason:
-        folder.mkdir(mode=0o755)
+        folder.mkdir()
+        folder.chmod(0o755)  # whatever the umask is
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(mps, "_START_S", 0.0)
