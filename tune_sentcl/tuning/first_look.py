@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
-from tune_sentcl.errors import DataError, TuneSentclError
+from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.judging.evidence import FRESH_SEEDS
 from tune_sentcl.judging.statistics import POWER
 from tune_sentcl.space import Space, load_space
@@ -16,7 +14,7 @@ from tune_sentcl.tuning.plan import RAY_S, estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.timing import TrialTimer, first_training, whole_training
-from tune_sentcl.watch.terminal import RichWatcher
+from tune_sentcl.watch.terminal import terminal_watcher
 
 _BUDGET = 20
 """The whole trainings that the whole search spends on sampled configurations."""
@@ -35,44 +33,35 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
         minutes: About how long the first look shall take.
     """
     space, budget, limit = load_space(str(path)), _LEAST, None
-    times, rows = ["", ""], ""
+    look_time = whole_time = some_rows = ""
     # A search refuses rows that stand in a task, and `init` has named them.
     options = SearchOptions(objectives=(objective,), allow_overlap=True)
     try:
         whole = _prepared(space, replace(options, budget=_BUDGET, confirm=FRESH_SEEDS))
-        times[1] = _time(whole)
-        budget, limit, count = _size(whole, 60 * minutes)
-        first = replace(options, budget=budget)
-        try:
-            look = _prepared(_limited(space, limit), first, (0,), whole.timer)
-        except DataError:  # the first rows are too much alike to train on
-            limit = None
-            look = _prepared(space, first, (0,), whole.timer)
-        times[0] = _time(look)
-        rows = f", on the first {limit:,} of {count:,} rows" if limit else ""
+        whole_time = _time(whole)
+        budget, limit, rows = _size(whole, 60 * minutes)
+        fewer = space.with_overrides({"data.limit": limit})
+        look_time = _time(_prepared(fewer, replace(options, budget=budget), (0,), whole.timer))
+        some_rows = f", on the first {limit:,} of {rows:,} rows" if limit else ""
     except TuneSentclError as error:
         yield f"the time cannot be estimated: {error}"
-    study = Path("studies") / path.stem
-    words = ["tune-sentcl", "search", str(path), "--objective", objective]
+    search = ["tune-sentcl", "search", str(path), "--objective", objective]
+    study = f"studies/{path.stem}"
     yield (
-        f"First look{times[0]}. It samples settings for the cost of {budget} trainings, with one "
-        f"seed{rows}:"
+        f"First look{look_time}. It samples settings for the cost of {budget} trainings, with one "
+        f"seed{some_rows}:"
     )
     limited = ["--set", f"data.limit={limit}"] if limit else []
-    budgeted = ["--budget", str(budget), "--seeds", "0"]
-    yield shlex.join([*words, *limited, *budgeted, "--study", f"{study}-first-look"])
+    look = [*limited, "--budget", str(budget), "--seeds", "0", "--study", f"{study}-first-look"]
+    yield shlex.join([*search, *look])
     yield (
-        f"Whole search{times[1]}. It samples settings for the cost of {_BUDGET} trainings, and "
+        f"Whole search{whole_time}. It samples settings for the cost of {_BUDGET} trainings, and "
         f"trains the best of them with {len(space.seeds)} seeds. Then it compares the best two "
         f"with {FRESH_SEEDS} new seeds, which show a difference of two standard deviations with "
         f"probability {POWER:.0%}:"
     )
-    budgeted = ["--budget", str(_BUDGET), "--confirm", str(FRESH_SEEDS)]
-    yield shlex.join([*words, *budgeted, "--study", str(study)])
-
-
-def _limited(space: Space, limit: int | None) -> Space:
-    return space.with_overrides({"data.limit": limit}) if limit else space
+    sizes = ["--budget", str(_BUDGET), "--confirm", str(FRESH_SEEDS)]
+    yield shlex.join([*search, *sizes, "--study", study])
 
 
 def _prepared(
@@ -85,15 +74,13 @@ def _prepared(
 
     `timer` has timed trials that differ in their number of rows.
     """
-    prepared = prepare(space, None, seeds, options, watcher=RichWatcher(Console(quiet=True)))
+    prepared = prepare(space, None, seeds, options, watcher=terminal_watcher(shown=False))
     return replace(prepared, timer=timer or prepared.timer).resumed(None)[0]
 
 
 def _time(prepared: PreparedSearch) -> str:
     planned = estimate(prepared)
-    if planned is None:
-        return ""
-    minutes = (planned.seconds + planned.confirmation) / 60
+    minutes = (planned.seconds + planned.confirmation) / 60 if planned else 0
     if minutes >= 90:
         return f", about {minutes / 60:.1f} hours on this machine"
     whole = max(1, round(minutes))
