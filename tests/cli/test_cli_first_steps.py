@@ -130,21 +130,28 @@ def test_a_task_of_your_own_is_taken_and_must_not_be_trained_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "labels", "method"),
-    [("premise,hypothesis,label", GRADES, "scl"), ("text,note,source", WORDS, "simcse")],
+    ("header", "labels", "dev", "method"),
+    [
+        ("premise,hypothesis,label", GRADES, "sentence1,sentence2,score", "scl"),
+        ("text,note,source", WORDS, "sentence1,sentence2,score", "simcse"),
+        ("anchor,positive,source", WORDS, "text,note,label", "mnr"),
+    ],
 )
-def test_rows_that_need_a_task_become_a_space_too(
-    header: str, labels: list[str], method: str
+def test_rows_with_a_task_of_any_kind_become_a_space_too(
+    header: str, labels: list[str], dev: str, method: str
 ) -> None:
-    # Finds an order of labeled pairs that the untrained encoder, which reads no rows, refuses.
+    # Finds an order of labeled pairs that the untrained encoder, which reads no rows, refuses, and
+    # points of a training at which a classifier cannot be scored.
     labels = [label.translate(str.maketrans("345", "012")) for label in labels]
     write("mine.csv", header, WORDS, ANSWERS, labels)
     asked = [f"scored {word}" for word in WORDS[:30]]
-    write("dev.csv", "sentence1,sentence2,score", asked, asked[::-1], GRADES[:30])
-    done = invoke(*INIT, "--dev", "dev.csv")
+    write("own.csv", dev, asked, asked[::-1], [str(number % 3) for number in range(30)])
+    done = invoke(*INIT, "--dev", "own.csv")
     assert (done.code, done.err) == (0, "")
     assert [c.method.name for c in load_space("mine.toml").configurations] == ["none", method]
-    assert invoke("plan", *done.out.splitlines()[-1].split()[2:]).code == 0
+    assert "cannot be estimated" not in done.out
+    for command in done.out.splitlines()[-3::2]:
+        assert invoke("plan", *command.split()[2:]).code == 0
 
 
 @pytest.mark.parametrize("has_dev", [False, True])

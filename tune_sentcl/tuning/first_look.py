@@ -36,6 +36,8 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
     look_time = whole_time = some_rows = ""
     # A search refuses rows that stand in a task, and `init` has named them.
     options = SearchOptions(objectives=(objective,), allow_overlap=True)
+    halves = any(config.evaluation.every for config in space.configurations)
+    options = options if halves else replace(options, scheduler="none")
     try:
         whole = _prepared(space, replace(options, budget=_BUDGET, confirm=FRESH_SEEDS))
         whole_time = _time(whole)
@@ -46,6 +48,7 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
     except TuneSentclError as error:
         yield f"the time cannot be estimated: {error}"
     search = ["tune-sentcl", "search", str(path), "--objective", objective]
+    search += [] if halves else ["--scheduler", "none"]
     study = f"studies/{path.stem}"
     yield (
         f"First look{look_time}. It samples settings for the cost of {budget} trainings, with one "
@@ -56,9 +59,9 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
     yield shlex.join([*search, *look])
     yield (
         f"Whole search{whole_time}. It samples settings for the cost of {_BUDGET} trainings, and "
-        f"trains the best of them with {len(space.seeds)} seeds. Then it compares the best two "
-        f"with {FRESH_SEEDS} new seeds, which show a difference of two standard deviations with "
-        f"probability {POWER:.0%}:"
+        f"trains {'the best' if halves else 'all'} of them with {len(space.seeds)} seeds. Then it "
+        f"compares the best two with {FRESH_SEEDS} new seeds, which show a difference of two "
+        f"standard deviations with probability {POWER:.0%}:"
     )
     sizes = ["--budget", str(_BUDGET), "--confirm", str(FRESH_SEEDS)]
     yield shlex.join([*search, *sizes, "--study", study])

@@ -132,7 +132,8 @@ def new_space(
         own = (f"held-out={folder / TASK}",)
         tasks = list(read_own(own_source(own[0])))
     notes += [f"{task.name} {task.split}: {counted(task)}" for task in tasks]
-    objective = default_among([one for task in tasks for one in objectives_of(task)])
+    scores = [score for task in tasks for score in objectives_of(task)]
+    objective = default_among(scores)
     if objective is None:
         rule, move = "none of the tasks has a dev score", "Give a task with a dev split."
         raise DataError(Fault("--own", "", ", ".join(own), rule, move))
@@ -143,6 +144,8 @@ def new_space(
         "columns": columns,
         "blanks": blanks,
         "own": list(own),
+        # A classifier's score is too slow to be taken while a trial runs.
+        "is_scored": any(score.is_cheap and score.split == "dev" for score in scores),
         **_sizes(len(corpus), encoder),
         **vars(_RECIPES[kind]),
     }
