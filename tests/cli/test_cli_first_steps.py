@@ -84,6 +84,8 @@ def test_a_column_split_decides_what_is_held_out() -> None:
         ("question 7,3", False),
         ("Frage,Antwort", True),
         ("what people ask for,answer", True),
+        ("text of mine,answer", True),
+        ("0,1", True),  # pandas numbers columns without names
     ],
 )
 def test_a_first_line_that_looks_like_a_row_is_no_header(header: str, is_one: bool) -> None:

@@ -30,6 +30,8 @@ KEPT = [("a", "x"), ("c", "z")]
         ("match", ["yes", "no", "yes"], "match = yes"),
         ("label", ["duplicate", "not_duplicate", "duplicate"], "label = duplicate"),
         ("label", ["entailment", "neutral", "entailment"], "label = entailment"),
+        ("gold_label", ["entailment", "-", "entailment"], "gold_label = entailment"),
+        ("label", [1, -1, 1], "label = 1"),
         ("of any name", ["1", "0", "1"], "of any name = 1"),
         ("of any name", [True, False, True], "of any name = true"),
     ],
@@ -52,6 +54,9 @@ def test_a_column_that_judges_the_pairs_selects_the_positives_for_every_method(
         ("label", [0, 1, 2], "label = 0, 1, 2: .*do not say which of them match.*ignored = "),
         ("label", ["good", "bad", "bad"], "label = bad, good: .*do not say"),
         ("is_duplicate", [0, 0, 0], "is_duplicate = 0: .*do not say"),
+        ("label", [1, 2, 1], "label = 1, 2: .*do not say"),
+        ("weight", [0.5, 1.0, 0.5], "weight = 0.5, 1.0: .*do not say"),
+        ("similarity", [0.2, 0.9, 0.2], "similarity: .*from 0.2 to 0.9.*ignored = "),
         ("relevance", [0.2, 0.9, 0.4], "relevance: .*from 0.2 to 0.9.*min_score.*ignored = "),
     ],
 )
@@ -62,7 +67,17 @@ def test_a_judgment_that_cannot_be_read_is_refused_and_can_be_ignored(
         for load in (load_triplets, load_positive_pairs):
             with pytest.raises(DataError, match=rule):
                 load(source)
-            assert len(load(source, columns={"ignored": name})) == 3
+            assert len(load(source, columns={"ignored": name.upper()})) == 3
+
+
+def test_a_column_of_two_values_judges_only_if_no_name_says_so(tmp_path: Path) -> None:
+    columns: dict[str, list[Any]] = {**PAIR, "label": [1, 0, 1], "has_image": [0, 1, 1]}
+    for source in write_forms(tmp_path / "rows", columns):
+        corpus = load_triplets(source)
+        assert rows_of(corpus) == KEPT
+        assert "columns that are not read: has_image" in corpus.notes
+    for source in write_forms(tmp_path / "alike", {**PAIR, "weight": [0.5, 0.5, 0.5]}):
+        assert len(load_triplets(source)) == 3
 
 
 def test_a_column_that_the_user_names_is_the_only_one_that_judges(tmp_path: Path) -> None:
@@ -86,17 +101,27 @@ def test_two_values_that_are_no_judgment_are_named_and_not_read(
         assert corpus.notes == (f"columns that are not read: {column}",)
 
 
-def test_a_premise_with_0_and_1_is_refused_for_it_may_mean_either(tmp_path: Path) -> None:
+def test_numbers_beside_a_premise_may_mean_either_and_names_do_not(tmp_path: Path) -> None:
     """Sets of duplicates mark a match by 1, RTE and QNLI entailment by 0."""
     columns: dict[str, list[Any]] = {
-        "premise": ["a", "b"],
-        "hypothesis": ["c", "d"],
-        "label": [0, 1],
+        "premise": ["a", "b", "c"],
+        "hypothesis": ["x", "y", "z"],
     }
-    for source in write_forms(tmp_path / "rows", columns):
-        for kind in ("labeled_pairs", "positive_pairs", "triplets"):
-            with pytest.raises(DataError, match=r"label: holds only 0 and 1.*anchor and positive"):
-                load_rows(kind, DataConfig(source=str(source)), None)
+    for number, labels in enumerate(([0, 1, 0], [0, 1, -1])):
+        for source in write_forms(tmp_path / f"{number}", {**columns, "label": labels}):
+            config = DataConfig(source=str(source))
+            for kind in ("labeled_pairs", "positive_pairs", "triplets"):
+                with pytest.raises(DataError, match=r"label: holds only 0 and 1.*anchor and pos"):
+                    load_rows(kind, config, None)
+            with pytest.raises(DataError, match=r"label = .*do not say which of them match"):
+                load_rows("graded_pairs", config, None)
+    for source in write_forms(tmp_path / "nli", {**columns, "label": [0, 1, 2]}):
+        with pytest.raises(DataError, match=r"label = 0, 1, 2: .*do not say"):
+            load_rows("graded_pairs", DataConfig(source=str(source)), None)
+    two = {**columns, "label": ["entailment", "not_entailment", "entailment"]}
+    for source in write_forms(tmp_path / "two", two):
+        for load in (load_triplets, load_positive_pairs):
+            assert rows_of(load(source)) == KEPT
 
 
 @pytest.mark.parametrize(
@@ -134,9 +159,9 @@ def test_lists_of_scores_select_among_the_lists_of_positives(tmp_path: Path) -> 
     corpus = load_triplets(path)
     assert rows_of(corpus) == [("q", "a", "x")]
     assert "columns that are not read: neg_scores" in corpus.notes
-    taught = [{**line, "pos_scores": [0.9 for _ in line["pos"]]} for line in MINED]
+    taught = [{**line, "pos_scores": [9.5, 3.25][: len(line["pos"])]} for line in MINED]
     path = write(tmp_path / "b.jsonl", "".join(f"{json.dumps(line)}\n" for line in taught))
-    with pytest.raises(DataError, match=r'pos_scores: .*ignored = "pos_scores"'):
+    with pytest.raises(DataError, match=r'pos_scores = .*ignored = "pos_scores"'):
         load_triplets(path)
     assert len(load_triplets(path, columns={"ignored": "pos_scores"})) == 3
     wrong = [{**line, "neg_scores": [1 for _ in line["neg"]]} for line in MINED]
@@ -164,6 +189,7 @@ def test_rows_of_other_splits_are_not_trained_on(tmp_path: Path) -> None:
     [
         (("hard_negative",), ("a", "x", "n0")),
         (("negs",), ("a", "x", "n0")),
+        (("hard-negatives",), ("a", "x", "n0")),
         (("hard_negatives_1", "hard_negatives_2"), ("a", "x", "n0", "n1")),
         (("neg", "neg2"), ("a", "x", "n0", "n1")),
         (("negative1", "Negative_2"), ("a", "x", "n0", "n1")),

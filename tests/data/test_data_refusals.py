@@ -195,8 +195,8 @@ def labeled(*labels: object) -> Columns:
         ),
         (
             "triplets",
-            {"anchor": ["a"], "positive": ["b"], "negatives": ["c"]},
-            "the column must hold lists of sentences, and holds string",
+            {"anchor": ["a"], "positive": ["b"], "negative": ["['c', 'd']"]},
+            "negative_1: the column holds lists that are written as texts",
         ),
         (
             "triplets",

@@ -74,7 +74,7 @@ _ALIASES = {
     **{"sent0": "anchor", "sent1": "positive"},  # SimCSE's file
     **{"query": "anchor", "pos": "positive"},  # FlagEmbedding's files
 }
-_NEGATIVE_ALIAS = re.compile(r"(?:hard_?)?neg(?:ative)?(s?)(?:_?([1-9]\d*))?")
+_NEGATIVE_ALIAS = re.compile(r"(?:hard[ _-]?)?neg(?:ative)?(s?)(?:[ _-]?(\d+))?")
 """`hard_neg`, `neg`, `hard_negatives`, `negative1`, `neg_2` and the like."""
 UNREAD = "unread: "
 """What stands before the name of a column without a role, in the place of a role."""
@@ -137,11 +137,11 @@ def roles_of(
         rank, role = role_of(name, columns)
         matching.setdefault(role, []).append((rank, name))
     matching.pop("", None)
-    ignored = {name for role, name in columns.items() if is_ignored(role)}
     lacking = [columns[role] for role in columns if role not in matching]
     if lacking:
         rule = f"there is no column {lacking[0]}; the columns are {', '.join(names)}"
         raise DataError(Fault(where, "data.columns", "", rule, "Correct the name."))
+    ignored = [name for r, m in matching.items() if is_ignored(r) for _, name in m]
     matching = {role: m for role, m in matching.items() if not is_ignored(role)}
     wanted = read(matching)
     matching = {role: matches for role, matches in matching.items() if role in wanted}
@@ -228,6 +228,9 @@ def _json(path: Path, roles: _Roles) -> _Lined:
         try:
             columns[role] = _json_column(values, text=holds_text(role))
         except (pa.ArrowException, ValueError):
+            if role.startswith(UNREAD):
+                columns[role] = pa.nulls(len(values))
+                continue
             for (line, _), value in zip(rows, values, strict=True):
                 try:
                     _json_column([value], text=True)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tune_sentcl.config import columns_of
+from tune_sentcl.data.rows.kinds import LABELS
 from tune_sentcl.data.tables import UNREAD, Origin, finite_scores, numbers
 from tune_sentcl.errors import DataError, Fault
 
@@ -15,31 +16,36 @@ _MARKS = {
     *("label", "labels", "duplicate", "isduplicate", "match", "matches", "matching", "ismatch"),
     *("paraphrase", "isparaphrase", "relevant", "isrelevant", "isanswer", "correct"),
     *("iscorrect", "target", "y", "class", "gold", "goldlabel", "verdict", "judgment"),
-    "judgement",
+    *("judgement", "quality", "weight", "posscore", "posscores"),
 }
 """The names of columns that mark a match; blanks, hyphens and underscores do not count."""
 _GRADES = {
     *("score", "scores", "similarity", "sim", "similarityscore", "relatedness", "rating"),
-    *("relatednessscore", "relevance", "grade", "weight", "goldscore", "posscore", "posscores"),
+    *("relatednessscore", "relevance", "relevancescore", "grade", "goldscore"),
 }
 """The names of columns that grade a match."""
 _YES = {
     *("yes", "true", "y", "t", "duplicate", "match", "matches", "positive", "relevant", "same"),
-    *("paraphrase", "similar", "equivalent", "entailment"),
+    *("paraphrase", "similar", "equivalent", "entailment", "correct", "related"),
 }
 _NO = {
     *("no", "false", "n", "f", "negative", "irrelevant", "different", "unrelated", "dissimilar"),
-    *("mismatch", "neutral", "contradiction", "nonduplicate", "nomatch", "nonmatch"),
+    *("mismatch", "neutral", "contradiction", "nonduplicate", "nomatch", "nonmatch", "incorrect"),
     *(f"not{word}" for word in _YES),
 }
 _OF_NEGATIVES = re.compile(r"(hard)?neg(ative)?s?scores?")
 
 
+def judges(name: str) -> bool:
+    """Whether a column of this name judges pairs."""
+    return _plain(name) in _MARKS | _GRADES
+
+
 def judging(table: pa.Table, columns: str) -> Iterator[str]:
     """The columns of a table that judge its pairs, by role or by what they hold.
 
-    A column judges the pairs if its name says so, or if it holds two values such as 0 and 1 or yes
-    and no. Where the user has named a score or a label, no other column does.
+    A column judges the pairs if its name says so, or else if it holds two values such as 0 and 1
+    or yes and no. Where the user has named a score or a label, no other column does.
 
     Args:
         table: Columns named by role, those without a role as `UNREAD` and their name.
@@ -50,16 +56,15 @@ def judging(table: pa.Table, columns: str) -> Iterator[str]:
     if chosen:
         yield from chosen
         return
-    for role in table.column_names:
-        if role in ("label", "score"):
+    others = [role for role in table.column_names if role.startswith(UNREAD)]
+    known = [role for role in others if judges(role)]
+    known += [role for role in ("label", "score") if role in table.column_names]
+    yield from known
+    for role in others if not known else ():
+        given = _distinct(table.column(role))
+        # In two rows, 0 and 1 may as well be their numbers.
+        if len(table) > len(given) and _is_mark(given):
             yield role
-        elif role.startswith(UNREAD):
-            name = _plain(role)
-            known = name in _MARKS or name in _GRADES
-            given = _distinct(table.column(role))
-            # In two rows, 0 and 1 may as well be their numbers.
-            if known or (len(table) > len(given) and _is_mark(given)):
-                yield role
 
 
 def refuse_false_negatives(table: pa.Table, where: Origin) -> None:
@@ -86,8 +91,8 @@ def positives(
 ) -> tuple[npt.NDArray[np.bool_], str]:
     """The rows that a column says to match.
 
-    Of two values, the larger one, or yes, marks a match. Of more numbers, those from `min_score`
-    on do, if the name of the column says that it grades.
+    Of two numbers the larger one marks a match, if the other is 0 or below; of two words, yes. Of
+    more numbers, those from `min_score` on do, if the name of the column says that it grades.
 
     Args:
         table: The rows.
@@ -112,13 +117,16 @@ def positives(
         else:
             scores = numbers("" if value is None else value for value in values)
         distinct = np.unique(scores[np.isfinite(scores)])
+        if {0.0, 1.0} <= {*distinct} and _plain(role) in _MARKS:
+            distinct = distinct[distinct != -1]  # which stands for no judgment
+        is_mark = len(distinct) == 2 and distinct[0] <= 0 < distinct[1]
         if np.isnan(numbers(given)).any() or not len(distinct):
             raise DataError(_unclear(name, given, where))
         least = float(distinct[-1])
-        if _plain(role) in _GRADES and (least >= min_score or len(distinct) != 2):
+        if _plain(role) in _GRADES and (least >= min_score or not is_mark):
             _require_close(name, distinct, min_score, where)
             found, condition = scores >= min_score, f"{name} >= {min_score:g}"
-        elif len(distinct) == 2 or (len(distinct) == 1 and least > 0):
+        elif is_mark or (len(distinct) == 1 and least > 0):
             found, condition = scores == least, f"{name} = {least:g}"
         else:
             raise DataError(_unclear(name, given, where))
@@ -132,10 +140,15 @@ def as_scores(table: pa.Table, role: str, where: Origin) -> pa.Array:
     """The column as scores: numbers as they are, of two words 1 for yes and 0 for no.
 
     Raises:
-        DataError: It holds other words.
+        DataError: It holds other words; or numbers that may be those of NLI's classes, of which
+            0 is entailment.
     """
     column, given = table.column(role), _distinct(table.column(role))
-    if np.isfinite(numbers(given)).all():
+    if np.isfinite(each := numbers(given)).all():
+        classes = {*each.tolist()} - {-1.0}
+        beside_premise = "premise" in table.column_names and classes == {0.0, 1.0}
+        if _plain(role) in _MARKS and (classes == {0.0, 1.0, 2.0} or beside_premise):
+            raise DataError(_unclear(role.removeprefix(UNREAD), given, where))
         return column
     found, _ = positives(table, role, 1.0, where)
     return pa.array(found.astype(np.float64))
@@ -184,7 +197,14 @@ def _distinct(column: pa.ChunkedArray) -> frozenset[str]:
         return frozenset()
     plain = (value for value in values if value is not None and str(value).strip())
     texts = (str(value).strip() for value in plain)
-    return frozenset(text if text[-1:].isdigit() else _word(text) for text in texts)
+    words = (text if text[-1:].isdigit() else _word(text) for text in texts)
+    return frozenset(word for word in words if word)  # not "-", which stands for no judgment
+
+
+def names_no_nli(column: pa.ChunkedArray) -> bool:
+    """Whether labels are words that say yes and no, but not NLI's classes."""
+    given = _distinct(column)
+    return bool(given) and given <= _YES | _NO and not given <= {*LABELS}
 
 
 def _is_mark(given: frozenset[str]) -> bool:

@@ -143,7 +143,18 @@ def text_column(table: pa.Table, name: str, where: Origin) -> pa.ChunkedArray:
     if not is_text(kind) and not pa.types.is_null(kind):
         rule = f"the column must hold text, and holds {kind}"
         raise DataError(Fault(str(where), name, "", rule, "Write the sentences as strings."))
-    return column.cast(pa.string())
+    texts = column.cast(pa.string())
+    first = texts.slice(0, 1000)
+    first = first.filter(pc.invert(blank_sentences(first)))
+    if len(first) and pc.all(pc.match_substring_regex(first, _LIST)).as_py():
+        rule = "the column holds lists that are written as texts"
+        move = "Write them as lists in JSONL or Parquet, or one text to a column."
+        raise DataError(Fault(str(where), name, "", rule, move))
+    return texts
+
+
+_LIST = r"""^\s*\[(\s*['"].*['"]\s*)?\]\s*$"""
+"""A list of texts as pandas writes it into a CSV file."""
 
 
 def require_sentences(table: pa.Table, names: Sequence[str], where: Origin) -> None:
@@ -172,7 +183,7 @@ def _numbered(column: pa.ChunkedArray, where: Origin) -> pa.ChunkedArray:
         rule = f"{_LABEL_RULE}; this column holds {kind}"
         move = "Write the labels as numbers or names."
         raise DataError(Fault(str(where), "label", "", rule, move))
-    if {*pc.unique(column.cast(kind).cast(pa.string())).to_pylist()} == {"0", "1"}:
+    if {*pc.unique(column.cast(kind).cast(pa.string())).to_pylist()} - {"-1", "-"} == {"0", "1"}:
         rule = "holds only 0 and 1, which may mean entailment and neutral, or no match and match"
         move = (
             "Write entailment, neutral and contradiction; or, where 1 marks a match, name the "

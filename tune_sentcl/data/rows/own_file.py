@@ -10,10 +10,11 @@ from pydantic_core import PydanticCustomError
 from tune_sentcl.config import DataConfig, Rows, columns_of
 from tune_sentcl.config.data_names import joined_columns
 from tune_sentcl.data.rows.corpus import Corpus
+from tune_sentcl.data.rows.judged import judges, names_no_nli
 from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.rows.sources import rows_of
-from tune_sentcl.data.tables import Origin, Read, numbers, read_table
+from tune_sentcl.data.tables import Origin, Read, numbers, read_table, role_of
 from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.plugins import EXTENSIONS
 
@@ -53,14 +54,15 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
         rule = error.message().replace("Input should", "must")
         raise DataError(Fault("--columns", "", columns, rule, "Correct it.")) from None
     table, where = _read(rows, columns_of(columns))
-    guessed = columns
     kind = _kind_among({*table.column_names})
-    if kind is None and not columns:
-        _require_header(rows, where.columns)
-        guessed = _guessed(rows, where.columns)
-        kind = _kind_among({*columns_of(guessed)})
+    if kind == "labeled_pairs" and names_no_nli(table.column("label")):
+        kind = "triplets"
+    if kind is None:
+        guessed = {**_guessed(rows, where.columns, columns_of(columns)), **columns_of(columns)}
+        kind = _kind_among({*table.column_names, *guessed})
+        columns = str(joined_columns(guessed))
     if kind is not None:
-        return kind, guessed
+        return kind, columns
     rule = f"the columns are {', '.join(where.columns)}, and two or three of them must be known"
     move = "Name them: --columns 'anchor=QUESTION,positive=ANSWER' (docs/data.md has the roles)."
     raise DataError(Fault(str(rows), "", "", rule, move))
@@ -71,16 +73,6 @@ def _read(rows: Path, columns: Mapping[str, str], read: Read = tuple) -> tuple[p
     return rows_of(own, columns, read) if own else read_table(rows, None, columns, read)
 
 
-def _require_header(rows: Path, names: Sequence[str]) -> None:
-    """Refuse a table whose first line is a row: a number, or sentences in place of names."""
-    sentences = [n for n in names if len(n.split()) > 3 or n.rstrip().endswith((".", "?", "!"))]
-    numbers = [name for name in names if _is_number(name)]
-    if rows.suffix in (".csv", ".tsv") and (numbers or len(sentences) > 1):
-        rule = "the first line must name the columns, and it looks like a row"
-        move = "Write a line such as question,answer above it, or name the columns: --columns."
-        raise DataError(Fault(f"{rows} line 1", "", (numbers or sentences)[0], rule, move))
-
-
 def _kind_among(roles: Collection[str]) -> Rows | None:
     """The first kind whose columns are all among some roles."""
     there = {*roles}
@@ -88,22 +80,47 @@ def _kind_among(roles: Collection[str]) -> Rows | None:
     return next(fits, None)
 
 
-def _guessed(rows: Path, names: Sequence[str]) -> str:
-    """Roles of two columns of text, and of a third one of numbers if its name says score."""
-    texts, score = [], ""
-    for name in names:
-        values = _values(rows, name)
-        numbers = sum(_is_number(value) for value in values)
-        grades = name.casefold() in ("score", "similarity", "rating")
-        if grades and numbers == len(values) and len({*values}) > 2:
-            score = name
-        elif not numbers and sum(map(len, values)) > 8 * len(values):
-            texts.append(name)
-    if len(texts) != 2 or any("," in name for name in (*texts, score)):
-        return ""
-    roles = ("sentence1", "sentence2") if score else ("anchor", "positive")
-    pairs = dict(zip(roles, texts, strict=True)) | ({"score": score} if score else {})
-    return ",".join(f"{role}={name}" for role, name in sorted(pairs.items()))
+def _guessed(rows: Path, names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Roles of two columns of text, and of a third one of numbers if its name says score.
+
+    Raises:
+        DataError: The header of a CSV or TSV file looks like a row.
+    """
+    # SimCSE's positive is `sent1`; then `sent0` would be there, and nothing were guessed.
+    known = {n: role_of(n, columns)[1] for n in names if n.strip().casefold() != "sent1"}
+    free = [name for name in names if not known.get(name) and "," not in name]
+    values = {name: _values(rows, name) for name in free}
+    texts = [
+        name
+        for name, filled in values.items()
+        if sum(map(len, filled)) > 8 * len(filled)
+        and not any(map(_is_number, filled))
+        and not judges(name)
+    ]
+    if rows.suffix in (".csv", ".tsv"):
+        _require_header(rows, names, texts)
+    score = [n for n in free if n.casefold() in ("score", "similarity", "rating")]
+    score = [n for n in score if all(map(_is_number, values[n])) and len({*values[n]}) > 2]
+    there = {*known.values()}
+    roles = ("sentence1", "sentence2") if score or "score" in there else ("anchor", "positive")
+    lacking = [role for role in roles if role not in there] + ["score"] * bool(score)
+    found = [*texts, *score]
+    return dict(zip(lacking, found, strict=True)) if len(lacking) == len(found) else {}
+
+
+def _require_header(rows: Path, names: Sequence[str], texts: Sequence[str]) -> None:
+    """Refuse a header that looks like a row; `texts` are the names of columns of text.
+
+    Raises:
+        DataError: Two columns of text are called by sentences, or one by a number.
+    """
+    sentences = [n for n in texts if len(n.split()) > 3 or n.rstrip().endswith((".", "?", "!"))]
+    # pandas numbers columns without names from 0.
+    strange = [n for n in texts if _is_number(n) and n != str(names.index(n))]
+    if strange or len(sentences) > 1:
+        rule = "the first line must name the columns, and it looks like a row"
+        move = "Write a line such as question,answer above it, or name the columns: --columns."
+        raise DataError(Fault(f"{rows} line 1", "", [*strange, *sentences][0], rule, move))
 
 
 def _values(rows: Path, name: str) -> list[str]:

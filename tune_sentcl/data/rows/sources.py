@@ -13,7 +13,13 @@ import pyarrow as pa
 
 from tune_sentcl.config import DataConfig, Rows, columns_of
 from tune_sentcl.data.root import existing_root
-from tune_sentcl.data.rows.judged import as_scores, judging, positives, refuse_false_negatives
+from tune_sentcl.data.rows.judged import (
+    as_scores,
+    judging,
+    names_no_nli,
+    positives,
+    refuse_false_negatives,
+)
 from tune_sentcl.data.rows.kinds import (
     NUMBERS,
     columns_read,
@@ -150,11 +156,11 @@ def _judges(
 ) -> tuple[pa.Table, list[str]]:
     """The columns that judge the pairs; rows of graded pairs take the only one as their score.
 
-    Labels of premises and hypotheses are read by their own rule.
+    NLI's labels of premises and hypotheses are read by their own rule.
     """
-    if kind in ("labeled_pairs", "sentences") or {"premise", "hypothesis", "label"} <= {
-        *table.column_names
-    }:
+    is_nli = {"premise", "hypothesis", "label"} <= {*table.column_names}
+    is_nli = is_nli and not names_no_nli(table.column("label"))
+    if kind in ("labeled_pairs", "sentences") or is_nli:
         return table, []
     refuse_false_negatives(table, where)
     found = list(judging(table, config.columns))
@@ -373,12 +379,8 @@ def _number_negatives(table: pa.Table, where: Origin) -> pa.Table:
             for place in range(max(map(len, lists), default=0)):
                 texts = [items[place] if place < len(items) else None for items in lists]
                 columns.append(pa.array(texts, column.type.value_type))
-        elif name != "negatives":
+        elif name != "negatives" or column.null_count < len(column):
             columns.append(column)
-        elif column.null_count < len(column):
-            rule = f"the column must hold lists of sentences, and holds {column.type}"
-            move = "Write lists of strings, or columns negative_1, negative_2 and so on."
-            raise DataError(Fault(str(where), name, "", rule, move))
     table = table.drop_columns(names)
     for number, column in enumerate(columns, 1):
         table = table.append_column(f"negative_{number}", column)
