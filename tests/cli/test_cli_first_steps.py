@@ -146,8 +146,8 @@ def test_rows_with_a_task_of_any_kind_become_a_space_too(
     # points of a training at which a classifier cannot be scored.
     labels = [label.translate(str.maketrans("345", "012")) for label in labels]
     write("mine.csv", header, WORDS, ANSWERS, labels)
-    asked = [f"scored {word}" for word in WORDS[:30]]
-    write("own.csv", dev, asked, asked[::-1], [str(number % 3) for number in range(30)])
+    asked = [f"scored {word}" for word in WORDS[:60]]
+    write("own.csv", dev, asked, asked[::-1], [str(number % 3) for number in range(60)])
     done = invoke(*INIT, "--dev", "own.csv")
     assert (done.code, done.err) == (0, "")
     assert [c.method.name for c in load_space("mine.toml").configurations] == ["none", method]

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from data_samples import load_positive_pairs, load_triplets, rows_of, write_forms
 from disk_samples import write
@@ -31,6 +33,7 @@ KEPT = [("a", "x"), ("c", "z")]
         ("label", ["duplicate", "not_duplicate", "duplicate"], "label = duplicate"),
         ("label", ["entailment", "neutral", "entailment"], "label = entailment"),
         ("gold_label", ["entailment", "-", "entailment"], "gold_label = entailment"),
+        ("Duplikat", ["ja", "nein", "ja"], "Duplikat = ja"),
         ("label", [1, -1, 1], "label = 1"),
         ("of any name", ["1", "0", "1"], "of any name = 1"),
         ("of any name", [True, False, True], "of any name = true"),
@@ -55,6 +58,8 @@ def test_a_column_that_judges_the_pairs_selects_the_positives_for_every_method(
         ("label", ["good", "bad", "bad"], "label = bad, good: .*do not say"),
         ("is_duplicate", [0, 0, 0], "is_duplicate = 0: .*do not say"),
         ("label", [1, 2, 1], "label = 1, 2: .*do not say"),
+        ("not_duplicate", [0, 1, 0], "not_duplicate = 0, 1: .*do not say"),
+        ("score", [95, 12, 60], "score: the scores reach 95, and data.min_score = 4 is of a sc"),
         ("weight", [0.5, 1.0, 0.5], "weight = 0.5, 1.0: .*do not say"),
         ("similarity", [0.2, 0.9, 0.2], "similarity: .*from 0.2 to 0.9.*ignored = "),
         ("relevance", [0.2, 0.9, 0.4], "relevance: .*from 0.2 to 0.9.*min_score.*ignored = "),
@@ -78,6 +83,16 @@ def test_a_column_of_two_values_judges_only_if_no_name_says_so(tmp_path: Path) -
         assert "columns that are not read: has_image" in corpus.notes
     for source in write_forms(tmp_path / "alike", {**PAIR, "weight": [0.5, 0.5, 0.5]}):
         assert len(load_triplets(source)) == 3
+
+
+def test_lists_of_judgments_and_embeddings_in_parquet_are_not_forgotten(tmp_path: Path) -> None:
+    columns = {"query": ["q"], "pos": [["a", "b"]], "labels": [[1, 0]], "vector": [[0.5, 0.1]]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "set"))
+    for source in (tmp_path / "a.parquet", tmp_path / "set"):
+        corpus = load_triplets(source)
+        assert rows_of(corpus) == [("q", "a")]
+        assert corpus.notes[-1] == "columns that are not read: vector"
 
 
 def test_a_column_that_the_user_names_is_the_only_one_that_judges(tmp_path: Path) -> None:

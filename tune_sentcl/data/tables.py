@@ -196,8 +196,11 @@ def read_table(
         raise DataError(Fault(str(path), "", "", rule, move))
     if path.suffix == ".parquet":
         table, every = _parquet(path, roles, first)
-        roles_there = {r: n for r, n in roles(every).items() if n in table.column_names}
-        return by_role(table, roles_there), Origin(str(path), tuple(every))
+        there = {role: n for role, n in roles(every).items() if n in table.column_names}
+        rows = by_role(table, there)
+        for role in roles(every).keys() - there.keys():
+            rows = rows.append_column(role, pa.nulls(len(rows)))
+        return rows, Origin(str(path), tuple(every))
     if path.suffix == ".txt":
         texts = pa.table({"text": pa.array(read_lines(path, "utf-8"), pa.string())})
         return by_role(texts, roles(["text"])), Origin(str(path), ("text",), word="line")
@@ -308,8 +311,11 @@ def _class_names(table: pa.Table, name: str) -> pa.Array:
 
 
 def is_plain(name: str, kind: pa.DataType) -> bool:
-    """Whether a column without a role is worth reading: embeddings and the like are not."""
-    return not pa.types.is_nested(kind) or "score" in name.casefold()
+    """Whether a column without a role is worth reading: embeddings and structures are not."""
+    if not pa.types.is_nested(kind) or "score" in name.casefold():
+        return True
+    value = getattr(kind, "value_type", None)
+    return value is not None and (pa.types.is_integer(value) or pa.types.is_boolean(value))
 
 
 def value_kind(column: pa.ChunkedArray) -> pa.DataType:

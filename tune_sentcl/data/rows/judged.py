@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tune_sentcl.config import columns_of
+from tune_sentcl.config import DataConfig, columns_of
 from tune_sentcl.data.rows.kinds import LABELS
 from tune_sentcl.data.tables import UNREAD, Origin, finite_scores, numbers
 from tune_sentcl.errors import DataError, Fault
@@ -16,22 +16,25 @@ _MARKS = {
     *("label", "labels", "duplicate", "isduplicate", "match", "matches", "matching", "ismatch"),
     *("paraphrase", "isparaphrase", "relevant", "isrelevant", "isanswer", "correct"),
     *("iscorrect", "target", "y", "class", "gold", "goldlabel", "verdict", "judgment"),
-    *("judgement", "quality", "weight", "posscore", "posscores"),
+    *("judgement", "quality", "weight", "posscore", "posscores", "poslabel", "poslabels"),
 }
 """The names of columns that mark a match; blanks, hyphens and underscores do not count."""
 _GRADES = {
     *("score", "scores", "similarity", "sim", "similarityscore", "relatedness", "rating"),
-    *("relatednessscore", "relevance", "relevancescore", "grade", "goldscore"),
+    *("relatednessscore", "relevance", "relevancescore", "relevancelabel", "rel", "grade"),
+    *("goldscore", "cosine", "cosinesimilarity"),
 }
 """The names of columns that grade a match."""
 _YES = {
     *("yes", "true", "y", "t", "duplicate", "match", "matches", "positive", "relevant", "same"),
     *("paraphrase", "similar", "equivalent", "entailment", "correct", "related"),
+    *("ja", "oui", "si", "sí", "sim", "да", "wahr", "vrai", "verdadero", "истина"),
 }
 _NO = {
     *("no", "false", "n", "f", "negative", "irrelevant", "different", "unrelated", "dissimilar"),
-    *("mismatch", "neutral", "contradiction", "nonduplicate", "nomatch", "nonmatch", "incorrect"),
-    *(f"not{word}" for word in _YES),
+    *("mismatch", "neutral", "contradiction", "nomatch", "incorrect"),
+    *("nein", "non", "não", "нет", "falsch", "faux", "falso", "ложь"),
+    *(f"{no}{word}" for word in _YES for no in ("not", "non")),
 }
 _OF_NEGATIVES = re.compile(r"(hard)?neg(ative)?s?scores?")
 
@@ -107,32 +110,43 @@ def positives(
         DataError: The values do not say which rows match, or no row does.
     """
     name, values = role.removeprefix(UNREAD), table.column(role).to_pylist()
+    if _plain(role).removeprefix("is") in _NO:  # a 1 then says that the texts do not match
+        raise DataError(_unclear(name, _distinct(table.column(role)), where))
     given = _distinct(table.column(role))
     if given and given <= _YES | _NO:
         found = np.array([_word(value) in _YES for value in values])
         condition = f"{name} = {' or '.join(sorted(given & _YES))}"
     else:
-        if role == "score":
-            scores = finite_scores(table, where)
-        else:
-            scores = numbers("" if value is None else value for value in values)
-        distinct = np.unique(scores[np.isfinite(scores)])
-        if {0.0, 1.0} <= {*distinct} and _plain(role) in _MARKS:
-            distinct = distinct[distinct != -1]  # which stands for no judgment
-        is_mark = len(distinct) == 2 and distinct[0] <= 0 < distinct[1]
-        if np.isnan(numbers(given)).any() or not len(distinct):
-            raise DataError(_unclear(name, given, where))
-        least = float(distinct[-1])
-        if _plain(role) in _GRADES and (least >= min_score or not is_mark):
-            _require_close(name, distinct, min_score, where)
-            found, condition = scores >= min_score, f"{name} >= {min_score:g}"
-        elif is_mark or (len(distinct) == 1 and least > 0):
-            found, condition = scores == least, f"{name} = {least:g}"
-        else:
-            raise DataError(_unclear(name, given, where))
+        found, condition = _by_number(table, role, min_score, where)
     if not found.any():
         rule = "this column says of no row that its texts match"
         raise DataError(Fault(str(where), name, "", rule, "Choose a file with positives."))
+    return found, condition
+
+
+def _by_number(
+    table: pa.Table, role: str, min_score: float, where: Origin
+) -> tuple[npt.NDArray[np.bool_], str]:
+    name, values = role.removeprefix(UNREAD), table.column(role).to_pylist()
+    given = _distinct(table.column(role))
+    if role == "score":
+        scores = finite_scores(table, where)
+    else:
+        scores = numbers("" if value is None else value for value in values)
+    distinct = np.unique(scores[np.isfinite(scores)])
+    if {0.0, 1.0} <= {*distinct} and _plain(role) in _MARKS:
+        distinct = distinct[distinct != -1]  # which stands for no judgment
+    is_mark = len(distinct) == 2 and distinct[0] <= 0 < distinct[1]
+    if np.isnan(numbers(given)).any() or not len(distinct):
+        raise DataError(_unclear(name, given, where))
+    least = float(distinct[-1])
+    if _plain(role) in _GRADES and (least >= min_score or not is_mark):
+        _require_close(name, distinct, min_score, where)
+        found, condition = scores >= min_score, f"{name} >= {min_score:g}"
+    elif is_mark or (len(distinct) == 1 and least > 0):
+        found, condition = scores == least, f"{name} = {least:g}"
+    else:
+        raise DataError(_unclear(name, given, where))
     return found, condition
 
 
@@ -154,11 +168,21 @@ def as_scores(table: pa.Table, role: str, where: Origin) -> pa.Array:
     return pa.array(found.astype(np.float64))
 
 
+_USUAL, _LARGEST = DataConfig().min_score, 5.0
+"""The score that is enough where none is set, and the largest score of its scale."""
+
+
 def _require_close(
     name: str, scores: npt.NDArray[np.float64], min_score: float, where: Origin
 ) -> None:
-    if scores[-1] >= min_score:
+    if scores[-1] >= min_score and (scores[-1] <= _LARGEST or min_score != _USUAL):
         return
+    if scores[-1] >= min_score:
+        move = "Set data.min_score to the least score of pairs that mean the same."
+        rule = (
+            f"the scores reach {scores[-1]:g}, and data.min_score = {_USUAL:g} is of a scale to 5"
+        )
+        raise DataError(Fault(str(where), name, "", rule, move))
     rule = f"no pair has a score of data.min_score = {min_score:g} or above"
     rule += f"; the scores are from {scores[0]:g} to {scores[-1]:g}"
     move = "Set data.min_score to the least score of pairs that mean the same"

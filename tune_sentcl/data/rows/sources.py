@@ -115,7 +115,7 @@ def open_source(
         table, where = _open_own(config, partial(roles_read, kind))
     where = where if where.columns else replace(where, columns=tuple(table.column_names))
     table, where = _of_split(table, where, split)
-    table, judges = _judges(kind, table, where, config)
+    table, where, judges = _judges(kind, table, where, config)
     names = columns_read(kind, table.column_names, where)
     table, where = _spread_positives(table, where)
     table, where = _positives(table, where, judges, config)
@@ -153,7 +153,7 @@ def _of_split(table: pa.Table, where: Origin, split: str) -> tuple[pa.Table, Ori
 
 def _judges(
     kind: Rows, table: pa.Table, where: Origin, config: DataConfig
-) -> tuple[pa.Table, list[str]]:
+) -> tuple[pa.Table, Origin, list[str]]:
     """The columns that judge the pairs; rows of graded pairs take the only one as their score.
 
     NLI's labels of premises and hypotheses are read by their own rule.
@@ -161,17 +161,19 @@ def _judges(
     is_nli = {"premise", "hypothesis", "label"} <= {*table.column_names}
     is_nli = is_nli and not names_no_nli(table.column("label"))
     if kind in ("labeled_pairs", "sentences") or is_nli:
-        return table, []
+        return table, where, []
     refuse_false_negatives(table, where)
     found = list(judging(table, config.columns))
     if kind != "graded_pairs":
         others = {"label", "score"} - {*found}
         names = [f"{UNREAD}{n}" if n in others else n for n in table.column_names]
-        return table.rename_columns(names), found
+        return table.rename_columns(names), where, found
     if "score" not in table.column_names and len(found) == 1:
         scores = as_scores(table, found[0], where)
         table = table.append_column("score", scores).drop_columns(found)
-    return table, []
+        note = f"the score is {found[0].removeprefix(UNREAD)}"
+        where = replace(where, notes=(*where.notes, note))
+    return table, where, []
 
 
 def _positives(
@@ -332,17 +334,21 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
         raise DataError(Fault(name, "", "", rule, "Name the folder of one split."))
     roles = roles_of(dataset.column_names, columns, read, name, others=True)
     types = dataset.features.arrow_schema
-    roles = {
-        role: column
+    left = [
+        role
         for role, column in roles.items()
-        if not role.startswith(UNREAD) or is_plain(column, types.field(column).type)
-    }
-    wanted = list(roles.values())
+        if role.startswith(UNREAD) and not is_plain(column, types.field(column).type)
+    ]
+    wanted = [column for role, column in roles.items() if role not in left]
     chosen = dataset.select_columns(wanted)  # after any `select` or `shuffle`
     table = chosen.with_format("arrow")[:].select(wanted)
     where = Origin(name, columns=tuple(dataset.column_names))
     metadata = chosen.features.arrow_schema.metadata
-    return by_role(table.replace_schema_metadata(metadata), roles), where
+    read_roles = {role: column for role, column in roles.items() if role not in left}
+    rows = by_role(table.replace_schema_metadata(metadata), read_roles)
+    for role in left:
+        rows = rows.append_column(role, pa.nulls(len(rows)))
+    return rows, where
 
 
 def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
