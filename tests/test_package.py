@@ -48,6 +48,8 @@ def test_what_is_imported_loads_no_more_than_it_needs() -> None:
 CALLS = [
     ("search('smoke', None)", "study: None: must be"),
     ("search('smoke', '')", "study: '': must not be empty"),
+    ("search('smoke', '~no-such-user/study')", "study: ~no-such-user/study: cannot be found"),
+    ("search('smoke', 'a\\0b')", "must not hold a null character"),
     ("search('smoke', b'new')", "study: b'new': must be"),
     ("search('smoke', 'new', seeds=[-1])", "seeds: [-1]: must be greater than or equal to 0"),
     ("search('smoke', 'new', seeds='0,1')", "seeds: '0,1': must be a list or a tuple"),

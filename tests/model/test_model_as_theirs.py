@@ -234,6 +234,14 @@ def test_padding_without_a_vector_is_refused(tmp_path: Path) -> None:
         ours(folder)
 
 
+def test_an_encoder_without_a_token_to_pad_with_is_refused(toy: Path, tmp_path: Path) -> None:
+    """An exported folder could not encode two texts of different lengths."""
+    folder = put_together(toy, tmp_path / "saved", mean)
+    restate(folder / "tokenizer_config.json", pad_token=None)
+    with pytest.raises(CheckpointError, match=r"no token to pad texts of a batch with"):
+        ours(folder)
+
+
 def test_a_static_encoder_follows_the_settings_of_its_tokenizer(toy: Path, tmp_path: Path) -> None:
     folder = put_together(toy, tmp_path / "saved", mean)
     restate(folder / "sentence_bert_config.json", tokenizer_args={**LEFT, **CASE})

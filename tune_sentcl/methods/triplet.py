@@ -23,7 +23,9 @@ class Triplet(TripletMethod[TripletConfig]):
         for part in corpus.by_source():
             if not any(pc.any(pc.not_equal(part.table[n], "")).as_py() for n in part.negatives()):
                 rule = "method triplet needs rows with a negative, and there are none"
-                move = "Take a source of triplets (docs/data.md), or method mnr."
+                move = (
+                    "Take a source of triplets, mine negatives (data.mined=1), or take method mnr."
+                )
                 raise DataError(Fault(part.source, "data.source", "", rule, move))
 
     def loss_of(self, drawn: DrawnTriplets) -> StepLoss:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import obstore
 
-from tune_sentcl.errors import ConfigError, Fault, StudyError, refuse_credentials
+from tune_sentcl.errors import ConfigError, Fault, StudyError, first_line, refuse_credentials
 from tune_sentcl.store.disk import make_folder
 from tune_sentcl.store.objects import (
     TakenError,
@@ -227,14 +227,18 @@ def study_path(path: str | Path) -> str:
     """A study's location for workers on other machines: a URL unchanged, a local path absolute.
 
     Raises:
-        StudyError: The path is empty.
+        StudyError: The path is empty, or no path.
     """
     text = str(path)
-    if not text.strip():
-        raise StudyError(
-            Fault("--study", "", repr(text), "must not be empty", "Name a folder or a URL.")
-        )
-    return text if "://" in text else str(Path(text).expanduser().absolute())
+    rule = "must not be empty" if not text.strip() else ""
+    rule = "must not hold a null character" if "\0" in text else rule
+    if rule:
+        raise StudyError(Fault("--study", "", repr(text), rule, "Name a folder or a URL."))
+    try:
+        return text if "://" in text else str(Path(text).expanduser().absolute())
+    except RuntimeError as error:  # no such user
+        rule, move = f"cannot be found ({first_line(error)})", "Write the whole path."
+        raise StudyError(Fault("--study", "", text, rule, move)) from None
 
 
 def normalized_location(study: str) -> str:

@@ -10,7 +10,7 @@ from tune_sentcl.config import AUTO_FALLBACKS
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import fault_of
-from tune_sentcl.model.checkpoints.hub import HubError, small_files
+from tune_sentcl.model.checkpoints.hub import small_files
 from tune_sentcl.model.tokenizing import is_lower_case
 
 _PROBE = (
@@ -88,7 +88,11 @@ def check_rows(checkpoint: Checkpoint, tokenizer: Any, rows: int | None) -> None
     if rows is None:
         return
     named = tokenizer.special_tokens_map
+    if not checkpoint.is_static and not (tokenizer.pad_token or tokenizer.eos_token):
+        rule = "its tokenizer has no token to pad texts of a batch with"
+        raise fault_of(checkpoint.name, rule, "Save it with a pad_token.")
     unread = {str(named.get(f"{kind}_token")) for kind in ("image", "audio", "video")}
+    unread -= {str(tokenizer.pad_token)}
     numbers = {token: n for token, n in tokenizer.get_vocab().items() if token not in unread}
     last = max(numbers, key=numbers.__getitem__)
     if numbers[last] >= rows:
@@ -140,8 +144,8 @@ def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         return read_tokenizer(checkpoint)[1]
     except CheckpointError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, HubError):
-        return ()  # loading the model reports it
+    except Exception:  # noqa: BLE001 - `tokenizers` raises plain ones; loading the model reports it
+        return ()
 
 
 def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
@@ -149,7 +153,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
 
     Raises:
         CheckpointError: As `checked`, or as `check_rows` by the stated number of rows.
-        OSError, ValueError, KeyError, TypeError, HubError: It cannot be read.
+        Exception: It cannot be read; `tokenizers` raises plain ones.
     """
     folder = Path(checkpoint.path)
     if checkpoint.revision:
