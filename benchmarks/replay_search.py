@@ -24,15 +24,15 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.halving import SHARES
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.portfolio import best_params, standardized
+from tune_sentcl.tuning.sampler.portfolio import MOST_WHOLE, best_params, standardized
 from tune_sentcl.tuning.sampler.sampling import distribution
 from tune_sentcl.tuning.search_configurations import SearchConfigurations
 from tune_sentcl.tuning.search_options import SAMPLING, STAGES, SearchOptions
 from tune_sentcl.tuning.search_run import limits_of
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.session_study import SessionSettings
+from tune_sentcl.tuning.stages import SHARES
 from tune_sentcl.tuning.worker import Failure
 
 DEFAULT = "default"
@@ -186,6 +186,10 @@ class _Namer:
 
 
 class _TableConfigurations(SearchConfigurations):
+    def add_recorded(self, params: Params) -> str:
+        """Add a configuration that the search has taken."""
+        return self.add_sampled(params)
+
     def config(self, name: str) -> Any:
         """The config of a configuration."""
         return TableConfig(dict(self[name].values))
@@ -263,7 +267,9 @@ class OwnSearch:
             )
         past = best_params(_past_studies(learn)) if options.learn_from else []
         shares = (1.0,) if options.is_whole else shares_of(task.table.points)
-        proposals.resume_from(History([self._objective]), shares, given=[*past, *priors])
+        given = [*past, *priors]
+        whole = [*past[:MOST_WHOLE], *priors[:1]]
+        proposals.resume_from(History([self._objective]), shares, given=given, whole=whole)
         settings, driver, watcher = SessionSettings("table", keep=0), _no_study(), _Silent()
         self._session = Session(
             driver, proposals, settings, cast(Any, watcher), limits=limits_of(options)

@@ -29,6 +29,7 @@ from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
@@ -109,6 +110,9 @@ def proposals(
     scheduler: SchedulerName = "none",
     budget: float | None = None,
     shares: Sequence[float] = (1.0,),
+    record: SearchRecord | None = None,
+    given: Sequence[Params] = (),
+    whole: Sequence[Params] = (),
 ) -> Proposals:
     """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
     options = SearchOptions(
@@ -119,7 +123,8 @@ def proposals(
         scheduler=scheduler,
     )
     made = Proposals(space, TrialNamer(NoInputs()), options, seeds)
-    made.resume_from(history(OBJECTIVES[:objectives], results or {}, adopted or {}), shares)
+    known = history(OBJECTIVES[:objectives], results or {}, adopted or {})
+    made.resume_from(known, shares, record, given=given, whole=whole)
     return made
 
 

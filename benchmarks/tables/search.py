@@ -4,7 +4,7 @@ The searches of a table differ in the knobs that determine the number of steps. 
 `evaluation.every`, so that every trial is measured at equal fractions of its steps. A repeated
 command runs the missing trials.
 
-    python search.py clsr|pairs [TRIALS SEEDS]
+    python search.py clsr|pairs|retrieval|similarity [TRIALS SEEDS]
 
 The studies are subfolders of the working directory.
 """
@@ -16,17 +16,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 import tune_sentcl
 from tune_sentcl.data.root import data_root, existing_root
 from tune_sentcl.data.tasks.sts_data import read_task
 
 HERE = Path(__file__).parent
-POINTS = {"clsr": 10, "pairs": 5}
+POINTS = {"clsr": 10, "pairs": 5, "retrieval": 16, "similarity": 16}
 """Evaluation points of a trial, its end included."""
-SEEDS = {"clsr": 5, "pairs": 4}
-TRIALS = {"clsr": 75, "pairs": 4}
+SEEDS = {"clsr": 5, "pairs": 4, "retrieval": 2, "similarity": 1}
+TRIALS = {"clsr": 75, "pairs": 4, "retrieval": 40, "similarity": 40}
 """Configurations of each search."""
 Settings = dict[str, Any]
+_STEPS = {
+    "pairs": (("mnr", "scl"), (4, 8, 16, 32), (1, 2)),
+    "retrieval": (("mnr", "triplet"), (8, 16, 32, 64), (1, 4)),
+    "similarity": (("cosent", "angle"), (8, 16, 32, 64), (1, 4)),
+}
+"""The methods, batch sizes and epochs of the searches of a table."""
 
 
 def searches(table: str) -> Iterator[Settings]:
@@ -35,13 +43,18 @@ def searches(table: str) -> Iterator[Settings]:
         for size in (32, 64, 128, 256):
             yield {"optimizer.batch_size": size}
         return
-    for method, size, epochs in itertools.product(("mnr", "scl"), (4, 8, 16, 32), (1, 2)):
-        yield {
+    methods, sizes, epochs = _STEPS[table]
+    for method, size, count in itertools.product(methods, sizes, epochs):
+        settings: Settings = {
             "method.name": method,
             "optimizer.batch_size": size,
-            "optimizer.epochs": epochs,
-            "data.order": "shuffled" if method == "mnr" else "file",  # scl: as its authors
+            "optimizer.epochs": count,
         }
+        if table == "pairs":
+            settings["data.order"] = (
+                "shuffled" if method == "mnr" else "file"
+            )  # scl: as its authors
+        yield settings
 
 
 def run(table: str, folder: Path, trials: int, seeds: int) -> None:
@@ -85,7 +98,23 @@ def write_dev(folder: Path) -> None:
     (folder / "stsb-dev-100.jsonl").write_text("".join(lines[::15]))
 
 
+def write_retrieval(folder: Path) -> None:
+    """Write a retrieval task in BEIR's layout: 300 premises of SNLI dev, 1,500 hypotheses."""
+    rows = pd.read_parquet(existing_root(data_root(None), "SNLI") / "nli/snli_dev.parquet")
+    rows = rows[rows["label"].isin([0, "entailment"])].drop_duplicates("premise")
+    task = folder / "snli-dev"
+    (task / "qrels").mkdir(parents=True, exist_ok=True)
+    # A document with the id of a query is left out for that query.
+    for name, column, most in (("queries", "premise", 300), ("corpus", "hypothesis", 1500)):
+        texts = enumerate(rows[column][:most])
+        ids = ({"_id": f"{name}{number}", "text": text} for number, text in texts)
+        (task / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ids))
+    judged = "".join(f"queries{number}\tcorpus{number}\t1\n" for number in range(300))
+    (task / "qrels/dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+
+
 if __name__ == "__main__":
     name, *numbers = sys.argv[1:]
     write_dev(Path.cwd())
+    write_retrieval(Path.cwd())
     run(name, Path.cwd(), *(map(int, numbers) if numbers else (TRIALS[name], SEEDS[name])))

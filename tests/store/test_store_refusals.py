@@ -129,7 +129,7 @@ def test_a_url_of_which_a_part_would_be_dropped_is_refused(url: str) -> None:
         ({"space": 3}, "space: must be"),
         ({"search": 3}, "search: must be"),
         ({"search": {"sampler_seed": float("inf")}}, "search.sampler_seed: must be"),
-        ({"search": {"shares": [2]}}, "search.shares.0: must be"),
+        ({"search": {"halvings": [{"shares": [2]}]}}, "search.halvings.0.shares.0: must be"),
     ],
 )
 def test_a_manifest_damaged_or_of_another_schema(

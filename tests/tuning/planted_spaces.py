@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning import halving
+from tune_sentcl.tuning import stages, timing
 from tune_sentcl.tuning.proposals import Proposals
 from tune_sentcl.tuning.sampler.sampling import Params, Sampler
 from tune_sentcl.tuning.search_options import SamplerName
-from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 Quality = Callable[[Mapping[str, Any]], float]
 
@@ -41,8 +40,9 @@ def sampler_trials(sampler: Sampler | Proposals, *states: TrialState) -> list[Fr
 
 def let_toys_have_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of two steps too."""
-    monkeypatch.setattr(halving, "LEAST_STEPS", 0)
-    monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
+    monkeypatch.setattr(stages, "LEAST_STEPS", 0)
+    monkeypatch.setattr(stages, "LEAST_HALF", 3)
+    monkeypatch.setattr(timing, "_scored", lambda *_: 0)
 
 
 # Which knobs go with which members, written down a second time.

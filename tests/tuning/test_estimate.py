@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from search_samples import LAMBDA, NoInputs, lambda_space, run_here, statuses, tiny_space
+from search_samples import NoInputs, lambda_space, run_here, statuses, tiny_space
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.launchers import run_locally, run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning import prepare as prepare_module
 from tune_sentcl.tuning import timing
 from tune_sentcl.tuning.plan import estimate, make_plan, with_estimate
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
@@ -24,9 +23,9 @@ from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.timing import (
     TrialSeconds,
     TrialTimer,
-    fewest_steps,
     first_training,
     kind_of,
+    shortest_training,
 )
 from tune_sentcl.tuning.worker import worker_settings
 from tune_sentcl.watch.clock import clock
@@ -76,25 +75,6 @@ def test_rows_and_points_are_multiplied(
     point, end = (0.01 * sum(map(len, each)) for each in (texts, set(sets.sentences())))
     whole = 5 + 2 * 64 * 0.25 + points * point + end
     assert found == pytest.approx((5 + point, 2 * 64 * 0.25, end, whole))
-
-
-def test_a_command_times_each_kind_once_and_drops_a_first_stage_that_takes_less_than_its_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(prepare_module, "first_shares", lambda steps: (0.25, 0.5, 1.0))
-    timed = []
-
-    def measure(*given: Any) -> tuple[float, float, float, None]:
-        timed.append(given)
-        return 1.0, 3.0 / 64, 0.0, None  # seconds of the start, and three of the training
-
-    monkeypatch.setattr(timing, "_measure", measure)
-    space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-    asked = SearchOptions(launcher="local", gpus_per_trial=0.0, trials=8)
-    notes = make_plan(space, None, None, (0,), asked).notes
-    assert len(timed) == 1
-    assert any("1/2 training" in note for note in notes)
-    assert "the first stage is 1/2 of a training" in capsys.readouterr().err
 
 
 def test_one_trial_makes_the_pass_of_a_frozen_encoder(
@@ -225,5 +205,5 @@ def test_a_grid_without_trainings_leaves_the_stages_of_what_is_sampled(tmp_path:
         'method.name = { choices = ["none", "scl"] }\noptimizer.epochs = { low = 8, high = 99 }'
     )
     space = tiny_space(tmp_path, 'grid."method.name" = ["none"]', ranges=ranges)
-    assert fewest_steps(space, NoInputs()) == 8 * 2
+    assert shortest_training(space, NoInputs())[0] == 8 * 2
     assert first_training(space).method.name == "scl"

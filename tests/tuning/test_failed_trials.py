@@ -188,7 +188,7 @@ def test_a_seed_that_fails_decides_what_is_told_and_ends_its_configuration(
     assert made.finished
 
 
-@pytest.mark.parametrize(("scheduler", "seeds"), [("none", (0, 1)), ("halving", (0,))])
+@pytest.mark.parametrize(("scheduler", "seeds"), [("none", (0, 1))])
 def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
     tmp_path: Path,
     scheduler: SchedulerName,

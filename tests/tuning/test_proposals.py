@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from planted_spaces import sampler_trials
 from search_samples import (
     LAMBDA,
@@ -19,9 +21,13 @@ from search_samples import (
 )
 
 from tune_sentcl.config import TrialConfig
+from tune_sentcl.errors import StudyError
 from tune_sentcl.history import Assignment, Result
 from tune_sentcl.space import Space
+from tune_sentcl.store.manifest import SearchRecord
+from tune_sentcl.tuning import stages
 from tune_sentcl.tuning.proposals import Proposals
+from tune_sentcl.tuning.sampler import sampling
 from tune_sentcl.tuning.search_options import SamplerName, SchedulerName
 
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
@@ -35,26 +41,40 @@ def judge(config: TrialConfig) -> Result:
 
 @dataclass
 class Trained:
-    """A study in memory: what was handed out, by trial and share, and how it ended."""
+    """A study in memory: what was handed out, by trial and share, and how it ended.
+
+    Attributes:
+        loses: Whether a few trials lose their worker.
+        record: The halvings, as the study holds them whenever a trial is handed out.
+    """
 
     space: Space
+    loses: bool = False
     given: list[tuple[str, float]] = field(default_factory=list)
     results: dict[str, Result] = field(default_factory=dict)
     sampled: dict[str, TrialConfig] = field(default_factory=dict)
+    record: SearchRecord | None = None
 
-    def search(self, *, workers: int = 1, **options: Any) -> Proposals:
-        """A search by so many workers, whose trials end in any order."""
+    def search(
+        self, *, workers: int = 1, order: int = 0, most: int = 10**9, **options: Any
+    ) -> Proposals:
+        """A search by so many workers, whose trials end in any order, up to `most` ends."""
         usual = {"sampler": "random", "scheduler": "halving", "shares": SHARES}
-        study = {"adopted": self.sampled, "results": self.results}
+        adopted = {name: one for name, one in self.sampled.items() if name in self.results}
+        study = {"adopted": adopted, "results": self.results, "record": self.record}
         made = proposals(self.space, **{**usual, **study, **options})
         running: list[Assignment] = []
-        generator = random.Random(0)
+        generator = random.Random(order)
         while not made.finished:
             assignment = made.next() if len(running) < workers else None
             if assignment is None:
                 assert running, "nothing runs, so nothing can be waited for"
+                if not most:
+                    break
+                most -= 1
                 self.end(made, running.pop(generator.randrange(len(running))))
                 continue
+            self.record = made.record
             running.append(assignment)
             self.given.append((assignment.trial_id, assignment.until))
             if assignment.origin == "sampler":
@@ -63,16 +83,146 @@ class Trained:
         return made
 
     def end(self, made: Proposals, one: Assignment) -> None:
-        """Of eleven stages of sampled ones one diverges."""
-        name, planted = one.trial_id, random.Random(f"{one.trial_id} {one.until}").randrange(11)
+        """Of eleven stages of sampled ones one diverges, and one in a hundred may be lost."""
+        name, planted = one.trial_id, random.Random(f"{one.trial_id} {one.until}").randrange(1100)
         stages = dict(self.results[name].stages) if name in self.results else {}
-        result = Result("finished", (float(planted),), stages)
-        if planted == 0 and one.origin == "sampler":
+        score = float(planted % 11)
+        result = Result("finished", (score,), stages)
+        if score == 0 and one.origin == "sampler":
             result = Result("failed", (), stages, "NonFiniteError")
+        elif self.loses and planted < 11 and one.origin == "sampler":
+            result = LOST
         elif one.until < 1:
-            result = Result("pruned", (), {**stages, one.until: float(planted)})
+            result = Result("pruned", (), {**stages, one.until: score})
         self.results[name] = result
         made.end(name, result)
+
+    def runs(self) -> set[tuple[str, float]]:
+        return set(self.given)
+
+
+@pytest.fixture
+def small_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let halves of four configurations be large enough, and TPE begin with two."""
+    monkeypatch.setattr(stages, "LEAST_HALF", 4)
+    monkeypatch.setattr(sampling, "LEAST_TOLD", 2)
+
+
+ASKED = {"budget": 6.0, "seeds": (0, 1, 2), "sampler": "tpe"}
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    workers=st.integers(1, 9),
+    order=st.integers(0, 99),
+    deaths=st.lists(st.integers(0, 60), max_size=4),
+)
+def test_workers_order_and_deaths_change_no_configuration_and_no_stage(
+    small_halves: None,
+    tmp_path_factory: pytest.TempPathFactory,
+    workers: int,
+    order: int,
+    deaths: list[int],
+) -> None:
+    """A second half that is told what has arrived so far, or that is drawn anew, would differ."""
+    space = lambda_space(tmp_path_factory.mktemp("space"), 0.3, ranges=LAMBDA)
+    alone, other = Trained(space, loses=True), Trained(space, loses=True)
+    alone.search(**ASKED)
+    for most in deaths:
+        other.search(**ASKED, workers=workers, order=order, most=most)
+    other.search(**ASKED, workers=workers, order=order)
+    alone.search(**ASKED)  # what was lost runs once a command
+    assert other.record == alone.record and alone.record is not None
+    assert len(alone.record.halvings) == 2 and other.runs() == alone.runs()
+
+
+def test_the_second_half_is_told_a_rank_of_each_configuration_of_the_first(
+    small_halves: None, tmp_path: Path
+) -> None:
+    """And nothing of the grid, of later stages, and of what was lost."""
+    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA), loses=True)
+    made = study.search(**{**ASKED, "budget": 12.0})
+    first = made.record.halvings[0].sampled or ()
+    told = {t.params["method.lambda"]: t.values[0] for t in sampler_trials(made)}
+    by_lambda = {knob(c, "method.lambda"): name for name, c in study.sampled.items()}
+    ends = {}
+    for params in first:
+        configuration = made.configurations[by_lambda[params["method.lambda"]]]
+        result = configuration.results[0]
+        reached = [share for share in SHARES[:2] if share in result.stages]
+        is_lost = result.status == "failed" and result.error_type == "WorkerLostError"
+        if result.status == "failed" and len(reached) < 2 and not is_lost:
+            assert told[params["method.lambda"]] == -1
+        elif not (is_lost and len(reached) < 2):
+            end = (len(reached), result.stages[reached[-1]], configuration.name)
+            ends[params["method.lambda"]] = end
+    in_order = sorted(ends, key=ends.__getitem__)
+    assert {key: told[key] for key in in_order} == {k: n for n, k in enumerate(in_order)}
+    assert told.keys() <= {params["method.lambda"] for params in first} and len(in_order) > 3
+
+
+def test_the_second_half_begins_while_finalists_of_the_first_train(
+    small_halves: None, tmp_path: Path
+) -> None:
+    """Waiting for the end of the first half would leave workers idle."""
+    made = proposals(
+        lambda_space(tmp_path, 0.3, ranges=LAMBDA),
+        **{**ASKED, "scheduler": "halving", "shares": SHARES, "budget": 12.0},
+    )
+    running = {}
+    while made.record.halvings[-1].sampled is None:
+        assignment = made.next()
+        if assignment is not None:
+            running[assignment.trial_id] = assignment
+            continue
+        short = [t for t, a in running.items() if a.until < 1 and a.origin == "sampler"]
+        ended = running.pop(short[0])
+        share = {s: float(hash(ended.trial_id) % 97) for s in SHARES if s <= ended.until}
+        made.end(ended.trial_id, Result("pruned", (), share))
+    assert any(a.until == 1 and a.origin == "sampler" for a in running.values())
+
+
+def test_a_larger_budget_adds_a_halving_and_changes_nothing_that_ran(
+    small_halves: None, tmp_path: Path
+) -> None:
+    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+    study.search(**ASKED)
+    record, before = study.record, list(study.given)
+    assert record is not None
+    study.search(**{**ASKED, "budget": 4.0})
+    assert study.record == record and not set(study.given[len(before) :]) - set(before)
+    made = study.search(**{**ASKED, "budget": 12.0})
+    assert study.record is not None and len(study.record.halvings) == 3
+    assert study.record.halvings[:2] == record.halvings and study.record.budget == 12
+    again = {run for run in study.given[len(before) :] if run in before}
+    lost = {t for t, r in study.results.items() if r.error_type == "WorkerLostError"}
+    assert {trial for trial, _ in again} <= lost | set(study.results)
+    assert made.stages is not None and made.stages.cost <= 12
+
+
+def test_the_best_of_older_studies_run_whole_and_compete_for_seeds(
+    small_halves: None, tmp_path: Path
+) -> None:
+    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+    older = [{"method.lambda": value} for value in (0.81, 0.82, 0.83, 0.84)]
+    made = study.search(**ASKED, given=older, whole=older[:3])
+    assert made.record.whole == tuple(older[:3])
+    assert (made.record.halvings[0].sampled or ())[0] == older[3]
+    until = {}
+    for trial_id, share in study.given:
+        found = made.configurations.of_trial(trial_id)
+        assert found is not None
+        until.setdefault(found[0].values["method.lambda"], []).append((found[1], share))
+    assert all(until[value][0] == (0, 1.0) for value in (0.81, 0.82, 0.83))
+    assert made.stages is not None and made.stages.cost <= 6
+
+
+def test_a_study_of_another_rule_is_refused(tmp_path: Path) -> None:
+    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+    study.search(sampled=3, scheduler="none", shares=(1.0,))
+    study.record = None
+    with pytest.raises(StudyError, match=r"3 configurations that an older rule.*--learn-from"):
+        study.search(budget=9)
 
 
 def two_by_two(folder: Path) -> Space:
@@ -96,10 +246,10 @@ def test_the_grid_comes_first_and_exactly_once(tmp_path: Path, sampler: SamplerN
 def test_what_takes_no_step_runs_once_and_competes_with_all_seeds(tmp_path: Path) -> None:
     grid = 'grid."method.name" = ["none", "scl"]'
     space = tiny_space(tmp_path, grid, ranges=LAMBDA)
-    made = Trained(space).search(budget=9, seeds=(0, 1, 2))
+    made = Trained(space).search(budget=9, seeds=(0, 1))
     runs = [(a.config.method.name, a.config.seed) for a in made.assignments()]
     assert [run for run in runs if run[0] == "none"] == [("none", 0)]
-    assert runs.count(("scl", 2)) >= 2, "the grid's, and that of the best sampled configuration"
+    assert runs.count(("scl", 1)) >= 2, "the grid's, and that of the best sampled configuration"
 
 
 def test_what_takes_no_step_takes_no_place_behind_the_first_stage(tmp_path: Path) -> None:
@@ -111,12 +261,12 @@ def test_what_takes_no_step_takes_no_place_behind_the_first_stage(tmp_path: Path
     assert made.stages is not None and made.finished
     methods = {a.trial_id: a.config.method.name for a in made.assignments()}
     counts = Counter(until for trial, until in study.given if methods[trial] == "scl")
-    first, second, *_ = made.stages.sizes
+    first, second, *_ = made.stages.halvings[0].sizes
     assert counts[1 / 16] == first - list(methods.values()).count("none") == first - 1
     assert counts[1 / 4] == second
 
 
-def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> None:
+def test_who_certainly_goes_on_runs_before_others_begin(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
     made = proposals(space, sampled=8, scheduler="halving", shares=(0.25, 1.0))
 
@@ -124,12 +274,17 @@ def test_who_certainly_goes_on_runs_before_further_proposals(tmp_path: Path) -> 
         given = (made.next() for _ in range(count))
         return [(a.trial_id, a.until) for a in given if a is not None]
 
+    def least() -> float | None:
+        found = made.configurations.of_trial(first[0][0])
+        assert found is not None
+        return made.pause_above(found[0].name, 0.25)
+
     (grid,), first = handed(1), handed(7)
     assert grid[1] == 1.0 and {until for _, until in first} == {0.25}
-    assert made.pause_above(0.25) == float("-inf")
+    assert least() == float("-inf")
     for score, (name, _) in enumerate(first, 1):
         made.end(name, Result("pruned", (), {0.25: float(score)}))
-    assert made.pause_above(0.25) == 6.0, "two go on"
+    assert least() == 6.0, "two go on"
     best, (last, until) = handed(2)
     assert best == (first[-1][0], 1.0)
     assert until == 0.25 and last not in {name for name, _ in first}
@@ -154,20 +309,6 @@ def test_one_number_is_told_of_each_configuration(
     assert [t.values for t in sampler_trials(made)] == ([] if scheduler == "none" else [values])
     made.end(second.trial_id, finished(25.0))
     assert [t.values for t in sampler_trials(made)] == [values]
-
-
-def test_the_score_of_the_first_stage_is_told_and_no_later_one(tmp_path: Path) -> None:
-    """The grid has none."""
-    made = proposals(
-        lambda_space(tmp_path, 0.3, ranges=LAMBDA), sampled=1, scheduler="halving", shares=SHARES
-    )
-    ends = (finished(9.0), *(Result("pruned", (), {s: 50 + s}) for s in SHARES[:2]), finished(7.0))
-    for end in ends:
-        one = made.next()
-        assert one is not None
-        made.end(one.trial_id, end)
-    assert [t.values for t in sampler_trials(made)] == [[50 + SHARES[0]]]
-    assert made.finished
 
 
 def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:

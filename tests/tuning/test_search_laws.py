@@ -8,6 +8,7 @@ and a trial that lost its worker is tried up to twice more. A trial continues fr
 which is deleted once no trial can need it.
 """
 
+import itertools
 import random
 import shutil
 import statistics
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from optuna.trial import TrialState
 from planted_spaces import let_toys_have_all_stages
-from restated_halving import Ended, waiting
+from restated_halving import Ended, waiting, with_seeds
 from search_samples import (
     checkpoints,
     lambda_space,
@@ -38,17 +39,17 @@ from stops import writes as stopped_after
 
 from tune_sentcl.analysis import configurations
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import ConfigError, ObjectiveError
+from tune_sentcl.errors import ConfigError, ObjectiveError, StudyError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.launchers import run_prepared
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import measures_of
-from tune_sentcl.tuning.halving import FAILED
 from tune_sentcl.tuning.prepare import PreparedSearch, prepare
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.search_run import confirmation_search
+from tune_sentcl.tuning.stages import FAILED, Stages
 
 LAMBDAS = tuple(number / 20 for number in range(1, 15))
 GRID = (0.2, 0.5)
@@ -162,6 +163,7 @@ class World:
         how: dict[str, Any] = {"curve": learns, "points": points, "saves": ask.saves}
         stand_in = StandIn(self.study, fate, broken, ask.keep > 0, **how)
         weights, failed, before = self.weights(), self.failed_before(), self.held()
+        clashes, another = self.clashes(ask), self.is_of_another_rule(ask)
         refused: type[Exception] | None = None
         prepared, ended = None, False
         try:
@@ -172,11 +174,12 @@ class World:
             assert bool(outcome.ended_by) == self.gives_up(prepared, stand_in, failed)
         except Stopped:
             bury(self.study)
-        except (ObjectiveError, ConfigError) as error:
+        except (ObjectiveError, ConfigError, StudyError) as error:
             refused = type(error)
             assert self.held() == before
         if refused or ended:
-            assert (refused is ConfigError) == self.clashes(ask)
+            assert (refused is ConfigError) == clashes
+            assert (refused is StudyError) == (another and not clashes)
         if prepared is None:
             return
         self.check_actions(prepared, ask, stand_in, weights)
@@ -205,10 +208,23 @@ class World:
         """Whether a command gives two sizes, or begins with another seed than the stages."""
         there = (self.study / "study.json").is_file()
         search = Study.read(self.study).manifest.search if there else None
-        first = search.first_seed if search else None
         samples = ask.trials > 0 or ask.budget is not None
-        is_other = samples and first is not None and first != ask.seeds[0]
-        return is_other or bool(ask.trials and ask.budget is not None)
+        if not samples or search is None or not search.halvings:
+            return bool(ask.trials and ask.budget is not None)
+        first = search.halvings[0]
+        stage = str(parse_objectives(ask.objectives, allow_test=False)[0])
+        stage = (
+            stage if stage in (DEV, SICK, f"{DEV}:cosine", f"{SICK}:cosine") else first.objective
+        )
+        others = first.first_seed != ask.seeds[0] or ask.scheduler == "none"
+        return others or stage != first.objective or bool(ask.trials and ask.budget is not None)
+
+    def is_of_another_rule(self, ask: Ask) -> bool:
+        """Whether halvings are asked of a study with configurations that were sampled whole."""
+        if not (ask.trials or ask.budget) or ask.scheduler == "none" or not self.held():
+            return False
+        search = Study.read(self.study).manifest.search
+        return not (search and search.halvings) and any(t.is_sampled for t in self.truth.values())
 
     def weights(self) -> set[str]:
         """The trials with weights; a killed driver may have left others besides."""
@@ -365,29 +381,72 @@ class World:
         if stages is None:
             assert not paused
             return
-        if paused:
-            search = Study.read(self.study).manifest.search
-            assert search is not None and stages.shares == search.shares
-        shares = stages.shares
+        shares = stages.halvings[0].shares
         assert {share for _, share in paused} <= set(shares[:-1])
         if not ended:
             return
         sampled, grid = self.stage_ends(prepared, shares)
-        # Beyond its size the first stage has only those that had ended it before.
-        sampled = {name: ends for name, ends in sampled.items() if ends}
-        held = {truth.configuration for truth in self.truth.values() if truth.is_sampled}
-        most = min(stages.sizes[0], len(LAMBDAS) - len(GRID) - len(held - sampled.keys()))
-        assert len(sampled) >= most
-        drawn = held - {truth.configuration for truth in earlier.values()}
-        assert not drawn or len(sampled) == most
-        members = [set(sampled), *waiting(stages, sampled, grid)]
+        halvings = self.drawn(prepared)
+        if halvings is None:
+            self.check_whole(stages, sampled, earlier)
+            halvings = [[name for name, ends in sampled.items() if ends]]
+        runs: set[tuple[str, int]] = set()
+        finalists = set(self.run_whole(prepared))
+        runs |= {(name, len(shares) - 1) for name in finalists}
+        for names, halving in zip(halvings, stages.halvings, strict=True):
+            members = waiting({name: sampled[name] for name in names}, halving.sizes)
+            runs |= {(name, stage) for stage, found in enumerate(members) for name in found}
+            finalists |= members[-1]
+        finals = {name: ends[len(shares) - 1 :] for name, ends in sampled.items()}
+        for number, found in enumerate(with_seeds(stages, finalists, finals, grid), len(shares)):
+            runs |= {(name, number) for name in found}
+        assert self.ran(prepared, shares, paused, earlier) <= runs
+
+    def ran(
+        self,
+        prepared: PreparedSearch,
+        shares: Sequence[float],
+        paused: Sequence[tuple[str, float]],
+        earlier: Mapping[str, Truth],
+    ) -> set[tuple[str, int]]:
+        """The configurations that ran in this command, with the number of each stage."""
         ran = {(self.truth[name].configuration, shares.index(share)) for name, share in paused}
         for name, truth in self.truth.items():
             is_new = name not in earlier or earlier[name].status != "finished"
             if truth.is_sampled and truth.status == "finished" and is_new:
                 seed = prepared.proposals.seeds.index(truth.config.seed)
                 ran.add((truth.configuration, len(shares) - 1 + seed))
-        assert all(name in members[stage] for name, stage in ran)
+        return ran
+
+    def run_whole(self, prepared: PreparedSearch) -> list[str]:
+        """The best of the older study, which run whole without a halving."""
+        search = Study.read(self.study).manifest.search
+        names = {t.config.dotted()["method.lambda"]: t.configuration for t in self.truth.values()}
+        if prepared.options.is_whole or search is None:
+            return []
+        return [names[one["method.lambda"]] for one in search.whole]
+
+    def drawn(self, prepared: PreparedSearch) -> list[list[str]] | None:
+        """The configurations of each halving, as the study records them; None without halvings."""
+        search = Study.read(self.study).manifest.search
+        if prepared.options.is_whole or search is None or not search.halvings:
+            return None
+        names = {t.config.dotted()["method.lambda"]: t.configuration for t in self.truth.values()}
+        given = [halving.sampled for halving in search.halvings]
+        assert None not in given, "every halving has begun by the end"
+        lambdas = [[one["method.lambda"] for one in sampled or ()] for sampled in given]
+        assert len({*itertools.chain(*lambdas)}) == sum(map(len, lambdas))
+        return [[names[value] for value in drawn] for drawn in lambdas]
+
+    def check_whole(self, stages: Stages, sampled: Ended, earlier: Mapping[str, Truth]) -> None:
+        """Without halvings a search fills the first stage, beyond it with what had ended alone."""
+        held = {truth.configuration for truth in self.truth.values() if truth.is_sampled}
+        taken = {name for name, ends in sampled.items() if ends}
+        size = stages.halvings[0].sizes[0]
+        most = min(size, len(LAMBDAS) - len(GRID) - len(held - taken))
+        assert len(taken) >= most
+        drawn = held - {truth.configuration for truth in earlier.values()}
+        assert not drawn or len(taken) == most
 
     def stage_ends(
         self, prepared: PreparedSearch, shares: tuple[float, ...]
@@ -406,11 +465,7 @@ class World:
             first = trials.get(seeds[0])
             if not next(iter(trials.values())).is_sampled:
                 grid[name] = ends[len(shares) - 1 :]
-            elif first is not None and (
-                first.status != "finished"
-                or shares[0] == 1
-                or self.stage(prepared, first, shares[0])
-            ):
+            elif first is not None:
                 sampled[name] = ends
         return sampled, grid
 

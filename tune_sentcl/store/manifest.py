@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -55,6 +55,27 @@ class SeedPlan:
 
 
 @dataclass(frozen=True, config=_STRICT)
+class HalvingRecord:
+    """A successive halving of sampled configurations.
+
+    Attributes:
+        budget: The whole trainings that its stages may take.
+        sizes: How many configurations run each stage.
+        shares: The shares of a whole training at the ends of stages.
+        first_seed: The seed with which its configurations train.
+        objective: The score at the ends of stages.
+        sampled: The values of the ranges of each configuration, in order; None before it begins.
+    """
+
+    budget: float
+    sizes: tuple[Annotated[int, Field(ge=0)], ...]
+    shares: tuple[Annotated[float, Field(gt=0, le=1)], ...]
+    first_seed: int
+    objective: str
+    sampled: tuple[Mapping[str, Any], ...] | None = None
+
+
+@dataclass(frozen=True, config=_STRICT)
 class SearchRecord:
     """The settings and reports of a search.
 
@@ -64,9 +85,9 @@ class SearchRecord:
         sampler_seed: The sampler's seed.
         learned_from: Other studies whose trials the sampler was given.
         failed_again: Finished trials whose last retraining or measuring failed.
-        shares: The shares of a whole training at the ends of stages, which the first command that
-            samples has fixed; empty before.
-        first_seed: The seed with which sampled configurations begin, fixed likewise.
+        budget: The whole trainings, without those of the grid, of which `halvings` are made.
+        halvings: The halvings in the order in which they begin. They stay as they were recorded.
+        whole: The values of the ranges of sampled configurations that run whole without a halving.
         seed_plan: The seeds of the study's first search; None if the study had scores before.
     """
 
@@ -75,8 +96,9 @@ class SearchRecord:
     sampler_seed: int
     learned_from: tuple[str, ...] = ()
     failed_again: tuple[str, ...] = ()
-    shares: tuple[Annotated[float, Field(gt=0, le=1)], ...] = ()
-    first_seed: int | None = None
+    budget: float = 0.0
+    halvings: tuple[HalvingRecord, ...] = ()
+    whole: tuple[Mapping[str, Any], ...] = ()
     seed_plan: SeedPlan | None = None
 
 

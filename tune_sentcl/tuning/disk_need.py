@@ -82,7 +82,7 @@ class DiskNeed(NamedTuple):
             slots = trials_at_a_time(options, [this_machine()])
         running = (min(count, slots) + 1) * state if options.save_every else 0  # one is replaced
         halves = options.samples and not options.is_whole
-        pauses = proposals.stages is not None and len(proposals.stages.shares) > 1
+        pauses = proposals.stages is not None and len(proposals.stages.halvings[0].shares) > 1
         paused = int(min(count * state, options.states * 1e9)) if pauses else 0
         places = options.keep + slots + CONTENDERS * halves if options.keep else 0
         return cls(min(count, places) * weights, running + paused)

@@ -188,15 +188,27 @@ def stages_table(prepared: PreparedSearch, seconds_each: float | None) -> Iterat
         return f"{trainings:>11.1f}{time:>9}".rstrip()
 
     rows, _ = whole_training(first_training(prepared.space), prepared.loader)
+    names = [f"half {n}" for n in range(1, len(stages.halvings) + 1)]
+    names = names if len(names) > 1 else ["sampled"]
     rule = "all run each stage" if stages.keeps_all else "the best of each go on"
     yield f"stages of sampled configurations, done or not; {rule}:"
-    yield f"{'sampled':>9}  {'train to':<18}{'rows':>11}{'trainings':>11}{'time':>9}"
-    for stage, (size, each) in enumerate(zip(stages.sizes, stages.costs, strict=True)):
-        share, seeds = stages.share(stage), stages.seeds(stage)
+    heads = "".join(f"{name:>9}" for name in names)
+    yield f"{heads}  {'train to':<18}{'rows':>11}{'trainings':>11}{'time':>9}"
+
+    def line(sizes: Sequence[int], until: str, share: float, trainings: float) -> str:
+        counts = "".join(f"{size:>9,}" for size in sizes).rjust(len(heads))
+        return f"{counts}  {until:<18}{round(share * rows):>11,}{costs(trainings)}"
+
+    if stages.whole:
+        yield line([stages.whole], "the end, at once", 1.0, stages.whole)
+    for stage, share in enumerate(stages.halvings[0].shares):
+        sizes = [halving.sizes[stage] for halving in stages.halvings]
+        trainings = sum(halving.sizes[stage] * halving.costs[stage] for halving in stages.halvings)
         part = f"{Fraction(share).limit_denominator(1000)} training" if share < 1 else "the end"
-        until = part + f", {seeds} seeds" * (seeds > 1)
-        yield f"{size:>9,}  {until:<18}{round(share * rows):>11,}{costs(size * each)}"
-    yield f"{'':>11}{'sum':<29}{costs(stages.cost)}"
+        yield line(sizes, part, share, trainings)
+    for seeds, size in enumerate(stages.seed_sizes, 2):
+        yield line([size], f"the end, {seeds} seeds", 1.0, size)
+    yield f"{'':>{len(heads) + 2}}{'sum':<29}{costs(stages.cost)}"
     if count := len(configurations.grid):
         seeds = sum(len(configurations.seeds_of(configurations[n])) for n in configurations.grid)
         more = f", {seeds} trials" * (seeds > count)

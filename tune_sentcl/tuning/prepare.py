@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -31,7 +30,6 @@ from tune_sentcl.tuning.early_stopping_objective import (
     check_versions,
     search_objectives,
 )
-from tune_sentcl.tuning.halving import first_shares
 from tune_sentcl.tuning.input_checks import (
     check_first_batches,
     check_lengths,
@@ -42,12 +40,18 @@ from tune_sentcl.tuning.input_checks import (
 )
 from tune_sentcl.tuning.past_trials import changed_code, interrupted_trials, past_studies
 from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.portfolio import best_params, check_priors, prior_params
+from tune_sentcl.tuning.sampler.portfolio import (
+    MOST_WHOLE,
+    best_params,
+    check_priors,
+    prior_params,
+)
 from tune_sentcl.tuning.sampler.sampling import Params
 from tune_sentcl.tuning.search_configurations import TrialNamer
 from tune_sentcl.tuning.search_options import SearchOptions
 from tune_sentcl.tuning.session_study import SessionSettings
-from tune_sentcl.tuning.timing import TrialTimer, fewest_steps, first_training
+from tune_sentcl.tuning.stages import first_shares
+from tune_sentcl.tuning.timing import TrialTimer, shortest_training
 from tune_sentcl.watch.terminal import RichWatcher
 
 
@@ -64,6 +68,7 @@ class PreparedSearch:
         watcher: Receives the messages of the search.
         settings: Settings of the session.
         given: The configurations that are proposed before the sampler draws.
+        whole: Those of `given` that take part in no halving and run whole.
         timer: Times the trials on this machine.
         shares: The shares of a whole training at the ends of stages.
         confirmed: The configurations that fresh seeds compare, the winner first.
@@ -77,6 +82,7 @@ class PreparedSearch:
     watcher: RichWatcher
     settings: SessionSettings
     given: list[Params]
+    whole: list[Params]
     timer: TrialTimer
     shares: tuple[float, ...] = (1.0,)
     confirmed: tuple[str, ...] = ()
@@ -119,32 +125,36 @@ class PreparedSearch:
         if not self.options.is_whole:
             return None
         stages = self.proposals.stages  # None until the study is read
-        return grid + (self.options.trials if stages is None else stages.sizes[0])
+        return grid + (self.options.trials if stages is None else stages.finalists)
 
-    def boundaries(self, recorded: SearchRecord | None) -> tuple[tuple[float, ...], int | None]:
-        """The shares of a training at the ends of stages, and the first seed.
-
-        The first command that samples fixes them for the study.
+    def check_halvings(self, recorded: SearchRecord | None) -> None:
+        """Refuse a search that cannot go on with the study's halvings.
 
         Raises:
-            ConfigError: The search begins with another seed than the study.
+            ConfigError: It begins with another seed, ranks stages by another score, or runs all
+                configurations whole.
         """
-        if recorded is None or recorded.first_seed is None:
-            return (self.shares, self.proposals.seeds[0]) if self.options.samples else ((), None)
-        if self.options.samples and recorded.first_seed != self.proposals.seeds[0]:
-            rule = f"must begin with {recorded.first_seed}, the seed of the study's stages"
+        if recorded is None or not recorded.halvings or not self.options.samples:
+            return
+        first, objective = recorded.halvings[0].first_seed, recorded.halvings[0].objective
+        if first != self.proposals.seeds[0]:
+            rule = f"must begin with {first}, the seed of the study's stages"
             given = ",".join(map(str, self.proposals.seeds))
             raise ConfigError(Fault("--seeds", "", given, rule, "Put it first, or start a study."))
-        return recorded.shares, recorded.first_seed
+        if objective != str(self.loader.early_stopping_objective):
+            rule = f"ranks stages by it, and those of the study are ranked by {objective}"
+            given = str(self.loader.early_stopping_objective)
+            move = "Name that one first, or start another study."
+            raise ConfigError(Fault("--objective", "", given, rule, move))
+        if self.options.is_whole:
+            rule = "cannot go on with a study that was sampled with --scheduler halving"
+            raise ConfigError(Fault("--scheduler", "", "none", rule, "Start another study."))
 
     def resumed(self, study: Study | None) -> tuple["PreparedSearch", History, SearchRecord]:
         """Size the stages and add the trials of the study; raises as `resume_from`.
 
-        The first stages that take less time than the start and the score of a trial are dropped,
-        if the trials run on the CPUs of this machine.
-
         Returns:
-            The search with its shares, the history, and the study's last search or a new one.
+            The search, the history, and the study's last search or a new one.
         """
         recorded = study.manifest.search if study else None
         history, interrupted = History(self.objectives), {}
@@ -156,21 +166,9 @@ class PreparedSearch:
             for text in changed_code(history):
                 self.watcher.say(text)
             interrupted = interrupted_trials(study, history)
-        shares, search = self.shares, self
-        is_fixed = recorded is not None and recorded.first_seed is not None
-        may_time = self.options.is_here and self.timer.device == "cpu"
-        if len(shares) > 1 and may_time and not is_fixed:
-            seconds = self.timer.trial(first_training(self.space))
-            left = [s for s in shares if s * seconds.training >= seconds.beside or s == 1]
-            search = replace(self, shares=tuple(left))
-            if search.shares != shares:
-                self.watcher.say(
-                    f"the first stage is {Fraction(left[0])} of a training, because a shorter one "
-                    "takes less time than starting and scoring a trial"
-                )
-        record = recorded or replace(search.record(), seed_plan=None)
-        search.resume_from(history, record, interrupted)
-        return search, history, record
+        record = recorded or replace(self.record(), seed_plan=None)
+        self.resume_from(history, record, interrupted)
+        return self, history, record
 
     def resume_from(
         self,
@@ -194,13 +192,14 @@ class PreparedSearch:
         """
         check_evaluation_data(self.space, history)
         check_versions(self.space, self.loader, history)
-        shares, _ = self.boundaries(recorded)
+        self.check_halvings(recorded)
         self.proposals.resume_from(
             history,
-            (1.0,) if self.options.is_whole else shares or (1.0,),
-            failed_again=recorded.failed_again if recorded else (),
+            (1.0,) if self.options.is_whole else self.shares,
+            recorded,
             interrupted=interrupted,
             given=self.given,
+            whole=self.whole,
         )
         without_objective = [
             name for name in self.proposals.needs_retraining if history.lacks_objective(name)
@@ -265,11 +264,22 @@ def prepare(
         watcher.say(text)
     settings = SessionSettings(space.name, options.keep, origin, options.confirm > 0)
     best = best_params(past_studies(options.learn_from, space, objectives, loader))
-    given = [*best, *(params for params in prior_params(space) if params not in best)]
-    shares = first_shares(fewest_steps(space, loader)) if sampled else (1.0,)
+    priors = [params for params in prior_params(space) if params not in best]
+    given, whole = [*best, *priors], [*best[:MOST_WHOLE], *priors[:1]]
+    shares = first_shares(*shortest_training(space, loader)) if sampled else (1.0,)
     timer = TrialTimer(loader, options)
     return PreparedSearch(
-        space, options, objectives, proposals, loader, watcher, settings, given, timer, shares
+        space,
+        options,
+        objectives,
+        proposals,
+        loader,
+        watcher,
+        settings,
+        given,
+        whole,
+        timer,
+        shares,
     )
 
 

@@ -130,6 +130,17 @@ class SearchConfigurations(Mapping[str, Configuration]):
         self._add(configuration)
         return configuration.name
 
+    def add_recorded(self, params: Params) -> str | None:
+        """Add a configuration of the study's halvings; None if the space does not hold it now."""
+        values = self.space.sampled_values(params)
+        try:
+            name = self.namer.configuration(values)
+            if self.space.params_of(values) != params:
+                return None
+        except BadInputError:  # its data or its encoder was removed
+            return None
+        return name if name in self._by_name else self.add_sampled(params)
+
     def take_stored(self, stored: Configuration) -> bool:
         """Take the results of a configuration of the study.
 

@@ -124,7 +124,7 @@ def open_session(prepared: PreparedSearch, path: str, limits: Limits) -> Iterato
     study, is_local = study_at(path, prepared.space), StudyFiles.at(path).folder is not None
     first = None
     if study is not None:  # refuse other seeds before anything is written
-        prepared.boundaries(study.manifest.search)
+        prepared.check_halvings(study.manifest.search)
     elif is_local:  # so that a disk without room is not written to
         first = _resumed(prepared, path, None)
     with StudyDriver.open(
@@ -137,13 +137,14 @@ def open_session(prepared: PreparedSearch, path: str, limits: Limits) -> Iterato
             rule = "another command has begun this study in the meantime"
             raise StudyError(Fault(path, "", "", rule, "Repeat the command."))
         prepared, history, search_record = first or _resumed(prepared, path, driver.study)
-        shares, first_seed = prepared.boundaries(search_record)
+        halvings = prepared.proposals.record
         record = replace(
             prepared.record(),
             failed_again=search_record.failed_again,
             seed_plan=_seed_plan(search_record, prepared, history),
-            shares=shares,
-            first_seed=first_seed,
+            budget=halvings.budget,
+            halvings=halvings.halvings,
+            whole=halvings.whole,
         )
         if prepared.settings.origin == CONFIRM_ORIGIN:
             record = replace(search_record, seed_plan=_confirmed(search_record, prepared))
@@ -262,6 +263,7 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
         watcher=watcher,
         settings=SessionSettings(space.name, 0, CONFIRM_ORIGIN),
         given=[],
+        whole=[],
         confirmed=tuple(compared),
     )
 

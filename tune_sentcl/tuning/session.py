@@ -92,6 +92,7 @@ class Session:
         if assignment is None:
             return None
         name = assignment.trial_id
+        self.study.keep_halvings()
         self.study.keep_mined()
         self.study.resumable.discard(name)
         self._running[name] = replace(

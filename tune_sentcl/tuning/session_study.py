@@ -167,7 +167,8 @@ class SessionStudy:
     def pause_above(self, assignment: Assignment) -> float | None:
         """The least score with which a paused trial leaves a state; None: it leaves none."""
         keeps = self._proposals.options.states > 0
-        return self._proposals.pause_above(assignment.until) if keeps else None
+        name, until = assignment.configuration, assignment.until
+        return self._proposals.pause_above(name, until) if keeps else None
 
     def _state_bytes(self, trial_id: str) -> int:
         """Upper bound of the bytes of a state; 0 for that of another search.
@@ -263,6 +264,12 @@ class SessionStudy:
             attempt_files=_label_of(assignment),
             **{**input_columns, **run_columns},
         )
+
+    def keep_halvings(self) -> None:
+        """Record the configurations of a halving that has begun, before one of them runs."""
+        search, own = self._driver.study.manifest.search, self._proposals.record
+        if search is not None and search.halvings != own.halvings:
+            self._driver.record(replace(search, halvings=own.halvings))
 
     def keep_mined(self) -> None:
         """Write newly mined negatives, before a worker reads them."""

@@ -1,15 +1,15 @@
 """The state of a search's stages: who has ended each of them, and which trials run next."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from tune_sentcl.config import draws
 from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
 from tune_sentcl.history import Configuration
-from tune_sentcl.tuning.halving import FAILED, Stages, stages_for
 from tune_sentcl.tuning.search_configurations import SearchConfigurations
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.stages import FAILED, Stages, ranks
 
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
 """Errors that a trial's settings cause: a full device memory and a number that is not finite. Any
@@ -17,37 +17,21 @@ other error may be the machine's fault, and the sampler learns nothing from it.
 """
 
 
-def stages_of(
-    options: SearchOptions,
-    shares: Sequence[float],
-    configurations: SearchConfigurations,
-    points: float,
-) -> Stages:
-    """The stages of the options' number of configurations, or of their budget.
+@dataclass(frozen=True)
+class Run:
+    """One trial up to the end of one stage.
 
-    Args:
-        options: The options of the search.
-        shares: The shares of a whole training at the ends of stages.
-        configurations: The grid.
-        points: How many configurations the ranges hold, those of the grid included.
-
-    Raises:
-        ConfigError: The budget pays for no configuration.
+    Attributes:
+        trial_id: The trial.
+        until: The share of a whole training to which it trains.
+        has_ended: Whether it has.
+        order: Runs with lower numbers begin first.
     """
 
-    def of(sampled: int) -> Stages:
-        return Stages.of(
-            sampled,
-            shares,
-            seeds=len(configurations.seeds),
-            grid=len(configurations.grid),
-            keeps_all=options.is_whole,
-        )
-
-    most = max(1, points - configurations.num_in_ranges)
-    if options.budget is None:
-        return of(int(min(options.trials, most)))
-    return stages_for(options.budget, most, of)
+    trial_id: str
+    until: float
+    has_ended: bool
+    order: tuple[int, ...]
 
 
 class Staging:
@@ -55,8 +39,11 @@ class Staging:
 
     Attributes:
         stages: The stages.
-        sampled: The names of the sampled configurations that take part, as they were proposed.
-        is_exhausted: Whether there will be no further proposal.
+        halvings: For each halving that has begun, the names of its configurations in the order in
+            which they were sampled.
+        whole: The names of the sampled configurations that run whole without a halving.
+        is_exhausted: Whether a halving has fewer configurations than its size, because the ranges
+            hold no more.
     """
 
     def __init__(
@@ -70,116 +57,182 @@ class Staging:
             again: Trials whose results do not count, because they are to run again; it may change.
         """
         self.stages, self._configurations, self._again = stages, configurations, again
-        self.sampled: dict[str, None] = {}
+        self.halvings: list[dict[str, None]] = []
+        self.whole: dict[str, None] = {}
         self.is_exhausted = False
-        self._joining = 0  # sampled ones that compete as the grid does
+        self._is_complete = True  # whether the last halving gets no further configurations
         self._seeds = configurations.seeds
-        self._ends: list[dict[str, float | None]] = [{} for _ in stages.sizes]
+        self._joining: set[str] = set()  # sampled ones that compete as the grid does
+        self._ends: list[list[dict[str, float | None]]] = [
+            [{} for _ in halving.sizes] for halving in stages.halvings
+        ]
+        self._whole_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
         self._grid_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
-        self._members: list[list[str]] | None = None  # and what follows from them:
-        self._runs: list[tuple[str, float, bool]] = []
+        self._runs: list[Run] | None = None  # what follows from the ends:
+        self._members: list[list[list[str]]] = []  # of halvings, by stage
+        self._seed_members: list[list[str]] = []
         self._open: dict[str, float] = {}
 
     @property
+    def sampled(self) -> dict[str, None]:
+        """The names of the sampled configurations so far."""
+        return {name: None for names in (self.whole, *self.halvings) for name in names}
+
+    @property
     def needs_sampling(self) -> bool:
-        """Whether the first stage lacks configurations."""
-        return len(self.sampled) < self.stages.sizes[0] and not self.is_exhausted
+        """Whether the last halving that has begun lacks configurations."""
+        if self._is_complete:
+            return False
+        halving = self.stages.halvings[len(self.halvings) - 1]
+        return len(self.halvings[-1]) < halving.sizes[0]
+
+    @property
+    def has_unbegun(self) -> bool:
+        """Whether a halving has not begun."""
+        return len(self.halvings) < len(self.stages.halvings)
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether the next halving can begin: two stages of the one before have ended."""
+        if not self.halvings or self.needs_sampling:
+            return not self.halvings
+        self.runs()
+        last = len(self.halvings) - 1
+        both = zip(self._members[last][:2], self._ends[last], strict=False)
+        return all(name in ends for names, ends in both for name in names)
+
+    def begin(self, names: Iterable[str], *, complete: bool = True) -> None:
+        """Begin the next halving.
+
+        Args:
+            names: Its configurations.
+            complete: Whether there will be no more of them.
+        """
+        self.halvings.append({})
+        self._is_complete, self._runs = complete, None
+        for name in names:
+            self.add(name)
+        size = self.stages.halvings[len(self.halvings) - 1].sizes[0]
+        self.is_exhausted |= complete and len(self.halvings[-1]) < size
 
     def add(self, name: str) -> None:
-        """Add a sampled configuration to the first stage."""
-        self.sampled[name] = None
-        self._joining += self._joins_later(self._configurations[name])
+        """Add a sampled configuration to the last halving."""
+        self.halvings[-1][name] = None
+        self.note(self._configurations[name])
+
+    def add_whole(self, name: str) -> None:
+        """Add a sampled configuration that runs whole without a halving."""
+        self.whole[name] = None
         self.note(self._configurations[name])
 
     def close(self) -> None:
-        """Note that there will be no further proposal."""
-        self.is_exhausted, self._members = True, None
+        """Note that the ranges hold no further configuration."""
+        self.is_exhausted = self._is_complete = True
+        self._runs = None
+
+    def has_ended(self, configuration: Configuration) -> bool:
+        """Whether a configuration has ended its last stage; without stages, with every seed."""
+        seeds = self._seeds if self.stages.keeps_all else self._seeds[:1]
+        return any(True for _ in self._end(configuration, seeds, 1.0))
 
     def note(self, configuration: Configuration) -> None:
         """Note how a configuration has ended its stages so far."""
-        self._members = None
+        self._runs, name = None, configuration.name
         joins = self._joins_later(configuration)
-        if joins:
-            for count, ends in enumerate(self._grid_ends, 1):
-                end_of_seeds = self._end(configuration, self._seeds[:count], 1.0)
-                ends.update((configuration.name, end) for end in end_of_seeds)
-        for stage, ends in enumerate(self._ends if configuration.name in self.sampled else ()):
-            seeds = self._seeds[: self.stages.seeds(stage)]
-            ends_of_stage = self._end(configuration, seeds, self.stages.share(stage))
-            ends.update((configuration.name, None if joins else end) for end in ends_of_stage)
+        if joins and name in self.sampled:
+            self._joining.add(name)
+        for count, (own, rival) in enumerate(
+            zip(self._whole_ends, self._grid_ends, strict=True), 1
+        ):
+            for end in self._end(configuration, self._seeds[:count], 1.0):
+                own[name] = None if joins else end
+                if joins:
+                    rival[name] = end
+        for number, names in enumerate(self.halvings):
+            if name in names:
+                shares = self.stages.halvings[number].shares
+                for share, ends in zip(shares, self._ends[number], strict=True):
+                    ended = self._end(configuration, self._seeds[:1], share)
+                    ends.update((name, None if joins else end) for end in ended)
 
     def _joins_later(self, configuration: Configuration) -> bool:
-        """Whether a configuration has no place among the sampled ones behind the first stage.
+        """Whether a configuration competes at the stages of seeds only.
 
-        The grid has none, nor what takes no steps, because its score is that of a whole training.
-        Both compete at the stages of seeds.
+        The grid does, and so does what takes no steps, because its score is that of a whole
+        training.
         """
         return configuration.origin == "grid" or not (
             self.stages.keeps_all or draws(configuration.values)
         )
 
-    def take_stored(self, sampled: Iterable[Configuration]) -> None:
-        """Add the configurations of a study that belong to the first stage.
-
-        A configuration that was trained whole without a score there does not belong to it. Beyond
-        the size of the stage, only configurations that have ended it are added; without halving,
-        those that have ended all stages.
-        """
-        seeds = self._seeds if self.stages.keeps_all else self._seeds[:1]
-        share, others = self.stages.shares[0], []
-        for configuration in sampled:
-            if not any(True for _ in self._end(configuration, seeds, share)):
-                others.append(configuration.name)
-                continue
-            first = configuration.results[self._seeds[0]]
-            is_scored = share == 1 or share in first.stages or not draws(configuration.values)
-            if is_scored or first.status != "finished":
-                self.add(configuration.name)
-        for name in others:
-            if self.needs_sampling:
-                self.add(name)
+    def ranks(self) -> dict[str, float]:
+        """What the sampler of the next halving is told of the configurations before."""
+        return ranks(self._ends[: len(self.halvings)])
 
     def score_to_tell(self, configuration: Configuration) -> float | None:
-        """The score that the sampler is told of a configuration; None before its first stage ends.
+        """The score of whole trainings that the sampler is told; None if it has none yet.
 
-        Without halving that is the mean over all seeds. The grid has no score of a stage of rows.
+        Without stages that is the mean over all seeds.
         """
-        last = len(self._seeds) if self.stages.keeps_all else 1
         joins = self._joins_later(configuration)
-        if joins and self.stages.shares[0] < 1:
-            return None
-        by_stage = self._grid_ends if joins else self._ends
-        ends = [of_stage.get(configuration.name) for of_stage in by_stage[:last]]
+        by_seeds = self._grid_ends if joins else self._whole_ends
+        last = len(self._seeds) if self.stages.keeps_all else 1
+        ends = [of_stage.get(configuration.name) for of_stage in by_seeds[:last]]
         return FAILED if FAILED in ends else ends[-1]  # what fails gets no further seeds
 
-    def members(self) -> list[list[str]]:
-        """The configurations that certainly run each stage."""
-        if self._members is None:
-            count = None if self.needs_sampling else len(self.sampled)
-            stages = replace(self.stages, grid=self.stages.grid + self._joining)
-            further = stages.going_on(self._ends, self._grid_ends, proposed=count)
-            self._members = [list(self.sampled), *further]
-            self._runs = list(self._all_runs(self._members))
-            self._open = {t: share for t, share, ended in reversed(self._runs) if not ended}
-        return self._members
-
-    def runs(self) -> list[tuple[str, float, bool]]:
-        """The runs of all stages: trial, the share to which it trains, whether it has ended."""
-        self.members()
+    def runs(self) -> list[Run]:
+        """The runs of all stages that certainly belong to them."""
+        if self._runs is None:
+            self._runs = sorted(self._all_runs(), key=lambda run: run.order)
+            open_runs = (run for run in reversed(self._runs) if not run.has_ended)
+            # Of several runs of a trial, the first one is due.
+            by_trial = {run.trial_id: run for run in open_runs}
+            in_order = sorted(by_trial.values(), key=lambda run: run.order)
+            self._open = {run.trial_id: run.until for run in in_order}
         return self._runs
 
     def due(self, running: Collection[str]) -> dict[str, float]:
         """The trials that can run now with the shares to which they train; late stages first."""
-        self.members()
+        self.runs()
         return {trial: share for trial, share in self._open.items() if trial not in running}
 
-    def _all_runs(self, members: Sequence[Sequence[str]]) -> Iterator[tuple[str, float, bool]]:
-        for stage, names in enumerate(members):
-            seed, share = self._seeds[self.stages.seeds(stage) - 1], self.stages.share(stage)
-            for name in names:
-                configuration = self._configurations[name]
-                trial_id = configuration.trials.get(seed) or configuration.trials[self._seeds[0]]
-                yield trial_id, share, name in self._ends[stage]
+    def _all_runs(self) -> Iterator[Run]:
+        """The runs; those of late stages come first, because they take longest."""
+        self._members, finalists, count = [], list(self.whole), len(self.whole)
+        for number, halving in enumerate(self.stages.halvings):
+            if number >= len(self.halvings):
+                count += halving.sizes[-1]
+                continue
+            complete = number + 1 < len(self.halvings) or not self.needs_sampling
+            names = list(self.halvings[number])
+            members, last = halving.members(self._ends[number], names, complete=complete)
+            self._members.append(members)
+            count += last
+            finalists += members[-1]
+            for stage, (share, of_stage) in enumerate(zip(halving.shares, members, strict=True)):
+                ends, left = self._ends[number][stage], len(halving.shares) - stage
+                for place, name in enumerate(of_stage):
+                    yield self._run(name, 0, share, name in ends, (left, number, place))
+        for place, name in enumerate(self.whole):
+            yield self._run(name, 0, 1.0, name in self._whole_ends[0], (1, 0, place))
+        self._seed_members = self.stages.with_seeds(
+            self._whole_ends,
+            finalists,
+            count,
+            self._grid_ends,
+            self.stages.grid + len(self._joining),
+        )
+        for number, names in enumerate(self._seed_members, 1):
+            ends = self._whole_ends[number]
+            for place, name in enumerate(names):
+                yield self._run(name, number, 1.0, name in ends, (0, -number, place))
+
+    def _run(
+        self, name: str, seed: int, until: float, has_ended: bool, order: tuple[int, ...]
+    ) -> Run:
+        configuration = self._configurations[name]
+        trial_id = configuration.trials.get(self._seeds[seed])
+        return Run(trial_id or configuration.trials[self._seeds[0]], until, has_ended, order)
 
     def expected(self, *, complete: bool) -> list[float]:
         """The runs that are to come, as shares of a whole training.
@@ -187,19 +240,32 @@ class Staging:
         Args:
             complete: Whether nothing is due or to be sampled, so that no stage grows any more.
         """
+        self.runs()
+        stages: list[tuple[int, float, Sequence[str], Mapping[str, Any]]] = [
+            (len(self.whole), 1.0, list(self.whole), self._whole_ends[0])
+        ]
+        for number, halving in enumerate(self.stages.halvings):
+            begun = number < len(self._members)
+            members = self._members[number] if begun else [[] for _ in halving.sizes]
+            stages += zip(halving.sizes, halving.costs, members, self._ends[number], strict=True)
+        seeds = zip(self.stages.seed_sizes, self._seed_members, self._whole_ends[1:], strict=False)
+        stages += [(size, 1.0, names, ends) for size, names, ends in seeds]
         runs = []
-        stages = zip(self.stages.sizes, self.stages.costs, self.members(), strict=True)
-        for stage, (size, cost, members) in enumerate(stages):
-            planned = len(members) if complete else max(size, len(members))
-            runs += [cost] * (planned - sum(name in self._ends[stage] for name in members))
+        for size, cost, names, ends in stages:
+            planned = len(names) if complete else max(size, len(names))
+            runs += [cost] * (planned - sum(name in ends for name in names))
         return runs
 
-    def pause_above(self, until: float) -> float:
+    def pause_above(self, name: str, until: float) -> float:
         """The least score at the end of a stage with which a configuration may still go on."""
-        stage = self.stages.shares.index(until)
-        ended = (self._ends[stage].get(name) for name in self.members()[stage])
-        best = sorted((end for end in ended if end is not None), reverse=True)
-        size = self.stages.sizes[stage + 1]
+        self.runs()
+        number = next(n for n, names in enumerate(self.halvings) if name in names)
+        halving = self.stages.halvings[number]
+        stage = halving.shares.index(until)
+        ends, members = self._ends[number][stage], self._members[number][stage]
+        scores = (ends.get(member) for member in members)
+        best = sorted((end for end in scores if end is not None), reverse=True)
+        size = halving.sizes[stage + 1]
         return best[size - 1] if len(best) >= size else -math.inf
 
     def _end(

@@ -69,13 +69,27 @@ def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
     return sum(rows) * epochs, sum(-(-count // size) for count in rows) * epochs
 
 
-def fewest_steps(space: Space, loader: InputLoader) -> int:
-    """The steps of the training of grid and ranges that makes the fewest; 0 if none makes any."""
-    steps = []
+def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]:
+    """The training of grid and ranges that makes the fewest steps.
+
+    Returns:
+        Its steps, the texts that it trains on, and the texts that one score at the end of a stage
+        encodes: none of a frozen encoder, which has encoded them before. Zeros without a training.
+    """
+    found = []
     for config in _trainings(space):
         with suppress(BadInputError):  # inputs that cannot be read do not run
-            steps.append(whole_training(config, loader)[1])
-    return min(steps, default=0)
+            rows, steps = whole_training(config, loader)
+            texts = rows * len(loader.load(config).corpus.text_columns())
+            found.append(
+                (steps, texts, 0 if config.method.freezes_encoder else _scored(config, loader))
+            )
+    return min(found, default=(0, 0, 0))
+
+
+def _scored(config: TrialConfig, loader: InputLoader) -> int:
+    tasks = tasks_at_points(loader.load(config).sets, loader.early_stopping_objective)
+    return len({text for task in tasks for p in get_args(Prompt) for text in texts_of(task, p)})
 
 
 def first_training(space: Space) -> TrialConfig:

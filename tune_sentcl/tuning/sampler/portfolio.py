@@ -18,6 +18,9 @@ WORST = -1.0
 SIZE = 10
 """The most configurations of other studies that a search starts with."""
 
+MOST_WHOLE = 3
+"""The first of them train whole at once; the others begin the first halving."""
+
 
 def standardized(values: Mapping[K, float]) -> dict[K, float]:
     """Map the values of one study so that its center becomes 0 and its best value 1.

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,8 @@ Params = dict[str, Any]
 """One value for each active range, by dotted key."""
 
 IsNew = Callable[[Params], bool]
+LEAST_TOLD = 10
+"""The fewest told configurations from which TPE draws values of a range, Optuna's default."""
 _MAX_ASKS = 4
 """A few more asks find better points than a random draw after the first duplicate."""
 _MOST_LISTED = 20_000
@@ -63,6 +66,7 @@ class Sampler:
         self.asked: optuna.Trial | None = None
         self._running: dict[str, optuna.Trial] = {}
         self._study = _tpe(seed, drawn) if name == "tpe" else None
+        self._told: Counter[str] = Counter()  # by range, in how many configurations it is active
 
     def propose(self, is_new: IsNew) -> Params | None:
         """Propose a new point; None if the ranges hold no further one.
@@ -102,16 +106,26 @@ class Sampler:
         """Tell the score of a configuration, which need not be one that was proposed here."""
         if self._study is None:
             return
+        axes = distributions(self.space, values)
         if name in self._running:
             self._study.tell(self._running.pop(name), score)
-        elif (axes := distributions(self.space, values)) is not None:
+        elif axes is not None:
             params = {key: values[key] for key in axes}
             past = optuna.trial.create_trial(value=score, params=params, distributions=axes)
             self._study.add_trial(past)
+        self._told.update(list(axes or ()))
 
     def _ask(self, study: optuna.Study, fixed: Params) -> tuple[optuna.Trial, Params]:
         if fixed:
             study.enqueue_trial(fixed)
+        trial = study.ask()
+        params = suggest(trial, self.space)
+        free = [item for item in self.space.ranges if item.key in params.keys() - fixed.keys()]
+        rare = [item for item in free if self._told[item.key] < LEAST_TOLD]
+        if not rare or max(self._told.values(), default=0) < LEAST_TOLD:  # TPE draws at random
+            return trial, params
+        study.tell(trial, state=TrialState.FAIL)
+        study.enqueue_trial({**params, **{item.key: _draw(item, self._random) for item in rare}})
         trial = study.ask()
         return trial, suggest(trial, self.space)
 
@@ -144,6 +158,7 @@ def _tpe(seed: int, drawn: int) -> optuna.Study:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
             seed=stream_seed(seed, "sampler", drawn) % 2**32,
+            n_startup_trials=LEAST_TOLD,
             multivariate=True,
             group=True,
             constant_liar=True,

@@ -1,0 +1,298 @@
+"""Which sampled configurations go on: synchronous successive halvings, and then further seeds.
+
+The rule of a halving is that of Karnin et al., "Almost Optimal Exploration in Multi-Armed Bandits"
+(2013), and Jamieson and Talwalkar, "Non-stochastic Best Arm Identification" (2016), without its
+wait at the end of a stage: a configuration begins its next stage as soon as no missing result can
+keep it out. Everything here is a pure function of the results so far.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+REDUCTION = 4
+"""Of the configurations that end a stage of rows, the best 1 in so many go on."""
+
+SEED_REDUCTION = 3
+"""Of the configurations that end a stage of seeds, the best 1 in so many go on."""
+
+SHARES = tuple(1 / REDUCTION**power for power in (3, 2, 1, 0))
+"""The shares of a whole training at the ends of the stages of rows."""
+
+LEAST_STEPS = 30
+"""The fewest steps of a first stage: scores after fewer say little of the end."""
+
+LEAST_HALF = 32
+"""The fewest configurations of each of two halves; with fewer, one halving takes the budget."""
+
+Ends = Mapping[str, float | None]
+"""How configurations ended a stage: the score, `FAILED`, or None for an end without a rank."""
+
+FAILED = -math.inf
+"""The score of a configuration that failed through its own settings; it goes no further."""
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Halving:
+    """A successive halving of sampled configurations, which train with the first seed.
+
+    Attributes:
+        shares: The shares of a whole training at the ends of stages, ascending; the last one is 1.
+        sizes: How many configurations run each stage.
+    """
+
+    shares: tuple[float, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sampled: int, shares: Sequence[float] = SHARES) -> "Halving":
+        """A halving of so many configurations.
+
+        Each stage has the best quarter of the one before, rounded down and at least 1.
+        """
+        sizes = [max(1, sampled // REDUCTION**stage) for stage in range(len(shares))]
+        return cls(tuple(shares), tuple(sizes if sampled else [0] * len(shares)))
+
+    @property
+    def costs(self) -> list[float]:
+        """The share of a whole training that one configuration trains in each stage."""
+        return [b - a for a, b in zip((0.0, *self.shares), self.shares, strict=False)]
+
+    @property
+    def cost(self) -> float:
+        """The whole trainings that all stages take together."""
+        return math.fsum(n * each for n, each in zip(self.sizes, self.costs, strict=True))
+
+    def members(
+        self, ends: Sequence[Ends], names: Sequence[str], *, complete: bool
+    ) -> tuple[list[list[str]], int]:
+        """The configurations that certainly run each stage.
+
+        Args:
+            ends: For each stage, how its configurations ended it. Ends at later stages of
+                configurations that do not belong there have no effect.
+            names: The configurations of the first stage that are known.
+            complete: Whether there will be no more of them.
+
+        Returns:
+            Their names, of later stages the best first; and how many run the last stage, as far
+            as that is known.
+        """
+        found = [list(names)]
+        count = len(names) if complete else max(self.sizes[0], len(names))
+        for stage, size in enumerate(self.sizes[1:]):
+            certain, count = certain_best(ends[stage], found[-1], count, size)
+            found.append(certain)
+        return found, count
+
+
+@dataclass(frozen=True)
+class Stages:
+    """All stages of a search: its halvings, and those of further seeds behind them.
+
+    Attributes:
+        halvings: The halvings, in the order in which they begin.
+        seeds: The seeds that the best configurations run with.
+        whole: Sampled configurations that take part in no halving and train whole at once.
+        grid: The configurations of the grid, which have all seeds.
+        keeps_all: Whether every configuration runs whole with every seed.
+    """
+
+    halvings: tuple[Halving, ...]
+    seeds: int = 1
+    whole: int = 0
+    grid: int = 0
+    keeps_all: bool = False
+
+    @property
+    def finalists(self) -> int:
+        """The sampled configurations that train to the end with the first seed."""
+        return self.whole + sum(halving.sizes[-1] for halving in self.halvings)
+
+    @cached_property
+    def seed_sizes(self) -> tuple[int, ...]:
+        """The sampled configurations that run with each further seed.
+
+        Each stage has the best third of the one before, rounded down and at least 1. A single
+        configuration gets no further seed unless a grid competes with it, because that seed would
+        not change the winner.
+        """
+        if self.keeps_all:
+            return (self.finalists,) * (self.seeds - 1)
+        sizes = [self.finalists]
+        while len(sizes) < self.seeds and sizes[0]:
+            size = max(1, sizes[-1] // SEED_REDUCTION)
+            if size == 1 and not self.grid:
+                break
+            sizes.append(size)
+        return tuple(sizes[1:])
+
+    @property
+    def cost(self) -> float:
+        """The whole trainings that all stages take together, without those of the grid."""
+        halvings = math.fsum(halving.cost for halving in self.halvings)
+        return halvings + self.whole + sum(self.seed_sizes)
+
+    def with_seeds(
+        self,
+        ends: Sequence[Ends],
+        finalists: Sequence[str],
+        count: int,
+        rivals: Sequence[Ends],
+        num_rivals: int,
+    ) -> list[list[str]]:
+        """The configurations that certainly run with each further seed, the best first.
+
+        The best third of finalists and rivals goes on, but at most the stage's size of sampled
+        configurations. The best sampled configuration always goes on.
+
+        Args:
+            ends: For each number of seeds, from 1, how configurations ended with it.
+            finalists: The sampled configurations that certainly train to the end.
+            count: How many there will be, as far as that is known.
+            rivals: For each number of seeds, from 1, how those ended with it that run whole with
+                all seeds: the grid, and sampled configurations without training steps.
+            num_rivals: How many rivals there are.
+        """
+        found, before = [list(finalists)], self.finalists
+        for stage, size in enumerate(self.seed_sizes):
+            missing = count - sum(name in ends[stage] for name in found[-1])
+            certain, going_on = certain_best(ends[stage], found[-1], count, size)
+            if num_rivals and not self.keeps_all:
+                all_missing = missing + num_rivals - len(rivals[stage])
+                places = (before + num_rivals) // SEED_REDUCTION - all_missing
+                both = {**_ranked(rivals[stage]), **_ranked(ends[stage], found[-1])}
+                best = {*_best(both)[: max(0, places)], *(certain[:1] if not missing else ())}
+                certain = [name for name in certain if name in best]
+                going_on = going_on if all_missing else len(certain)
+            count, before = going_on, size
+            found.append(certain)
+        return found[1:]
+
+
+def certain_best(
+    ends: Ends, members: Sequence[str], count: int, size: int
+) -> tuple[list[str], int]:
+    """The members of a stage that stay among the best even if all missing ones beat them.
+
+    Ties go by name.
+
+    Args:
+        ends: How configurations ended the stage; others than the members have no effect.
+        members: The known configurations of the stage.
+        count: How many it will have, as far as that is known.
+        size: How many go on.
+
+    Returns:
+        Their names, the best first; and how many go on, as far as that is known.
+    """
+    missing = count - sum(name in ends for name in members)
+    ranked = _ranked(ends, members)
+    return _best(ranked)[: max(0, size - missing)], min(size, missing + len(ranked))
+
+
+def _ranked(ends: Ends, members: Sequence[str] | None = None) -> dict[str, float]:
+    """The ends that have a rank, of some members or of all."""
+    names = set(ends if members is None else members)
+    scores = ((name, end) for name, end in ends.items() if name in names)
+    return {name: end for name, end in scores if end is not None and end > FAILED}
+
+
+def _best(scores: Mapping[str, float]) -> list[str]:
+    """The names from the highest to the lowest score; ties by name."""
+    return sorted(scores, key=lambda name: (-scores[name], name))
+
+
+def ranks(halvings: Sequence[Sequence[Ends]]) -> dict[str, float]:
+    """What the sampler is told of the configurations of halvings: how far each got, as a rank.
+
+    A configuration ranks above another one if it alone ended the second stage; else if it has the
+    higher score at the later of the first two stages that it ended. One that failed through its
+    settings has the rank -1. One without a rank there, such as a lost one, is not told.
+
+    Args:
+        halvings: For each halving and stage, how its configurations ended it.
+    """
+    reached: dict[str, tuple[int, float]] = {}
+    for stages in halvings:
+        for stage, ends in enumerate(stages[:2]):
+            for name, end in ends.items():
+                if end is not None:
+                    reached[name] = (stage, end)
+                else:
+                    reached.pop(name, None)
+    failed = {name for name, (_, end) in reached.items() if end == FAILED}
+    order = sorted(reached.keys() - failed, key=lambda name: (reached[name], name))
+    return {**dict.fromkeys(sorted(failed), -1.0), **{n: float(i) for i, n in enumerate(order)}}
+
+
+def stages_for(
+    budget: float, most: float, shares: Sequence[float], stages: Stages, *, halves: int = 2
+) -> Stages:
+    """Stages with the halvings that a budget of whole trainings pays for beyond given stages.
+
+    The budget pays for the further seeds once. Each halving gets the same part of the rest. There
+    is one halving if each of several would have fewer than `LEAST_HALF` configurations.
+
+    Args:
+        budget: Whole trainings.
+        most: The configurations that the ranges still hold.
+        shares: The shares of a whole training at the ends of stages.
+        stages: The stages so far; they keep their halvings.
+        halves: The most halvings to add.
+
+    Returns:
+        The given stages if the budget pays for no configuration.
+    """
+
+    def of(sampled: int) -> Stages:
+        added = [Halving.of(sampled, shares)] * halves
+        return replace(stages, halvings=(*stages.halvings, *added))
+
+    def pays(sampled: int) -> bool:
+        return of(sampled).cost - stages.cost <= budget + _ROUNDING
+
+    low, high = 0, 1
+    while low < most and pays(high):
+        low, high = high, 2 * high
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if pays(middle) else (low, middle)
+    sampled = int(min(low, most // halves))
+    if halves > 1 and sampled < LEAST_HALF:
+        return stages_for(budget, most, shares, stages, halves=1)
+    return of(sampled) if sampled else stages
+
+
+def stages_of_samples(
+    sampled: int, shares: Sequence[float], stages: Stages, halves: int
+) -> Stages:
+    """Stages with so many further configurations, in halvings of the same size.
+
+    The first one is the larger one if they differ. See `stages_for` for the rest.
+    """
+    if halves > 1 and sampled // halves < LEAST_HALF:
+        halves = 1
+    sizes = (sampled // halves + (number < sampled % halves) for number in range(halves))
+    halvings = tuple(Halving.of(size, shares) for size in sizes if size > 0)
+    return replace(stages, halvings=(*stages.halvings, *halvings))
+
+
+def first_shares(steps: int, texts: int = 0, scored: int = 0) -> tuple[float, ...]:
+    """The shares of the stages, from the first one at which a score is worth its cost.
+
+    The shortest training has made `LEAST_STEPS` steps there, and has trained on a third of the
+    texts that its score encodes, or on more. No measured time decides, so that all machines have
+    the same stages.
+
+    Args:
+        steps: The steps of the shortest training.
+        texts: The texts that it trains on.
+        scored: The texts that one score at the end of a stage encodes.
+    """
+    return tuple(
+        s for s in SHARES if s == 1 or (s * steps >= LEAST_STEPS and 3 * s * texts >= scored)
+    )
