@@ -186,9 +186,9 @@ class _Namer:
 
 
 class _TableConfigurations(SearchConfigurations):
-    def add_recorded(self, params: Params) -> str:
+    def add_recorded(self, recorded: Mapping[str, Any]) -> str:
         """Add a configuration that the search has taken."""
-        return self.add_sampled(params)
+        return self.add_sampled(dict(recorded))
 
     def config(self, name: str) -> Any:
         """The config of a configuration."""

@@ -142,7 +142,7 @@ def test_kills_between_stages_change_no_decision(
         with search(tmp_path, *options) as process:
             _, told = process.communicate(timeout=900)
     assert process.returncode == 0, told
-    monkeypatch.setattr(prepare_module, "first_shares", lambda steps: (0.25, 1.0))
+    monkeypatch.setattr(prepare_module, "first_shares", lambda *_: (0.25, 1.0))
     monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
     here = tmp_path / "here"
     run_here(space, here, trials=SAMPLED, sampler="random", seeds=(0, 1), scheduler="halving")

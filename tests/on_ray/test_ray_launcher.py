@@ -119,7 +119,7 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
 
 def with_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sampled trials pause after a quarter, however short they are."""
-    monkeypatch.setattr(prepare_module, "first_shares", lambda steps: (0.25, 1.0))
+    monkeypatch.setattr(prepare_module, "first_shares", lambda *_: (0.25, 1.0))
     monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
 
 

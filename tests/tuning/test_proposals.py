@@ -108,7 +108,7 @@ def small_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "LEAST_TOLD", 2)
 
 
-ASKED = {"budget": 6.0, "seeds": (0, 1, 2), "sampler": "tpe"}
+ASKED: dict[str, Any] = {"budget": 6.0, "seeds": (0, 1, 2), "sampler": "tpe"}
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -169,7 +169,7 @@ def test_the_second_half_begins_while_finalists_of_the_first_train(
         lambda_space(tmp_path, 0.3, ranges=LAMBDA),
         **{**ASKED, "scheduler": "halving", "shares": SHARES, "budget": 12.0},
     )
-    running = {}
+    running: dict[str, Assignment] = {}
     while made.record.halvings[-1].sampled is None:
         assignment = made.next()
         if assignment is not None:
@@ -208,7 +208,7 @@ def test_the_best_of_older_studies_run_whole_and_compete_for_seeds(
     made = study.search(**ASKED, given=older, whole=older[:3])
     assert made.record.whole == tuple(older[:3])
     assert (made.record.halvings[0].sampled or ())[0] == older[3]
-    until = {}
+    until: dict[float, list[tuple[int, float]]] = {}
     for trial_id, share in study.given:
         found = made.configurations.of_trial(trial_id)
         assert found is not None

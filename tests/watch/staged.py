@@ -27,7 +27,7 @@ def run_staged(
     **more: Any,
 ) -> SearchOutcome:
     """A grid of two; with ranges also four sampled configurations, one of them trained whole."""
-    patch.setattr(prepare, "first_shares", lambda steps: (0.25, 1.0))
+    patch.setattr(prepare, "first_shares", lambda *_: (0.25, 1.0))
     patch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
     space = lambda_space(folder / "space", 0.25, 0.75, ranges=ranges)
     usual = {"trials": 4 if ranges else 0, "sampler": "random", "scheduler": "halving"}

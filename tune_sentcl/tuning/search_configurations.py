@@ -130,8 +130,9 @@ class SearchConfigurations(Mapping[str, Configuration]):
         self._add(configuration)
         return configuration.name
 
-    def add_recorded(self, params: Params) -> str | None:
+    def add_recorded(self, recorded: Mapping[str, Any]) -> str | None:
         """Add a configuration of the study's halvings; None if the space does not hold it now."""
+        params = dict(recorded)
         values = self.space.sampled_values(params)
         try:
             name = self.namer.configuration(values)
