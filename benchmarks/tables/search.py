@@ -25,7 +25,7 @@ from tune_sentcl.data.tasks.sts_data import read_task
 HERE = Path(__file__).parent
 POINTS = {"clsr": 10, "pairs": 5, "retrieval": 16, "similarity": 16}
 """Evaluation points of a trial, its end included."""
-SEEDS = {"clsr": 5, "pairs": 4, "retrieval": 2, "similarity": 1}
+SEEDS = {"clsr": 5, "pairs": 4, "retrieval": 1, "similarity": 2}
 TRIALS = {"clsr": 75, "pairs": 4, "retrieval": 40, "similarity": 40}
 """Configurations of each search."""
 Settings = dict[str, Any]
@@ -99,17 +99,17 @@ def write_dev(folder: Path) -> None:
 
 
 def write_retrieval(folder: Path) -> None:
-    """Write a retrieval task in BEIR's layout: 300 premises of SNLI dev, 1,500 hypotheses."""
+    """Write a retrieval task in BEIR's layout: 100 premises of SNLI dev, 400 hypotheses."""
     rows = pd.read_parquet(existing_root(data_root(None), "SNLI") / "nli/snli_dev.parquet")
     rows = rows[rows["label"].isin([0, "entailment"])].drop_duplicates("premise")
     task = folder / "snli-dev"
     (task / "qrels").mkdir(parents=True, exist_ok=True)
     # A document with the id of a query is left out for that query.
-    for name, column, most in (("queries", "premise", 300), ("corpus", "hypothesis", 1500)):
+    for name, column, most in (("queries", "premise", 100), ("corpus", "hypothesis", 400)):
         texts = enumerate(rows[column][:most])
         ids = ({"_id": f"{name}{number}", "text": text} for number, text in texts)
         (task / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ids))
-    judged = "".join(f"queries{number}\tcorpus{number}\t1\n" for number in range(300))
+    judged = "".join(f"queries{number}\tcorpus{number}\t1\n" for number in range(100))
     (task / "qrels/dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
 
 
