@@ -21,9 +21,8 @@ import numpy as np
 from measuring import options
 
 from tune_sentcl.history import Configuration, Result
-from tune_sentcl.judging.configurations import Configurations
-from tune_sentcl.judging.evidence import Evidence
 from tune_sentcl.objective import parse_objectives
+from tune_sentcl.results.standings import Standings
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
 _PLANNED = 10  # studies with planned seeds, for each one with a confirmation: they are cheap
@@ -65,7 +64,7 @@ class Cell:
         false = {one for one in claims if not self.difference or one[0] != last}
         return bool(claims & true), bool(false)
 
-    def _study(self, rng: np.random.Generator) -> Configurations:
+    def _study(self, rng: np.random.Generator) -> Standings:
         n = self.seeds
         if self.procedure == "planned":
             return _study(self._scores(rng, n), self._plan(n))
@@ -99,7 +98,7 @@ class Cell:
         return tried
 
 
-def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) -> Configurations:
+def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) -> Standings:
     """A study as `judge` reads it; where some have fresh seeds, all others lack them."""
     tried = {}
     for number, row in enumerate(scores.tolist()):
@@ -112,12 +111,12 @@ def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) ->
         for seed, value in seeds.items():
             tried[name].results[seed] = Result("finished", (value, value), lost=(None, None))
     objective = parse_objectives(["STS-B:spearman"], allow_test=False)[0]
-    return Configurations("", objective, "root", tried, (), plan)
+    return Standings("", (objective, objective), "root", tried, plan)
 
 
-def _claims(configurations: Configurations) -> set[tuple[int, int]]:
+def _claims(configurations: Standings) -> set[tuple[int, int]]:
     """The claims of the winner over the baseline and the runner-up, as numbers."""
-    evidence = Evidence(configurations)
+    evidence = configurations.evidence()
     winner, runner_up = configurations.scored()[:2]
     rivals = {one.name: one for one in (configurations.tried["0"], runner_up) if one is not winner}
     claims = set()

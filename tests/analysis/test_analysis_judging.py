@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
 from tune_sentcl.errors import StudyError
-from tune_sentcl.judging.evidence import older_noise, shown
-from tune_sentcl.judging.judgement import Judgement
-from tune_sentcl.judging.judgement import judge as judged
+from tune_sentcl.judging.evidence import shown
 from tune_sentcl.judging.statistics import critical_t, smallest_shown
+from tune_sentcl.results.judgement import Judgement
+from tune_sentcl.results.judgement import judge as judged
+from tune_sentcl.results.standings import older_noise
 from tune_sentcl.store import Study
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 

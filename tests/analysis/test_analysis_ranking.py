@@ -19,7 +19,7 @@ from tune_sentcl.analysis.report.scores import leaderboard_frame
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import rank_keys
-from tune_sentcl.judging.configurations import Configurations
+from tune_sentcl.results.standings import Standings
 from tune_sentcl.store import Study
 
 CONSTANT = ("still", "weaker")
@@ -46,7 +46,7 @@ def winners(study: Study) -> dict[str, str]:
     frames = read_study(path)
     subject = ReportData(frames, frames.objectives())
     shown = run("show", path).partition("Means over seeds")[2]
-    judged = [one.name for one in Configurations.read(study).scored()]
+    judged = [one.name for one in Standings.read(study).scored()]
     return {
         "configurations": configurations(study)["configuration"][0],
         "report": leaderboard_frame(subject)["configuration"][0],
@@ -141,7 +141,7 @@ def test_everybody_ranks_configurations_alike(tmp_path: Path, case: str) -> None
     assert set(winners(study).values()) == {expected[0]}
     table = configurations(study)
     assert table["configuration"].to_list() == expected
-    assert [one.name for one in Configurations.read(study).scored()] == expected
+    assert [one.name for one in Standings.read(study).scored()] == expected
     if "lost" in table:
         assert table["lost"].to_list() == [
             sum(isinstance(v, str) for v in row) for _, row in SEEDS[case]

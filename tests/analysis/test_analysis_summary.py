@@ -30,8 +30,8 @@ from tune_sentcl.analysis import configurations, read_study
 from tune_sentcl.analysis.summary import STS_TASKS, summaries
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ObjectiveError
-from tune_sentcl.judging.configurations import asked_objectives
 from tune_sentcl.objective import Objective
+from tune_sentcl.results.standings import asked_objectives
 from tune_sentcl.score import Score
 
 

@@ -37,14 +37,14 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import ConfigError, PluginError
 from tune_sentcl.export.choice import Choice
-from tune_sentcl.judging.configurations import Configurations
-from tune_sentcl.judging.judgement import judge
 from tune_sentcl.launch import train_one
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.on_ray.jobs import plugin_path, write_working_directory
 from tune_sentcl.on_ray.preflight import describe_node
 from tune_sentcl.plugins import load_plugins
 from tune_sentcl.plugins.stored import StoredMethod, register_stored, stored_methods
+from tune_sentcl.results.judgement import judge
+from tune_sentcl.results.standings import Standings
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader, assemble
@@ -132,7 +132,7 @@ def test_changed_code_makes_other_trials_and_is_told_before_the_first(
     assert [code in new for code in over_seeds["code_fingerprint"]] == [True, True, False, False]
     chosen = Choice.read(Study.read(study), DEFAULT).best()
     assert chosen.kept and chosen.row["configuration"] in {row["configuration"] for row in fresh}
-    old = Configurations.read(Study.read(study)).older
+    old = Standings.read(Study.read(study)).older
     assert len(old) == 2 and not old & {row["configuration"] for row in fresh}
 
 

@@ -11,9 +11,9 @@ from stand_in import StandIn
 from tune_sentcl import launchers
 from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.judging.judgement import judge
 from tune_sentcl.launch import search
 from tune_sentcl.launchers import run_prepared
+from tune_sentcl.results.judgement import judge
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.prepare import prepare

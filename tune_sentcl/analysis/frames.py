@@ -17,8 +17,8 @@ from tune_sentcl.arguments import Location, checked
 from tune_sentcl.config import SuiteName
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError
 from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
-from tune_sentcl.judging.configurations import asked_objectives
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
+from tune_sentcl.results.standings import Standings, asked_objectives, score_table
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.study import STUDY, Snapshot, Study
 from tune_sentcl.store.union import union
@@ -36,31 +36,6 @@ def _kept(scores: pa.Table, column: str, wanted: str | None, allowed: Collection
         rule, move = f"must be one of {', '.join(names)}", "Name one of them, or omit it for all."
         raise ConfigError(Fault("wide", column, repr(wanted), rule, move))
     return scores.filter(pc.field(column) == wanted)
-
-
-def _values(scores: pa.Table) -> pd.DataFrame:
-    """Pivot scores; means over the classifier's seeds."""
-    found = scores.filter(pc.is_finite(scores["value"]))
-    means = found.group_by(["trial_id", *_NAMED]).aggregate([("value", "mean")])
-    frame = means.to_pandas()
-    kinds = frame[list(_NAMED)].drop_duplicates().sort_values(list(_NAMED)).to_numpy().tolist()
-    kinds.sort(key=lambda kind: (_task_rank(kind[0]), kind[3] not in OFFERS.get(kind[0], {})))
-    names = {tuple(kind): _name(kind) for kind in kinds}
-    frame["name"] = [names[kind] for kind in zip(*(frame[n] for n in _NAMED), strict=True)]
-    table = frame.pivot(index="trial_id", columns="name", values="value_mean")
-    ordered: pd.DataFrame = table.reindex(columns=list(names.values())).rename_axis(columns=None)
-    return ordered
-
-
-def _task_rank(task: str) -> int:
-    tasks = list(OFFERS)
-    return tasks.index(task) if task in OFFERS else len(tasks)
-
-
-def _name(kind: Sequence[str]) -> str:
-    """The objective's name on the command line."""
-    task, metric, split, protocol = kind
-    return str(Objective(task, metric, split, protocol))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +110,7 @@ class StudyFrames:
         there = [name for name in _TRIAL if name in trials.column_names]
         columns = [*there, *varied_knobs(trials), "seed"]
         frame = frame_of(trials.select(columns)).assign(data=evaluation_data_of_rows(trials))
-        values = _values(scores).reindex(frame["trial_id"].to_list())
+        values = score_table(scores).reindex(frame["trial_id"].to_list())
         return pd.concat([frame, values.set_axis(frame.index)], axis=1)
 
     @checked
@@ -155,7 +130,16 @@ class StudyFrames:
             ObjectiveError: A score does not exist, no trial has it, or the searches of several
                 studies maximized different scores and `objectives` is None.
         """
-        return configurations_of(self.snapshot, self.objectives(objectives))
+        chosen = self.objectives(objectives)
+        return configurations_of(self.standings(chosen[0]), chosen)
+
+    def standings(self, objective: Objective) -> Standings:
+        """The configurations, ordered by a score; the searches' first score chose the winner."""
+        try:
+            chosen_by = self.objectives()[0]
+        except ObjectiveError:  # the searches maximized different scores
+            chosen_by = objective
+        return Standings.of(self.snapshot, (objective, chosen_by), self.manifests)
 
     @checked
     def objectives(

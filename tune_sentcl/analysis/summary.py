@@ -1,4 +1,4 @@
-"""Summary tables: one row per trial or configuration, best first."""
+"""Summary tables: one row per trial or configuration, as frames."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,25 +13,15 @@ from jaxtyping import Float64
 
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.config import affects_weights, knobs, varied
-from tune_sentcl.history import (
-    CONFIRM_ORIGIN,
-    Configuration,
-    History,
-    Result,
-    ranked,
-)
-from tune_sentcl.judging.configurations import study_objectives
-from tune_sentcl.objective import (
-    Objective,
-    mean,
-    value_columns,
-)
-from tune_sentcl.store.study import Study, StudyTables
+from tune_sentcl.history import CONFIRM_ORIGIN, History, evaluation_data_of_rows
+from tune_sentcl.objective import Objective, value_columns
+from tune_sentcl.results.standings import Estimate, Standings, study_objectives
+from tune_sentcl.store.study import Study
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """The tasks of the STS average in papers."""
 
-_AVERAGED = tuple(Objective(task, "spearman", "test", "cosine") for task in STS_TASKS)
+_AVERAGED = [str(Objective(task, "spearman", "test", "cosine")) for task in STS_TASKS]
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
 _CODE = ("method.name", "code_fingerprint")
@@ -41,73 +31,101 @@ _SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the or
 def summaries(
     study: Study, objectives: Sequence[Objective] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Two tables: one row per trial, and `configurations`; the study is read once.
+    """Two tables: one row per trial, and `configurations`.
 
     Finished trials come first, the best objective first. Trials with fresh seeds follow the other
     finished trials and are never in a Pareto front.
 
     Columns of the first: `trial_id`, `origin`, `status`, `method.name`, every other knob in which
     the trials differ under its dotted key (except knobs that only affect measuring), `seed`,
-    `objective`, `sts_avg`, `data`, `seconds`. With several objectives also `objective_2` and so
-    on, and `pareto`: whether no other finished trial is better in one objective (a cost is better
-    if it is less) and as good in all. `sts_avg` is the mean of the test Spearman correlations of
-    the seven STS tasks, times 100; NaN if one is missing. `code_fingerprint` is there if a
-    plugin's method ran with more than one code. `objective_test` and so on are the test scores of
-    an objective on a dev split of an own task, if any was measured. `seen` and `last_score`,
-    if a trial was stopped, are the share of the training that it saw and its score there.
-    `data` is `toy` for the generated sets and `root` for files under the data root. `seconds`
-    is the time of training and evaluation, without start-up.
+    `objective`, `data`, `seconds`. With several objectives also `objective_2` and so on, and
+    `pareto`: whether no other finished trial is better in one objective (a cost is better if it is
+    less) and as good in all. `sts_avg`, if it was measured, is the mean of the test Spearman
+    correlations of the seven STS tasks, times 100. `code_fingerprint` is there if a plugin's
+    method ran with more than one code. `objective_test` and so on are the test scores of an
+    objective on a dev split, if any was measured. `seen` and `last_score`, if a trial was stopped,
+    are the share of the training that it saw and its score there. `data` is `toy` for the
+    generated sets and `root` for files under the data root. `seconds` is the time of training and
+    evaluation, without start-up.
 
     Args:
         study: A running or finished study.
         objectives: The scores to rank by; None: those that its last search maximized.
     """
     chosen = tuple(objectives or study_objectives(study))
-    table = _trials(study, chosen)
-    return _ranked(table, chosen), _present_first(study, _aggregated(table, chosen))
+    standings = Standings.read(study, chosen[0])
+    trials = _trials(standings, chosen)
+    return _ranked(trials, chosen), configurations_of(standings, chosen, trials)
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
-    """One row per configuration, aggregated over finished seeds, the best first.
+    """One row per configuration, aggregated over finished seeds, the best mean first.
 
-    The order is that of `tune_sentcl.history.rank_keys`; the configurations of a plugin that has
-    changed since come last. The column `lost`, if any, counts seeds that have failed or were
-    stopped.
+    The configurations of a plugin that has changed since come last.
 
-    Columns: `configuration`, `method.name`, every other knob in which the trials differ (except
-    knobs that only affect measuring), `data`, and for each objective and `sts_avg`: `..._mean`,
-    `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with a score. Fresh seeds
-    do not count in these columns; if there are any, `fresh_mean`, `fresh_sd` and `fresh_n`
-    describe their first objective.
+    Columns: `configuration`, `rank` (null for one with fewer seeds than the winner, or with a lost
+    seed), `verdict` of `judge` beside the winner (`winner`, `proven worse`, `not proven`; null:
+    never compared), `method.name`, every other knob in which the trials differ (except knobs that
+    only affect measuring), `data`, and for each objective, its test score and `sts_avg`, if
+    measured: `..._mean`, `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with
+    a score. `lost`, if any, counts seeds that have failed or were stopped. Fresh seeds do not
+    count in these columns; if there are any, `fresh_mean`, `fresh_sd` and `fresh_n` describe their
+    first objective, `fresh_test_mean` and so on its test score.
 
     Args:
         study: A running or finished study.
         objectives: The scores to rank by; None: those that its last search maximized.
     """
     chosen = tuple(objectives or study_objectives(study))
-    return _present_first(study, configurations_of(study, chosen))
+    return configurations_of(Standings.read(study, chosen[0]), chosen)
 
 
-def _present_first(study: Study, over_seeds: pd.DataFrame) -> pd.DataFrame:
-    """The same rows, those of plugins that have changed since last."""
-    is_older = over_seeds["configuration"].isin(study.older()).to_numpy()
-    return over_seeds.iloc[np.argsort(is_older, kind="stable")].reset_index(drop=True)
+def configurations_of(
+    standings: Standings, objectives: Sequence[Objective], trials: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """`configurations` of any standing; `trials` are the rows of `summaries`, if known."""
+    trials = _trials(standings, objectives) if trials is None else trials
+    names = [one.name for one in standings.ordered]
+    first = trials.drop_duplicates("configuration").set_index("configuration").reindex(names)
+    found: dict[str, Any] = {
+        "configuration": names,
+        "rank": pd.array([standings.ranks.get(name) for name in names], "Int64"),
+        "verdict": [standings.said(name) for name in names],
+        **{key: first[key].array for key in (*_knobs(trials), "data")},
+    }
+    numbers = [*value_columns(len(objectives)), *test_columns(objectives), "sts_avg"]
+    fresh: dict[str, Any] = {}
+    for column in (column for column in numbers if column in trials):
+        values = trials.set_index("trial_id")[column].to_dict()
+        found |= _statistics(column, standings.over_seeds(values), names)
+        again = standings.over_seeds(values, fresh=True)
+        if again:
+            fresh |= _statistics(f"fresh{column.removeprefix('objective')}", again, names)
+    lost = [len(one.chosen_lost()) for one in standings.ordered]
+    return pd.DataFrame({**found, **({"lost": lost} if any(lost) else {}), **fresh})
 
 
-def configurations_of(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
-    """`configurations` of any study tables."""
-    return _aggregated(_trials(study, objectives), objectives)
+def _statistics(
+    column: str, estimates: Mapping[str, Estimate], names: Sequence[str]
+) -> dict[str, Any]:
+    none = Estimate(np.nan, n=0)
+    there = [estimates.get(name, none) for name in names]
+    return {
+        f"{column}_mean": np.array([one.mean for one in there], float),
+        f"{column}_sd": np.array([one.sd for one in there], float),
+        f"{column}_n": np.array([one.n for one in there], int),
+    }
 
 
 def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
-    """By column, the test score of each objective on a dev split of an own task.
+    """By column, the test score of each objective on a dev split.
 
     Test scores that are objectives themselves have columns of their own.
     """
     return {
         f"{name}_test": test
         for name, objective in zip(value_columns(len(objectives)), objectives, strict=True)
-        if objective.is_own
+        if not objective.is_cost
         and (test := replace(objective, split="test")) not in (objective, *objectives)
     }
 
@@ -132,97 +150,31 @@ def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFram
         points = order[names].where(order["origin"] != CONFIRM_ORIGIN).to_numpy(float)
         order["pareto"] = front_of(points * [-1 if one.is_cost else 1 for one in objectives])
         names = [*names, "pareto"]
-    names += [name for name in (*test_columns(objectives), *stops) if name in table]
+    names += [n for n in (*test_columns(objectives), *stops, "sts_avg") if n in table]
     columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
-    return order[[*columns, "sts_avg", "data", "seconds"]].reset_index(drop=True)
+    return order[[*columns, "data", "seconds"]].reset_index(drop=True)
 
 
-def _aggregated(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
-    ended = table[table["status"] == "finished"]
-    finished, fresh = (
-        ended[ended["origin"] != CONFIRM_ORIGIN],
-        ended[ended["origin"] == CONFIRM_ORIGIN],
-    )
-    groups = finished.groupby("configuration", sort=True)
-    tests = [name for name in test_columns(objectives) if name in table]
-    named = {
-        f"{column}_{name}": (column, statistic)
-        for column in (*value_columns(len(objectives)), *tests, "sts_avg")
-        for name, statistic in (("mean", "mean"), ("sd", "std"), ("n", "count"))
-    }
-    own = {knob: (knob, "first") for knob in (*_knobs(table), "data")}
-    found: pd.DataFrame = groups.agg(**own, **named).reset_index()
-    columns = ["configuration", *own, *named]
-    by_name = _configurations(table)
-    there = [by_name[name] for name in found["configuration"]]
-    # Independent of the order of the seeds, unlike the mean of a pandas group.
-    means = [mean(one.chosen_scores().values()) for one in there]
-    found["objective_mean"] = pd.array(means, "float64")
-    found["lost"] = [len(one.chosen_lost()) for one in there]
-    columns += ["lost"] if found["lost"].any() else []
-    if len(fresh):
-        again = {
-            "fresh_mean": ("objective", "mean"),
-            "fresh_sd": ("objective", "std"),
-            "fresh_n": ("objective", "count"),
-        }
-        confirmed = fresh.groupby("configuration").agg(**again).reset_index()
-        found = found.merge(confirmed, on="configuration", how="left").fillna({"fresh_n": 0})
-        found["fresh_n"] = found["fresh_n"].astype(int)
-        columns += again
-    place = {one.name: number for number, one in enumerate(there)}
-    order = [place[one.name] for one in ranked(there)]
-    return found[columns].iloc[order].reset_index(drop=True)
-
-
-def _configurations(table: pd.DataFrame) -> dict[str, Configuration]:
-    """The configurations with their first objective, by id."""
-    found: dict[str, Configuration] = {}
-    columns = ("configuration", "origin", "method.name", "seed", "status", "objective", "lost")
-    rows = zip(*(table[name] for name in columns), strict=True)
-    for name, origin, method, seed, status, value, lost in rows:
-        empty = Configuration(name, "grid", {"method.name": method})
-        one = found.setdefault(name, empty)
-        values = (None if pd.isna(value) else value,)
-        one.results[seed] = Result(status, values, lost=("failed" if lost else None,))
-        if origin == CONFIRM_ORIGIN:
-            one.fresh.add(seed)
-    return found
-
-
-def _trials(study: StudyTables, objectives: Sequence[Objective]) -> pd.DataFrame:
-    """The trials with the knobs in which they differ, and their scores from the history."""
-    tests = test_columns(objectives)
-    history = History.read(
-        study,
-        (*objectives, *tests.values(), *_AVERAGED),
-        [*_TRIAL_COLUMNS, *_SECONDS, "stages", "code_fingerprint", *knobs()],
-    )
-    table = history.table
-    names = table["trial_id"].to_pylist()
-    values = [history.values(name) for name in names]
+def _trials(standings: Standings, objectives: Sequence[Objective]) -> pd.DataFrame:
+    """The trials with the knobs in which they differ, and their scores."""
+    columns = [*_TRIAL_COLUMNS, *_SECONDS, "seed", "stages", "code_fingerprint", *knobs()]
+    table = standings.tables.trials(list(dict.fromkeys(columns)))
     frame = frame_of(table.select([*_TRIAL_COLUMNS, *_SECONDS, "seed", *varied_knobs(table)]))
     frame["seconds"] = frame[_SECONDS].sum(axis="columns", skipna=False)
-    named = [*value_columns(len(objectives)), *tests]
-    for number, name in enumerate(named):
-        frame[name] = pd.array([found[number] for found in values], "float64")
-    frame = frame.drop(columns=[name for name in tests if frame[name].isna().all()])
+    scores = standings.scores.reindex(frame["trial_id"]).reset_index(drop=True)
+    missing = pd.Series(np.nan, frame.index, "float64")
+    for name, objective in zip(value_columns(len(objectives)), objectives, strict=True):
+        frame[name] = scores.get(str(objective), missing)
+    for name, objective in test_columns(objectives).items():
+        if str(objective) in scores:
+            frame[name] = scores[str(objective)]
+    if set(_AVERAGED) <= set(scores):
+        frame["sts_avg"] = scores[_AVERAGED].mean(axis=1, skipna=False)
     codes = {*zip(*(table[name].to_pylist() for name in _CODE), strict=True)}
     if len(codes) > len({method for method, _ in codes}):
         frame["code_fingerprint"] = table["code_fingerprint"].to_pylist()
-    tasks = [found[len(named) :] for found in values]
-    averages = [None if None in found else mean(found) for found in tasks]
-    frame["sts_avg"] = pd.array(averages, "float64")
-    frame["data"] = history.data
+    frame["data"] = evaluation_data_of_rows(table)
     _add_stages(frame, table["stages"].to_pylist())
-    ended = zip(names, table["origin"].to_pylist(), strict=True)
-    frame["lost"] = pd.array(
-        [
-            origin != CONFIRM_ORIGIN and history.lost_reason(name) is not None
-            for name, origin in ended
-        ],
-        "bool",
-    )
     return frame
 
 
@@ -234,6 +186,11 @@ def _add_stages(frame: pd.DataFrame, stages: Sequence[Sequence[Mapping[str, Any]
         ends = [end if stop else None for end, stop in zip(last, is_stopped, strict=True)]
         frame["seen"] = pd.array([end and end["share"] for end in ends], "float64")
         frame["last_score"] = pd.array([end and end["value"] for end in ends], "float64")
+
+
+def _knobs(table: pd.DataFrame) -> list[str]:
+    own = [column for column in table.columns if column in knobs() and column != "seed"]
+    return [*own, *(["code_fingerprint"] if "code_fingerprint" in table.columns else [])]
 
 
 def varied_knobs(table: pa.Table) -> list[str]:
@@ -255,11 +212,6 @@ def _has_several(column: pa.ChunkedArray) -> bool:
     if pa.types.is_list(column.type):
         return len(set(map(str, column.to_pylist()))) > 1
     return int(pc.count_distinct(column, mode="all").as_py()) > 1
-
-
-def _knobs(table: pd.DataFrame) -> list[str]:
-    own = [column for column in table.columns if column in knobs() and column != "seed"]
-    return [*own, *(["code_fingerprint"] if "code_fingerprint" in table.columns else [])]
 
 
 def front_of(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:

@@ -67,8 +67,8 @@ def judge(
     --baseline, it is compared only with that configuration. The exit code is that of the first
     verdict: 0 if A scores higher, 1 if not, 3 if that is undecided.
     """
-    from tune_sentcl.judging.configurations import asked_objectives
-    from tune_sentcl.judging.judgement import judge as judge_study
+    from tune_sentcl.results.judgement import judge as judge_study
+    from tune_sentcl.results.standings import asked_objectives
     from tune_sentcl.store.study import Study
 
     _check(a, b, baseline, alpha, smallest)
@@ -88,8 +88,8 @@ def judge(
     else:
         for row in rows:
             wrapped(f"{row['verdict']}: {row['sentence']}")
-            if row["next_step"]:
-                line(f"  next: {row['next_step']}")
+        for step in filter(None, dict.fromkeys(row["next_step"] for row in rows)):
+            line(f"  next: {step}")
         if len(rows) > 1:
             print_table([{name: row[name] for name in _SHOWN} for row in rows])
     for note in dict.fromkeys(note for row in rows for note in row["notes"]):

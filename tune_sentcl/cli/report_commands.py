@@ -15,11 +15,11 @@ from tune_sentcl.errors import ConfigError, Fault, StudyError
 if TYPE_CHECKING:
     from tune_sentcl.analysis.report.report_data import ReportData
 
-Format = Literal["html", "md", "tex", "csv"]
+Format = Literal["html", "tex", "csv", "json"]
 
 _ROWS = 50
 _PAGE = "report.html"
-_ENDINGS = {"html": "html", "md": "md", "tex": "tex", "csv": "csv", "htm": "html"}
+_ENDINGS = {"html": "html", "tex": "tex", "csv": "csv", "json": "json", "htm": "html"}
 
 
 def report(
@@ -28,8 +28,8 @@ def report(
         Format | None,
         typer.Option(
             "--format",
-            help="html: a page; md, tex: tables; csv: the leaderboard. Default: the suffix of "
-            "--out, else html.",
+            help="html: a page; tex: tables for LaTeX; csv, json: the leaderboard. Default: the "
+            "suffix of --out, else html.",
         ),
     ] = None,
     out: Annotated[
@@ -64,8 +64,10 @@ def report(
     alone = Study.read(study[0]) if len(study) == 1 else None
     subject = ReportData(frames, frames.objectives(objective), alone)
     say_trials_read(frames)
-    if json_rows:
+    if kind == "json" and out is None:
         print_json(rows_of(leaderboard_frame(subject)))
+    elif kind == "json":
+        _write(leaderboard_frame(subject).to_json(orient="records", indent=1), out)
     elif kind == "csv":
         _write(leaderboard_frame(subject).to_csv(index=False), out)
     if figures is not None or kind not in ("csv", "json"):
@@ -82,8 +84,8 @@ def _report(
     made = report_of(subject, limit, figures=kind == "html" or figures is not None)
     if kind == "html":
         _write(formats.html(made), Path(_PAGE) if out is None else out)
-    elif kind in ("md", "tex"):
-        _write(formats.latex(made) if kind == "tex" else formats.markdown(made), out)
+    elif kind == "tex":
+        _write(formats.latex(made), out)
     if figures is not None:
         try:
             files = formats.write_pictures(made, figures)

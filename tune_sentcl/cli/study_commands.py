@@ -114,7 +114,7 @@ def show(
         return
     from tune_sentcl.analysis.conversion import rows_of
     from tune_sentcl.analysis.summary import trials_by
-    from tune_sentcl.judging.configurations import asked_objectives, study_objectives
+    from tune_sentcl.results.standings import asked_objectives, study_objectives
     from tune_sentcl.store.study import Study
 
     kept = Study.read(study)

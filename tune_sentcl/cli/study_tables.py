@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _AVERAGE = "STS average"
 _SEEN, _LAST = "seen", "last score"
-_FRESH = "fresh"
+_FRESH, _FRESH_TEST = "fresh", "fresh test"
 _TITLE = 20  # characters of an objective's title
 SHOWN = 100
 """Default number of rows of `show`."""
@@ -51,7 +51,7 @@ def study_lines(
     all.
     """
     from tune_sentcl.analysis.summary import summaries, test_columns
-    from tune_sentcl.judging.configurations import asked_objectives, study_objectives
+    from tune_sentcl.results.standings import asked_objectives, study_objectives
     from tune_sentcl.store.study import Study
 
     study = Study.read(path)
@@ -64,14 +64,12 @@ def study_lines(
     tables = [(trials, rows, "")]
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
         first = _first(study, over_seeds, most, "configuration")
-        title = "Means over seeds ± standard deviations"
-        if over_seeds["objective_n"].nunique() > 1:
-            title += "; ranked by lost seeds, most seeds (all if none changes it), best mean"
+        title = "Means over seeds ± standard deviations, best first"
+        if over_seeds["rank"].isna().any():
+            title += "; rank -: fewer seeds than the best, or a lost seed"
         tables.append((over_seeds, [_configuration(row, columns | tests) for row in first], title))
     lines: list[str] = []
     for table, shown, title in tables:
-        if not any(cell(row[_AVERAGE]) for row in shown):
-            shown = [{key: row[key] for key in row if key != _AVERAGE} for row in shown]
         if shown:
             layout = _layout(table, shown[0], [*columns], [*tests])
             lines += [""] * bool(lines)
@@ -118,13 +116,16 @@ def _layout(
         legend.append("STS: the average of the test Spearman of seven STS tasks")
     if _FRESH in row:
         legend.append(f"fresh: {objectives[0]} on seeds that chose nothing; report this mean")
+    if _FRESH_TEST in row:
+        legend.append(f"fresh test: {tests[0]} on these seeds")
     if _SEEN in row:
         legend.append("seen: the share of its training after which a trial was stopped")
         legend.append("last score: the score that stopped it")
-    numbers = {*names, _SEEN, _LAST, _FRESH, _AVERAGE, "seconds"}
+    fresh = (_FRESH, _FRESH_TEST)
+    numbers = {*names, _SEEN, _LAST, *fresh, _AVERAGE, "seconds"}
     constant = [key for key in others if key not in numbers]
     drop_first = [key for key in ("seconds", "origin", "status", _AVERAGE) if key in row]
-    drop_first += [key for key in reversed(others) if key not in {*drop_first, _FRESH, *names}]
+    drop_first += [key for key in reversed(others) if key not in {*drop_first, *fresh, *names}]
     return Layout(
         titles=titles,
         legend=legend,
@@ -161,17 +162,21 @@ def _trial(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
         share = row["seen"]
         seen = f"{100 * share:.2g} %" if share == share else ""
         cells |= {_SEEN: seen, _LAST: row["last_score"]}
-    return {**cells, _AVERAGE: row["sts_avg"], "seconds": row["seconds"]}
+    cells |= {_AVERAGE: row["sts_avg"]} if "sts_avg" in row else {}
+    return {**cells, "seconds": row["seconds"]}
 
 
 def _configuration(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     """A row of the table over seeds; `columns` are those of the scores by their names."""
-    cells = {"configuration": row["configuration"], **_knobs(row), "seeds": row["objective_n"]}
-    cells |= {"lost": row["lost"]} if "lost" in row else {}
-    if "fresh_n" in row:
-        cells |= {_FRESH: _spread(row, "fresh"), "fresh seeds": row["fresh_n"]}
+    rank = cell(row["rank"]) or "-"
+    cells = {"configuration": row["configuration"], "rank": rank, **_knobs(row)}
+    cells |= {"seeds": row["objective_n"], **({"lost": row["lost"]} if "lost" in row else {})}
+    for name, key in ((_FRESH, "fresh"), (_FRESH_TEST, "fresh_test")):
+        cells |= {name: _spread(row, key)} if f"{key}_n" in row else {}
+    cells |= {"fresh seeds": row["fresh_n"]} if "fresh_n" in row else {}
     cells |= {name: _spread(row, key) for name, key in columns.items()}
-    return {**cells, _AVERAGE: _spread(row, "sts_avg")}
+    cells |= {_AVERAGE: _spread(row, "sts_avg")} if "sts_avg_n" in row else {}
+    return cells | {"beside the winner": row["verdict"] or ""}
 
 
 def _spread(row: dict[str, Any], name: str) -> str:

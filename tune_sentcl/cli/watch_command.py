@@ -12,7 +12,7 @@ from rich.text import Text
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.study_tables import print_study, study_lines
 from tune_sentcl.cli.terminal_tables import line, table_lines
-from tune_sentcl.judging.configurations import asked_objectives
+from tune_sentcl.results.standings import asked_objectives
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.progress import SearchProgress

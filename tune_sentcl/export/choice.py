@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 import pyarrow.compute as pc
 
-from tune_sentcl.analysis.summary import configurations
+from tune_sentcl.analysis.summary import configurations_of
 from tune_sentcl.config import is_start, is_unchanged
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.export.rerun_command import train_command
-from tune_sentcl.history import CONFIRM_ORIGIN, History
+from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.objective import (
     DEFAULT,
     MAX_OBJECTIVES,
@@ -20,6 +21,7 @@ from tune_sentcl.objective import (
     objective_columns,
     parse_objectives,
 )
+from tune_sentcl.results.standings import Standings
 from tune_sentcl.store.study import Study
 
 _READ = (
@@ -69,16 +71,14 @@ class Choice:
 
     Attributes:
         study: The study.
-        objective: The score.
-        over_seeds: The configurations (`tune_sentcl.analysis.configurations`), best first.
+        standings: Its configurations, ordered by the score.
         ranked: The trials with the score, grouped by configuration, best first; trials on fresh
             seeds, and of plugins that have changed since, are left out.
         others: Every other trial by id: unfinished trials, and those that are left out.
     """
 
     study: Study
-    objective: Objective
-    over_seeds: pd.DataFrame
+    standings: Standings
     ranked: Sequence[Candidate]
     others: Mapping[str, Candidate]
 
@@ -89,35 +89,39 @@ class Choice:
         Raises:
             StudyError: A file is damaged or cannot be read.
         """
-        history = History.read(study, (objective,), _READ)
-        rows, is_older = history.table.select(_READ).to_pylist(), study.manifest.is_older
-        older = {
-            row["configuration"]
-            for row in rows
-            if is_older(row["method.name"], row["code_fingerprint"])
-        }
-        candidates = [_candidate(row, history) for row in rows]
-        scored = [
-            candidate
-            for candidate in candidates
-            if candidate.value is not None
-            and candidate.row["origin"] != CONFIRM_ORIGIN
-            and candidate.row["configuration"] not in older
+        standings, kept = Standings.read(study, objective), study.checkpoints()
+        rows = {row["trial_id"]: row for row in study.trials(_READ).to_pylist()}
+        ordered = [one for one in standings.ordered if one.name not in standings.older]
+        ordered.sort(key=lambda one: standings.ranks.get(one.name, len(ordered) + 1))
+        ranked = [
+            Candidate(one.trials[seed], value, one.trials[seed] in kept, rows[one.trials[seed]])
+            for one in ordered
+            for seed, value in sorted(
+                one.chosen_scores().items(), key=lambda pair: (-pair[1], one.trials[pair[0]])
+            )
         ]
-        over_seeds = configurations(study, [objective])
-        over_seeds = over_seeds[~over_seeds["configuration"].isin(older)]
-        rank = {name: place for place, name in enumerate(over_seeds["configuration"])}
-        best = sorted(
-            scored, key=lambda candidate: (-(candidate.value or 0.0), candidate.trial_id)
-        )
-        ranked = sorted(best, key=lambda candidate: rank[candidate.row["configuration"]])
         taken = {candidate.trial_id for candidate in ranked}
-        others = {
-            candidate.trial_id: candidate
-            for candidate in candidates
-            if candidate.trial_id not in taken
+        values = {
+            one.trials[seed]: value
+            for one in standings.tried.values()
+            for seed, value in one.scores().items()
         }
-        return cls(study, objective, over_seeds, ranked, others)
+        others = {
+            name: Candidate(name, values.get(name), name in kept, row)
+            for name, row in rows.items()
+            if name not in taken
+        }
+        return cls(study, standings, ranked, others)
+
+    @property
+    def objective(self) -> Objective:
+        """The score that ranks the trials."""
+        return self.standings.objective
+
+    @cached_property
+    def over_seeds(self) -> pd.DataFrame:
+        """One row per configuration, as `tune_sentcl.analysis.configurations`."""
+        return configurations_of(self.standings, [self.objective])
 
     def start_of(self, trained: Candidate) -> Candidate | None:
         """The best trial of the unchanged checkpoint that a trial began with, if any."""
@@ -225,9 +229,3 @@ def _searched(row: Mapping[str, Any]) -> tuple[Objective, ...]:
     """The objectives that a row names."""
     named = (row[objective_columns(number)[0]] for number in range(1, MAX_OBJECTIVES + 1))
     return parse_objectives([name for name in named if name], allow_test=True)
-
-
-def _candidate(row: Mapping[str, Any], history: History) -> Candidate:
-    name = row["trial_id"]
-    (value,) = history.values(name)
-    return Candidate(name, value, name in history.weights, row)

@@ -16,8 +16,8 @@ from tune_sentcl.config import UNTRAINED, evaluation_data_of, flatten
 from tune_sentcl.errors import CheckpointError, Fault, StudyError
 from tune_sentcl.export.choice import Candidate, Choice
 from tune_sentcl.export.rerun_command import ROOT, STUDY, as_toml
-from tune_sentcl.judging.configurations import asked_objectives, study_objectives
 from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.results.standings import asked_objectives, study_objectives
 from tune_sentcl.store.disk import atomic_folder
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.objects import storage_errors
@@ -35,10 +35,7 @@ _TRIAL_COLUMNS = (
     *("trial_id", "configuration", "origin", "seed", "steps", "wall_seconds", "device"),
     *("data_source", "data_fingerprint", "checkpoint_fingerprint", "git_commit", "notes"),
 )
-_SPREAD = (
-    *("objective_mean", "objective_sd", "objective_n"),
-    *("fresh_mean", "fresh_sd", "fresh_n"),
-)
+_SPREAD = ("objective", "objective_test", "fresh", "fresh_test")
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,8 @@ def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
     if not len(fits):
         return {}
     values = fits.astype(object).where(fits.notna(), None).iloc[0]
-    return {name: values[name] for name in _SPREAD if name in fits.columns}
+    names = (f"{name}_{statistic}" for name in _SPREAD for statistic in ("mean", "sd", "n"))
+    return {name: values[name] for name in names if name in fits.columns}
 
 
 def _target(path: str | Path, to: str | Path) -> Path:

@@ -8,6 +8,7 @@ from tune_sentcl.history.configuration import (
     Configuration,
     RankKey,
     constant_score,
+    order_keys,
     rank_keys,
     ranked,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "Status",
     "constant_score",
     "evaluation_data_of_rows",
+    "order_keys",
     "rank_keys",
     "ranked",
 ]

@@ -16,7 +16,7 @@ RankKey = tuple[bool, bool, int, float, str]
 """Sorts configurations; the smallest is the best."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Configuration:
     """One configuration with the results of its seeds.
 
@@ -82,12 +82,18 @@ class Configuration:
 
 def ranked(configurations: Iterable[Configuration], number: int = 0) -> list[Configuration]:
     """Rank configurations (`rank_keys`) by an objective of the seeds that may choose."""
+    every = list(configurations)
+    keys = order_keys(every, number)
+    return sorted(every, key=lambda configuration: keys[configuration.name])
+
+
+def order_keys(configurations: Iterable[Configuration], number: int = 0) -> dict[str, RankKey]:
+    """The `rank_keys` of configurations by name."""
     by_name = {each.name: each for each in configurations}
     scores = {name: list(c.chosen_scores(number).values()) for name, c in by_name.items()}
     lost = {name: len(c.chosen_lost(number)) for name, c in by_name.items()}
     constant = {name for name, c in by_name.items() if c.constant_score(number) is not None}
-    keys = rank_keys(scores, lost, constant)
-    return sorted(by_name.values(), key=lambda configuration: keys[configuration.name])
+    return rank_keys(scores, lost, constant)
 
 
 def constant_score(values: Sequence[float], knobs: Values) -> float | None:

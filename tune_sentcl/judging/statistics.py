@@ -90,6 +90,17 @@ def critical_t(df: float, configurations: int, alpha: float, *, with_control: bo
     return float(brentq(lambda t: p_value(t, configurations, df) - alpha, 0.0, most, xtol=1e-10))
 
 
+def chance_of(shift: float, df: float, critical: float) -> float:
+    """The probability that a t statistic exceeds a critical value.
+
+    Args:
+        shift: The true difference divided by its standard error.
+        df: The degrees of freedom of the error.
+        critical: The critical value.
+    """
+    return 0.0 if math.isinf(critical) else float(nct.sf(critical, df, shift))
+
+
 def smallest_shown(
     seeds: int, configurations: int, alpha: float, drawn: int | None = None
 ) -> float:

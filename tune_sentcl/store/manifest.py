@@ -209,6 +209,10 @@ class Manifest:
         now = {one.name: one.fingerprint for one in self.methods}
         return method in now and code != now[method]
 
+    def has_method(self, method: str) -> bool:
+        """Whether its searches have loaded a plugin's method of this name."""
+        return any(one.name == method for one in self.methods)
+
     def check_space(self, space: Space, where: str) -> None:
         """Raise StudyError if a space has another name than the study's."""
         if self.space != space.name:

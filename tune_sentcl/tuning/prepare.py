@@ -17,8 +17,9 @@ from tune_sentcl.errors import (
     first_names,
 )
 from tune_sentcl.history import History
-from tune_sentcl.judging.evidence import older_noise, shown
+from tune_sentcl.judging.evidence import shown
 from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.results.standings import older_noise
 from tune_sentcl.space import Space
 from tune_sentcl.store.files import StudyFiles, distinct_studies, study_path
 from tune_sentcl.store.manifest import SearchRecord, SeedPlan

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count, islice
 
 from tune_sentcl.config import TrialConfig, flatten, parse_dotted
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, History
-from tune_sentcl.judging.configurations import Configurations
+from tune_sentcl.results.confirming import confirming_seeds, with_confirmation
+from tune_sentcl.results.standings import Standings
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Confirmation, SearchRecord, SeedPlan
@@ -196,9 +196,7 @@ def _seed_plan(
 def _confirmed(record: SearchRecord, prepared: PreparedSearch) -> SeedPlan:
     """The seed plan of the search that is confirmed, with this confirmation as the last."""
     plan = record.seed_plan or SeedPlan((), None)
-    confirmation = Confirmation(prepared.proposals.seeds, prepared.confirmed)
-    earlier = [other for other in plan.confirmations if other != confirmation]
-    return replace(plan, confirmations=(*earlier, confirmation))
+    return with_confirmation(plan, Confirmation(prepared.proposals.seeds, prepared.confirmed))
 
 
 def limits_of(options: SearchOptions) -> Limits:
@@ -217,14 +215,10 @@ def _mirror(prepared: PreparedSearch, driver: StudyDriver) -> JournalMirror | No
     return JournalMirror(journal, prepared.space, names, prepared.watcher.say)
 
 
-_FIRST = 1000  # users' seeds are small: a later search with more seeds does not reuse these
-
-
 def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch | None:
     """The search that runs winner, baseline and runner-up of the study on fresh seeds.
 
-    The last confirmation goes on if it has these configurations and as many seeds. Otherwise this
-    is a new one, with seeds that no trial of the study has used. It is None if no confirmation is
+    Its seeds are those of `confirming_seeds`. It is None if no confirmation is
     requested, if each configuration has lost a seed, or if no seed changes the scores. Its trials
     have the origin `confirm`: the sampler does not learn from them, rankings leave them out, and
     their weights are not kept.
@@ -233,8 +227,8 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
     if not wanted:
         return None
     study = Study.read(path)
-    configurations = Configurations.read(study)
-    compared = configurations.contenders()
+    standings = Standings.read(study)
+    compared = standings.contenders()
     if not compared or next(iter(compared.values())).chosen_lost(1):
         say("nothing is confirmed: of each configuration a seed failed or was stopped")
         return None
@@ -243,16 +237,13 @@ def confirmation_search(prepared: PreparedSearch, path: str) -> PreparedSearch |
         say("nothing is confirmed: no seed changes the scores of the best configurations")
         return None
     rows = study.trials(["seed", "configuration", "config"]).to_pylist()
-    earlier = configurations.plan.confirmations if configurations.plan else ()
-    last = next(iter(earlier[-1:]), Confirmation((), ()))
-    seeds = last.seeds
-    if (last.configurations, len(seeds)) != (tuple(compared), wanted):
-        used = {row["seed"] for row in rows}.union(*(other.seeds for other in earlier))
-        seeds = tuple(islice((seed for seed in count(_FIRST) if seed not in used), wanted))
+    seeds, told = confirming_seeds(standings, wanted, {row["seed"] for row in rows})
+    if told:
+        say(told)
     texts = {row["configuration"]: row["config"] for row in rows}
     configs = [_config(prepared, name, texts[name]) for name in drawn]
     space = replace(prepared.space, configurations=tuple(configs), ranges=(), seeds=seeds)
-    say(f"{len(drawn)} configurations run with {wanted} fresh seeds: {', '.join(drawn)}")
+    say(f"{len(drawn)} configurations run with {len(seeds)} fresh seeds: {', '.join(drawn)}")
     watcher = prepared.watcher.for_confirmation()
     options = replace(prepared.options, trials=0, budget=None, keep=0, confirm=0)
     return replace(

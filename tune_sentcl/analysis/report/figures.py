@@ -27,72 +27,143 @@ from tune_sentcl.analysis.report.report_data import (
     STS_AVERAGE,
     TRANSFER_AVERAGE,
     ReportData,
+    measure_of,
+    metric_of,
     title_of,
 )
-from tune_sentcl.analysis.report.scores import indistinguishable
-from tune_sentcl.analysis.report.table import Estimate, Hours, Row, Table
-from tune_sentcl.analysis.summary import front_of
+from tune_sentcl.analysis.report.table import Hours, Row, Table
+from tune_sentcl.analysis.summary import front_of, test_columns
+from tune_sentcl.config import draws
 from tune_sentcl.history import Configuration
-from tune_sentcl.objective import DEFAULT, early_stopping_objective
+from tune_sentcl.objective import DEFAULT, Objective, early_stopping_objective
+from tune_sentcl.results.standings import Estimate
 
 _DRAWN = 10
-_KINDS = ("seeds of the search", "fresh seeds")
+_KINDS = ("seeds of the search", "new seeds")
 _LABEL_LINE = 34  # characters of a line of a label
-_GROUPS = ("best", "not proven worse", "worse")
+_GROUPS = {"winner": "winner", "": "not proven worse", "worse": "proven worse"}
 _BEST, _OTHERS, _POINTS = 6, 120, 200  # curves, grey curves, points of a curve
 _OTHER = "others"
 _LEGEND_LINE = 48
 _COST = "cost"
+_ROW = 34  # pixels of a row of the first picture
 
 
-def seed_figure(subject: ReportData, ranked: Sequence[Configuration]) -> Iterator[Figure]:
+def role_figure(subject: ReportData, rows: Mapping[str, Configuration]) -> Iterator[Figure]:
+    """The labelled rows of the first screen: each seed, the means and their values."""
+    objective = subject.objectives[0]
+    tests = [one for one in test_columns([objective]).values() if subject.standings.by_score(one)]
+    frames = [_seeds(subject, one, rows).assign(split=one.split) for one in (objective, *tests)]
+    frame = pd.concat(frames) if frames else pd.DataFrame()
+    if frame.empty:
+        return
+    frame["end"] = frame.groupby(["name", "split"])["score"].transform("max")
+    splits = [one.split for one in (objective, *tests)]
+    at = {
+        "x": quantitative("score", metric_of(objective), scale={**_TIGHT, "padding": 44}),
+        "y": nominal("name", "", sort=[*rows], axis={"ticks": False, "domain": False}),
+        "color": nominal("split", "", **_coloured(splits, ["@accent", "@mark"])),
+    }
+    at |= {"yOffset": {"field": "split", "sort": splits}} if tests else {}
+    height = len(rows) * _ROW * len(splits)
+    yield Figure(
+        name="gain",
+        title=f"{measure_of(objective) if not tests else metric_of(objective)}",
+        caption=_how_to_read(frame),
+        spec=layered(*_seed_layers(frame, at, metric_of(objective), values=True), height=height),
+        data={"seeds": frame.round(4)},
+        height=70 + height,
+    )
+
+
+def seed_figure(subject: ReportData) -> Iterator[Figure]:
     """The score of each seed of the best configurations, if there are any."""
-    drawn = ranked[:_DRAWN]
+    drawn = [one for one in subject.shown if one.chosen_scores()][:_DRAWN]
     if not drawn:
         return
-    labels = subject.named([one.name for one in drawn])
-    places = [in_lines(f"{rank}: {label}", _LABEL_LINE) for rank, label in enumerate(labels, 1)]
-    scores = {one.name: one.scores() for one in drawn}
-    equal = indistinguishable(scores, drawn[0].name, subject.constants)
-    groups = [_GROUPS[0], *(_GROUPS[1 if one.name in equal else 2] for one in drawn[1:])]
-    frame = pd.DataFrame(
-        [
-            (subject.brief(one.name), place, group, seed, value, _KINDS[seed in one.fresh])
-            for one, place, group in zip(drawn, places, groups, strict=True)
-            for seed, value in one.scores().items()
-        ],
-        columns=["id", "name", "group", "seed", "score", "kind"],
-    )
+    labels, ranks = subject.named([one.name for one in drawn]), subject.standings.ranks
+    places: dict[str, Configuration] = {}
+    for one, label in zip(drawn, labels, strict=True):
+        place = in_lines(f"{ranks.get(one.name, '-')}: {label}", _LABEL_LINE)
+        places[f"{place} ({subject.brief(one.name)})" if place in places else place] = one
+    frame = _seeds(subject, subject.objectives[0], places)
+    groups = [name for name in _GROUPS.values() if name in set(frame["group"])]
     title = title_of(subject.objectives[0])
-    legend = {"orient": "bottom", "columns": 1, "title": None}
-    colours = {"domain": _GROUPS, "range": ["@accent", "@ink", "@pale"]}
-    shapes = {"domain": _KINDS, "range": ["circle", "diamond"]}
     axis = {**LINES, "labelLimit": 240, "ticks": False, "domain": False}
+    colours = {"winner": "@accent", "not proven worse": "@ink", "proven worse": "@pale"}
     at = {
-        "x": quantitative("score", title, scale={"zero": False, "nice": False, "padding": 8}),
-        "y": nominal("name", "", sort=places, axis=axis),
-        "color": nominal("group", "", scale=colours, legend=legend),
+        "x": quantitative("score", title, scale=_TIGHT),
+        "y": nominal("name", "", sort=[*places], axis=axis),
+        "color": nominal("group", "", **_coloured(groups, [colours[name] for name in groups])),
     }
-    shown = {"name": "configuration", "score": title, "seed": "seed", "kind": "kind"}
-    point = {
-        **{**at, **fading(0.9), "tooltip": tooltips(shown)},
-        "shape": nominal("kind", "", scale=shapes, legend={**legend, "orient": "top"}),
-    }
-    means = {**at, "x": {**at["x"], "aggregate": "mean"}}
-    height = len(drawn) * max(24, *(10 + 14 * len(place.splitlines()) for place in places))
+    height = sum(max(24, 10 + 14 * len(place.splitlines())) for place in places)
     yield Figure(
         name="seeds",
         title="The best configurations, seed by seed",
-        caption=f"The best {len(drawn)} by rank; bar: mean of all its seeds."
-        + " Fresh seeds took no part in any choice." * bool((frame["kind"] == _KINDS[1]).any()),
-        spec=layered(
-            layer("point", point, "seeds", size=50, strokeWidth=1.5),
-            layer("tick", means, "seeds", thickness=3, height=16),
-            height=height,
-        ),
+        caption=f"The best {len(drawn)} by their means. {_how_to_read(frame)}",
+        spec=layered(*_seed_layers(frame, at, title), height=height),
         data={"seeds": frame.round(4)},
         height=90 + height,
     )
+
+
+_TIGHT: Spec = {"zero": False, "nice": False, "padding": 8}
+
+
+def _seeds(
+    subject: ReportData, objective: Objective, rows: Mapping[str, Configuration]
+) -> pd.DataFrame:
+    """A score of every seed of some configurations, with the mean that is to be reported."""
+    standings, found = subject.standings, []
+    values = standings.scores[str(objective)].dropna().to_dict() if rows else {}
+    means = standings.by_score(objective) | standings.by_score(objective, fresh=True)
+    for label, one in rows.items():
+        for seed, trial in one.trials.items():
+            if trial in values:
+                kind, group = _KINDS[seed in one.fresh], _GROUPS[standings.mark(one.name)]
+                mean = means[one.name]
+                row = (subject.brief(one.name), label, group, seed, values[trial], kind)
+                found.append((*row, mean.mean, mean.shown))
+    names = ["id", "name", "group", "seed", "score", "kind", "mean", "text"]
+    return pd.DataFrame(found, columns=names)
+
+
+def _coloured(names: Sequence[str], colours: Sequence[str]) -> Spec:
+    """The colours of some groups; the legend of a single one would say nothing."""
+    legend = {"orient": "top", "title": None} if len(names) > 1 else None
+    return {"scale": {"domain": [*names], "range": [*colours][: len(names)]}, "legend": legend}
+
+
+def _seed_layers(frame: pd.DataFrame, at: Spec, title: str, *, values: bool = False) -> list[Spec]:
+    """Each seed as a point, each mean as a bar, and with `values` the means as text."""
+    kinds = [kind for kind in _KINDS if kind in set(frame["kind"])]
+    shown = {"name": "configuration", "score": title, "seed": "seed", "kind": "kind"}
+    point = {**at, **fading(0.8), "tooltip": tooltips(shown)}
+    if len(kinds) > 1:
+        shapes = {"domain": kinds, "range": ["circle", "diamond"]}
+        legend = {"orient": "top", "title": None}
+        point["shape"] = nominal("kind", "", scale=shapes, legend=legend)
+    mean = {**at, "x": {**at["x"], "field": "mean", "aggregate": "min"}}
+    layers = [
+        layer("point", point, "seeds", size=50, strokeWidth=1.5),
+        layer("tick", mean, "seeds", thickness=3, height=18),
+    ]
+    if values:
+        end = {**at, "x": {**at["x"], "field": "end", "aggregate": "max"}, "text": _TEXT}
+        look: Spec = {"align": "left", "dx": 9, "fontSize": 13, "fontWeight": 600}
+        layers.append(layer("text", end, "seeds", **look))
+    return layers
+
+
+_TEXT: Spec = {"field": "text", "aggregate": "min"}
+
+
+def _how_to_read(frame: pd.DataFrame) -> str:
+    if (frame["kind"] == _KINDS[1]).any():
+        return (
+            "Each point is a seed; bar and number: the mean, over new seeds where there are any."
+        )
+    return "Each point is a seed; bar and number: the mean."
 
 
 def curve_figures(subject: ReportData) -> Iterator[Figure]:
@@ -172,8 +243,11 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
     if frame.empty or any(frame[column].isna().all() for column in axes):
         return
     costs = {_COST, *map(points.target, subject.costs_in_use)}
+    trained = [bool(subject.costs_in_use) or draws(one.values) for one in subject.shown]
     values = np.column_stack([-frame[c] if c in costs else frame[c] for c in axes])
-    best = np.array(front_of(values.astype(float)), bool)
+    # An encoder without training takes no time, which says nothing of the trained ones.
+    values = np.where(np.array(trained)[:, None], values.astype(float), np.nan)
+    best = np.array(front_of(values), bool)
     yield _front_table(points, quality, best, most)
     for x, y in combinations(reversed(axes), 2):
         yield _front_figure(points, axes, x, y, best)
@@ -183,13 +257,12 @@ def _front_table(points: Points, quality: Sequence[str], best: np.ndarray, most:
     subject = points.subject
     # The points of the figures are rounded; a table that rounded them again could differ.
     rows: list[Row] = []
-    for rank, (name, row) in zip(
-        points.frame["rank"][best], subject.over_seeds[best].iterrows(), strict=True
-    ):
+    for name, row in subject.over_seeds[best].iterrows():
         scores = (Estimate(*row[one]) for one in quality)
         hours = [] if subject.costs_in_use else [Hours(row[subject.cost, "mean"])]
         knobs, brief = subject.stated(str(name)), subject.brief(str(name))
-        rows.append((int(rank), *scores, *hours, *knobs, brief))
+        rank = subject.standings.ranks.get(str(name))
+        rows.append((rank, *scores, *hours, *knobs, brief))
     titles, times = list(map(subject.title, quality)), ""
     if not subject.costs_in_use:
         titles.append(subject.cost_title)

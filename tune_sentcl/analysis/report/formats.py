@@ -1,7 +1,6 @@
-"""A report as one HTML file that needs no network, as LaTeX, as Markdown; its figures as files."""
+"""A report as one HTML file that needs no network, and as LaTeX; its figures as files."""
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
@@ -25,7 +24,7 @@ from tune_sentcl.analysis.report.figure import (
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import Report
 from tune_sentcl.analysis.report.scores import LEGEND
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, one_line, written
+from tune_sentcl.analysis.report.table import Table, Value, one_line, written
 from tune_sentcl.errors import Fault, ResourceError
 
 VEGA = "6.2, Vega-Lite 6.4"
@@ -130,8 +129,7 @@ def picture(figure: Figure, points: Points, target: int = 0) -> Spec:
     }
 
 
-_WIDEST = 6
-_KNOBS = r"p{0.4\linewidth}"
+_SCORES = 5  # columns of scores of a float, beside the knobs
 _TEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -146,38 +144,39 @@ _TEX_SPECIAL = {
 
 
 def latex(report: Report) -> str:
-    """Each table of scores as floats of at most six columns: knobs and some of the scores."""
-    said = one_line(f"{report.title}: {report.answer.lead}")
-    lines = [f"% {said}", r"% Needs \usepackage{booktabs}.", ""]
+    """Each table of scores as floats of the knobs and at most five scores."""
+    said = one_line(f"{report.title}: {report.answer.sentence}")
+    lines = [f"% {said}", r"% Needs \usepackage{booktabs,xcolor}.", ""]
     for table in report.tables:
         if table.caption:
-            # Many knobs share one column.
-            knobs = list(table.knobs) if len(table.knobs) <= _WIDEST // 2 else []
-            step = _WIDEST - (len(knobs) or 1)
-            for number, first in enumerate(range(0, len(table.scores), step), 1):
-                columns = [*knobs, *table.scores[first : first + step]]
+            for number, first in enumerate(range(0, len(table.scores), _SCORES), 1):
+                columns = table.scores[first : first + _SCORES]
                 lines.append(_tex_table(table, columns, f"-{number}" if number > 1 else ""))
     return "\n".join(lines)
 
 
 def _tex_table(table: Table, columns: Sequence[int], number: str) -> str:
-    kinds = ["lr"[table.numeric[x]] for x in columns]
-    cells = [[_tex_cell(row[x]) for x in columns] for row in table.rows]
-    titles = [_tex_escaped(table.columns[x]) for x in columns]
-    if table.knobs and table.knobs[0] not in columns:
-        kinds, titles = [_KNOBS, *kinds], ["knobs", *titles]
-        cells = [
-            [_tex_knobs(table, row), *own] for row, own in zip(table.rows, cells, strict=True)
-        ]
-    text = pd.DataFrame(cells, columns=pd.Index(titles)).to_latex(
-        index=False,
-        column_format="".join(kinds),
+    cells = [
+        [_tex_knobs(table, row), *(_tex_escaped(written(row[x])) for x in columns)]
+        for row in table.rows
+    ]
+    titles = ["knobs", *(_tex_escaped(table.columns[x]) for x in columns)]
+    styler = pd.DataFrame(cells, columns=pd.Index(titles)).style.hide(axis="index")
+    for mark, style in (("winner", "font-weight: bold"), ("worse", "color: gray")):
+        marked = [row for row in range(len(cells)) if table.marks[row] == mark]
+        name, _, value = style.partition(": ")
+        styler = styler.set_properties(subset=(marked, styler.columns), **{name: value})
+    text = styler.to_latex(
+        hrules=True,
+        convert_css=True,
+        column_format=r"p{0.4\linewidth}" + "r" * len(columns),
         position="t",
+        position_float="centering",
         caption=_tex_escaped(f"{table.caption} {LEGEND}."),
         label=f"tab:{table.name}{number}",
     )
     left = f"% {table.more} more rows were left out (--limit 0 writes all).\n" * bool(table.more)
-    return left + text.replace(r"\begin{tabular}", "\\centering\n\\small\n\\begin{tabular}", 1)
+    return left + text.replace(r"\begin{tabular}", "\\small\n\\begin{tabular}", 1)
 
 
 def _tex_knobs(table: Table, row: Sequence[Value]) -> str:
@@ -185,71 +184,6 @@ def _tex_knobs(table: Table, row: Sequence[Value]) -> str:
     return _tex_escaped(", ".join(f"{name} {text}" for name, text in knobs if text))
 
 
-def _tex_cell(value: Value) -> str:
-    if not isinstance(value, Estimate):
-        return _tex_escaped(written(value))
-    mark = {"best": r"\textbf{%s}", "near": r"\underline{%s}", "": "%s"}[value.mark]
-    spread = rf" {{\scriptsize $\pm$ {value.spread}}}" if value.spread else ""
-    return mark % value.shown + spread
-
-
 def _tex_escaped(text: str) -> str:
     shown = "".join(_TEX_SPECIAL.get(character, character) for character in one_line(text))
     return shown.replace("--", "-{}-{}")  # LaTeX sets two hyphens as a dash
-
-
-_SPECIAL = {**{c: f"\\{c}" for c in "\\|*_`"}, "<": "&lt;", "&": "&amp;"}
-
-
-def markdown(report: Report) -> str:
-    """Each table under its heading, with the best values in bold."""
-    return "\n".join(_lines(report)) + "\n"
-
-
-def _lines(report: Report) -> Iterator[str]:
-    answer = report.answer
-    yield from (f"# {_escaped(report.title)}", "", _escaped(answer.lead), "")
-    for one in answer.judgements:
-        yield from (_escaped(f"{one.verdict} against the {one.asked}. {one.sentence}"), "")
-    yield from (_escaped(" ".join(answer.notes)), "") if answer.notes else ()
-    yield from ("```", *answer.steps, "```", "")
-    yield (
-        "; ".join(f"{name}: {value} ({words})" for name, value, words in report.key_figures) + "."
-    )
-    for section in report.sections:
-        tables = [part for part in section.parts if isinstance(part, Table)]
-        if tables or section.lines:
-            yield from ("", f"## {section.title}")
-        for table in tables:
-            if table.title != section.title:
-                yield from ("", f"### {table.title}")
-            yield from ("", *_table(table))
-        if section.lines:
-            ticks = re.findall("`+", "".join(section.lines))
-            fence = "`" * max([3, *(1 + len(run) for run in ticks)])
-            yield from ("", fence, *section.lines, fence)
-
-
-def _table(table: Table) -> Iterator[str]:
-    # Not `DataFrame.to_markdown`, which needs one more package (tabulate).
-    rows = [[*map(_cell, row)] for row in table.rows]
-    rules = ["---:" if numeric else "---" for numeric in table.numeric]
-    for cells in ([*map(_escaped, table.columns)], rules, *rows):
-        yield f"| {' | '.join(cells)} |"
-    if table.more:
-        yield from ("", f"{table.more:,} more.")
-    if table.note:
-        yield from ("", _escaped(table.note))
-
-
-def _cell(value: Value) -> str:
-    shown = _escaped(written(value))
-    if isinstance(value, Estimate) and value.mark:
-        mark = "**{}**" if value.mark == "best" else "<ins>{}</ins>"
-        return mark.format(value.shown) + shown.removeprefix(value.shown)
-    return shown
-
-
-def _escaped(text: str) -> str:
-    """Escape characters that are special in Markdown or HTML."""
-    return "".join(_SPECIAL.get(character, character) for character in one_line(text))

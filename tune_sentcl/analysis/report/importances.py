@@ -93,11 +93,9 @@ def _figure(points: Points, name: str, count: int, shares: pd.DataFrame) -> Figu
     taken = f", evenly by rank {_MOST:,} of them" if count > _MOST else ""
     target = points.subject.title(points.subject.targets[0])
     axis = {"ticks": False, "domain": False, "labelLimit": 140}
-    legend = {"orient": "top", "title": None}
     encoding = {
         "y": nominal("place", "", sort=shares["place"].tolist(), axis=axis),
         "x": quantitative("share", "importance", axis={"format": ".0%"}, scale={"domainMin": 0}),
-        "color": {"datum": "fANOVA", "type": "nominal", "legend": legend},
         "tooltip": tooltips({"place": "of", "share": "importance"}),
     }
     height, mark = 18 * len(shares), {"type": "bar", "cornerRadiusEnd": 2}

@@ -55,7 +55,7 @@ def _figure(points: Points, key: str) -> Figure:
         place = _strips(points, key, values, crowded=crowded)
     else:
         place = _scale(title, column, values, log=points.is_logarithmic(key, values))
-    caption = f"{len(there):,} configurations; ring: the best."
+    caption = f"{len(there):,} configurations; ring: the winner."
     if len(stopped):
         score = points.subject.title(points.subject.targets[0])
         caption += f" Triangles: {len(stopped):,} stopped ones by their last {score}."
@@ -144,7 +144,8 @@ def _colour(points: Points, shown: str) -> Spec:
     if not 1 < len(names) <= _COLOURS:
         return {}
     there = points.frame.loc[points.frame[shown].notna(), column]
-    legend = {"orient": "top", "title": None, "values": in_order(there)}
+    used = in_order(there)
+    legend = {"orient": "top", "title": None, "values": used} if len(used) > 1 else None
     return {"color": nominal(column, "method", scale={"domain": names}, legend=legend)}
 
 

@@ -24,7 +24,7 @@ _NUMBERS = {"int": "Int64", "float": "float64"}
 class Points:
     """A subject's configurations as figures draw them.
 
-    Columns: `id`, `rank` (1: the best), `n`, `cost` (see `cost_title`), `jitter`, `best` (bool),
+    Columns: `id`, `rank` (the place by the mean), `n`, `cost` (see `cost_title`), `jitter`, `best` (the winner),
     `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`, `t0_sd`, `t0_low`,
     `t0_high` (one standard deviation to each side; null for one seed) and so on.
     """
@@ -41,7 +41,7 @@ class Points:
             "n": shown["n", ""],
             "cost": shown[subject.cost, "mean"] * self._unit[1],
             "jitter": _jitter(len(shown)),
-            "best": np.arange(len(shown)) == 0,
+            "best": [subject.standings.mark(name) == "winner" for name in shown.index],
         }
         for index, target in enumerate(subject.targets):
             mean, sd = shown[target, "mean"], shown[target, "std"]

@@ -1,19 +1,17 @@
-"""A report: its first screen, and sections of tables and figures, before any format."""
+"""A report: its sections of tables and figures, before any format."""
 
-import math
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
 from tune_sentcl.analysis.report.figure import Figure
-from tune_sentcl.analysis.report.figures import curve_figures, front, seed_figure
+from tune_sentcl.analysis.report.figures import curve_figures, front, role_figure, seed_figure
+from tune_sentcl.analysis.report.first_screen import FirstScreen
 from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
 from tune_sentcl.analysis.report.points import Points
-from tune_sentcl.analysis.report.report_data import GPU_HOURS, HOURS, ReportData, title_of
+from tune_sentcl.analysis.report.report_data import GPU_HOURS, HOURS, ReportData
 from tune_sentcl.analysis.report.runs import (
     commands,
     elapsed_hours,
@@ -21,151 +19,8 @@ from tune_sentcl.analysis.report.runs import (
     measured,
     run_tables,
 )
-from tune_sentcl.analysis.report.scores import leaderboards, on_data, suite_tables
-from tune_sentcl.analysis.report.table import Estimate, Table, Value, duration, written
-from tune_sentcl.config import UNTRAINED, draws, is_start
-from tune_sentcl.errors import ObjectiveError
-from tune_sentcl.history import Configuration
-from tune_sentcl.judging.configurations import Configurations
-from tune_sentcl.judging.evidence import Evidence
-from tune_sentcl.judging.judgement import (
-    Judgement,
-    judge_winner,
-    unequal_precisions,
-)
-from tune_sentcl.judging.statistics import mean, sd
-from tune_sentcl.objective import Objective
-
-
-@dataclass(frozen=True, eq=False)
-class FirstScreen:
-    """The first screen of a report: who won, whether that may be claimed, and what to do next."""
-
-    subject: ReportData
-
-    @cached_property
-    def chosen_by(self) -> Objective:
-        """The first score that the searches maximized; a winner is not chosen on test."""
-        try:
-            return self.subject.frames.objectives()[0]
-        except ObjectiveError:  # different scores
-            return self.subject.objectives[0]
-
-    @cached_property
-    def configurations(self) -> Configurations:
-        """The configurations by the score that the searches maximized."""
-        frames = self.subject.frames
-        objectives = (self.chosen_by, self.subject.objectives[0])
-        found = Configurations.of(frames.snapshot, objectives, ", ".join(frames.manifests))
-        # The seeds of several studies were planned apart.
-        plans = [*frames.manifests.values()] if len(frames.manifests) == 1 else []
-        return found.planned_by(*plans) if plans else found
-
-    @cached_property
-    def ranked(self) -> Sequence[Configuration]:
-        """The configurations with a score, the best first."""
-        return self.configurations.scored()
-
-    @cached_property
-    def judgements(self) -> Sequence[Judgement]:
-        """The winner against the baseline, if there is one, and against the runner-up."""
-        if len(self.ranked) < 2:
-            return ()
-        baseline = next(iter(self.configurations.baselines()), None)
-        return judge_winner(Evidence(self.configurations), baseline, self.subject.study)
-
-    @property
-    def question(self) -> str:
-        """The question that the studies answer."""
-        title, judged = title_of(self.chosen_by), title_of(self.subject.objectives[0])
-        also = "" if title == judged else f" What is its {judged}?"
-        on = on_data(self.chosen_by, self.configurations.data)
-        count = len(self.configurations.tried)
-        return f"Which of {count:,} configurations has the highest {title}{on}?{also}"
-
-    @cached_property
-    def winner(self) -> str:
-        """The knobs of the best configuration; empty if none has a score."""
-        names = [one.name for one in self.ranked[:1]]
-        return "".join(self.subject.named(names) if names else ())
-
-    @property
-    def scores(self) -> Iterator[tuple[str, Estimate, str]]:
-        """The scores of the untrained encoder and of the winner: a name, the score, its seeds.
-
-        Seeds that no choice saw come before those that chose the winner.
-        """
-        for best in self.ranked[:1]:
-            starts = (one for one in self.ranked if is_start(one.values, best.values))
-            start = next(starts, None) if draws(best.values) else best
-            if start is not None:
-                yield UNTRAINED, Estimate(mean([*start.scores().values()])), ""
-            for found, words in (
-                (best.fresh_scores(), "fresh {} (report this)"),
-                (best.chosen_scores(), "{} that chose it"),
-            ):
-                if start is not best and (own := list(found.values())):
-                    seeds = f"{len(own)} {words.format('seed' if len(own) == 1 else 'seeds')}"
-                    yield "tuned", Estimate(mean(own), sd(own), len(own)), f"on {seeds}"
-
-    @property
-    def lead(self) -> str:
-        """The result in one sentence."""
-        found = [" ".join((name, written(score), on)).strip() for name, score, on in self.scores]
-        if not found:
-            return "No trial has finished with a score."
-        title = title_of(self.subject.objectives[0])
-        who = f" ({self.winner})" if self.winner else ""
-        return f"Best of {len(self.configurations.tried):,}: {title} {'; '.join(found)}{who}."
-
-    def brief(self, text: str) -> str:
-        """A sentence in which the winner has no knobs, because they stand above it."""
-        found = text.replace(self.configurations.title(self.ranked[0]), "the winner")
-        return found[:1].upper() + found[1:]
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Remarks on the verdicts, each once; without a verdict on seeds of unequal precision."""
-        found = [note for one in self.judgements for note in one.notes]
-        if not self.judgements:
-            found = list(unequal_precisions(self.configurations, self.ranked))
-        return [note[:1].upper() + note[1:] for note in dict.fromkeys(found)]
-
-    @property
-    def steps(self) -> Sequence[str]:
-        """The commands to run next."""
-        found = [one.next_step for one in self.judgements if one.next_step]
-        for name, manifest in [] if found else list(self.subject.frames.manifests.items())[:1]:
-            study, space = shlex.quote(name), shlex.quote(manifest.space)
-            step = f"judge {study}" if self.judgements else f"search {space} --study {study}"
-            if self.judgements and self.judgements[0].verdict == "ESTABLISHED":
-                step = f"export {study} --to model"
-            found.append(f"tune-sentcl {step}")
-        return list(dict.fromkeys(found))
-
-    @property
-    def table(self) -> Iterator[Table]:
-        """The judgements with their numbers."""
-        if not self.judgements:
-            return
-        target, by = self.subject.objectives[0], ""
-        if self.chosen_by != target:
-            by = f", the winner by {title_of(self.chosen_by)}"
-        yield Table(
-            name="verdicts",
-            title="Verdicts",
-            columns=("A", "B", "verdict", "A - B", "low", "high", "seeds", "p", "procedure"),
-            rows=tuple(map(self._row, self.judgements)),
-            note=f"Verdicts of tune-sentcl judge on {title_of(target)}{by}. Low to high: interval "
-            "that holds for all comparisons together; p: corrected for them.",
-        )
-
-    def _row(self, one: Judgement) -> tuple[Value, ...]:
-        row = one.row()
-        ends = (math.nan if row[k] is None else row[k] for k in ("difference", "low", "high"))
-        p = None if row["p"] is None else float(f"{row['p']:.2g}")
-        names = map(self.configurations.title, (one.a, one.b))
-        return (*names, one.verdict, *map(Estimate, ends), row["n"], p, row["procedure"])
+from tune_sentcl.analysis.report.scores import leaderboards, suite_tables
+from tune_sentcl.analysis.report.table import Table, duration
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +53,7 @@ class Report:
         points: The data that the figures draw.
         answer: The first screen.
         first_figures: Its figure, if figures were asked for.
+        folded_figures: The best configurations, which the page folds.
     """
 
     title: str
@@ -206,6 +62,7 @@ class Report:
     points: Points
     answer: FirstScreen
     first_figures: Sequence[Figure] = ()
+    folded_figures: Sequence[Figure] = ()
 
     @property
     def tables(self) -> Iterator[Table]:
@@ -215,7 +72,8 @@ class Report:
     @property
     def figures(self) -> Iterator[Figure]:
         """Every figure in order."""
-        parts = chain(self.first_figures, *(section.parts for section in self.sections))
+        first = (*self.first_figures, *self.folded_figures)
+        parts = chain(first, *(section.parts for section in self.sections))
         return (part for part in parts if isinstance(part, Figure))
 
 
@@ -231,7 +89,6 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
     pareto = (part for part in front(points, most) if figures or isinstance(part, Table))
     sections: list[tuple[str, str, str, Iterable[Table | Figure]]] = [
         ("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
-        ("judged", "Verdicts", "Verdicts", answer.table),
         *(_pictured(points) if figures else ()),
         ("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
         ("pareto", "Quality against cost", "Quality and cost", pareto),
@@ -249,7 +106,8 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
         sections=tuple(section for section in filled if section.parts or section.lines),
         points=points,
         answer=answer,
-        first_figures=tuple(seed_figure(subject, answer.ranked)) if figures else (),
+        first_figures=tuple(role_figure(subject, answer.rows)) if figures else (),
+        folded_figures=tuple(seed_figure(subject)) if figures else (),
     )
 
 

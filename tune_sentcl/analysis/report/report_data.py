@@ -2,24 +2,23 @@
 
 import contextlib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tune_sentcl.analysis.frames import StudyFrames
 from tune_sentcl.analysis.papers.paper_results import PAPERS, Paper, paper_results
-from tune_sentcl.analysis.report.table import Estimate, Value
+from tune_sentcl.analysis.report.table import Value
 from tune_sentcl.analysis.summary import STS_TASKS
-from tune_sentcl.config import Values, draws, knobs, naming_knobs, short_name, stated, title
+from tune_sentcl.config import Values, knobs, naming_knobs, short_name, stated, title
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.history import CONFIRM_ORIGIN
-from tune_sentcl.judging.statistics import mean, sd
+from tune_sentcl.history import CONFIRM_ORIGIN, Configuration
 from tune_sentcl.objective import OFFERS, Objective, objective_named, tasks_of
+from tune_sentcl.results.standings import Standings
 from tune_sentcl.space.grids import read_ranges
 from tune_sentcl.store.study import Study
 
@@ -51,9 +50,15 @@ class ReportData:
     study: Study | None = None
 
     @cached_property
-    def data(self) -> str:
-        """The evaluation data of all trials."""
-        return str(next(iter(self.trials["data"]), "root"))
+    def standings(self) -> Standings:
+        """The configurations, ordered by the first objective."""
+        return self.frames.standings(self.objectives[0])
+
+    @cached_property
+    def shown(self) -> list[Configuration]:
+        """The configurations in order, without those of a plugin's older code."""
+        older = self.standings.older
+        return [one for one in self.standings.ordered if one.name not in older]
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -126,30 +131,20 @@ class ReportData:
                     found.append(tomllib.loads(text))
         return found
 
-    @cached_property
-    def _values(self) -> Mapping[str, Values]:
-        """All knobs of each configuration."""
-        table = self.frames.snapshot.trials(["configuration", *knobs()])
-        names = table["configuration"].combine_chunks()
-        firsts = table.take(pc.index_in(pc.unique(names), value_set=names))
-        return {row["configuration"]: row for row in firsts.to_pylist()}
-
-    @cached_property
-    def constants(self) -> set[str]:
-        """The configurations whose scores do not depend on the seed."""
-        return {name for name, values in self._values.items() if not draws(values)}
-
     def stated(self, configuration: str) -> list[Value]:
         """A configuration's values of `knobs`, as `tune_sentcl.config.stated`."""
-        found = (stated(key, self._values[configuration]) for key in self.knobs)
+        found = (stated(key, self._values(configuration)) for key in self.knobs)
         return [", ".join(map(str, one)) if isinstance(one, list) else one for one in found]
 
     def named(self, names: Sequence[str]) -> list[str]:
         """Some configurations by the knobs in which they differ, one by what differs from all."""
-        rows = [self._values[name] for name in names]
-        among = rows if len(rows) > 1 else list(self._values.values())
+        rows = [self._values(name) for name in names]
+        among = rows if len(rows) > 1 else [one.values for one in self.standings.tried.values()]
         keys = [key for key in naming_knobs(among) if key in self.knobs] or ["method.name"]
         return [title(row, keys) for row in rows]
+
+    def _values(self, configuration: str) -> Values:
+        return self.standings.tried[configuration].values
 
     def brief(self, configuration: str) -> str:
         """A configuration's id, shortened as far as it stays unique."""
@@ -195,27 +190,16 @@ class ReportData:
 
     @cached_property
     def by_seed(self) -> pd.DataFrame:
-        """The finished trials that configurations are ranked by, by configuration and seed.
-
-        Those of a plugin that has changed since are left out.
-        """
-        older = self._finished.index.isin(self.study.older() if self.study else (), level=0)
-        return self._finished[(self._finished["origin"] != CONFIRM_ORIGIN) & ~older]
-
-    @cached_property
-    def fresh(self) -> Mapping[str, Estimate]:
-        """The first objective on fresh seeds, by configuration; they are not used for ranking."""
-        fresh = self._finished[self._finished["origin"] == CONFIRM_ORIGIN]
-        return estimates(fresh[str(self.objectives[0])].dropna())
+        """The finished trials of the search, by configuration and seed."""
+        return self._finished[self._finished["origin"] != CONFIRM_ORIGIN]
 
     @cached_property
     def over_seeds(self) -> pd.DataFrame:
         """One row per configuration, under its id: knobs, `n`, and statistics of each number.
 
         The columns of numbers are pairs: a score or a cost, and `mean`, `std` or `count`. The
-        order is that of `StudyFrames.configurations`; `lost` is its column. Hours exclude
-        start-up, most of which falls on the first trial of each worker, and loading for a trial
-        that was measured again.
+        order is that of `shown`; `lost` counts lost seeds. Hours exclude start-up, most of which
+        falls on the first trial of each worker, and loading for a trial that was measured again.
         """
         trials = self.by_seed
         hours = {name: trials[name] * trials[_STEADY] for name in (HOURS, GPU_HOURS)}
@@ -225,10 +209,8 @@ class ReportData:
         own: Any = groups.first().reindex(columns=self.knobs).assign(n=groups.size())
         own.columns = pd.MultiIndex.from_product([own.columns, [""]])
         found = pd.concat([own, found], axis=1)
-        ranked = self.frames.configurations(self.objectives)
-        order: pd.DataFrame = found.loc[ranked["configuration"]].copy()
-        order[str(self.objectives[0]), "mean"] = ranked["objective_mean"].to_numpy()
-        order["lost", ""] = ranked["lost"].to_numpy() if "lost" in ranked else 0
+        order: pd.DataFrame = found.loc[[one.name for one in self.shown]].copy()
+        order["lost", ""] = [len(one.chosen_lost()) for one in self.shown]
         return order
 
     @cached_property
@@ -272,24 +254,30 @@ class ReportData:
         return next(filter(None, found), [])
 
 
-def estimates(values: "pd.Series[float]") -> Mapping[str, Estimate]:
-    """Scores by configuration and seed, as one estimate for each configuration."""
-    found = values.groupby(level="configuration").agg(list)
-    known = ((name, [one for one in own if one == one]) for name, own in found.items())
-    return {str(name): Estimate(mean(own), sd(own), len(own)) for name, own in known}
-
-
 def mean_of(name: str, columns: Sequence[str]) -> str:
     """Of which tasks an average is, as a sentence."""
     tasks = [objective_named(column).task for column in columns]
     return f"{name[:1].upper()}{name[1:]}: the mean of {', '.join(tasks)}."
 
 
+def measure_of(objective: Objective) -> str:
+    """An objective in a sentence: its metric and split, and the task of a suite."""
+    if objective.is_cost:
+        return metric_of(objective)
+    task = "" if objective.is_own else f"{objective.task} "
+    return f"{task}{metric_of(objective)} on {objective.split}"
+
+
+def metric_of(objective: Objective) -> str:
+    """A metric's display name."""
+    name, at, cutoff = objective.metric.partition("@")
+    return f"{_METRICS.get(name, name)}{at}{cutoff}"
+
+
 def title_of(objective: Objective) -> str:
     """An objective's display name."""
     how = "" if objective.is_usual else f", {objective.protocol}"
-    name, at, cutoff = objective.metric.partition("@")
-    shown = f"{_METRICS.get(name, name)}{at}{cutoff}"
+    shown = metric_of(objective)
     if objective.is_cost:
         return shown
     return f"{objective.task} {shown} ({objective.split}{how})"

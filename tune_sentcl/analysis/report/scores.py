@@ -1,7 +1,6 @@
 """Tables of scores over seeds: the leaderboard, and test scores by task as papers print them."""
 
-import math
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,17 +10,15 @@ from tune_sentcl.analysis.report.report_data import (
     GPU_HOURS,
     HOURS,
     ReportData,
-    estimates,
     mean_of,
     title_of,
 )
-from tune_sentcl.analysis.report.table import Estimate, Hours, Table, Value
-from tune_sentcl.judging.comparing import Family, collapsed_seeds
-from tune_sentcl.judging.statistics import mean
+from tune_sentcl.analysis.report.table import Hours, Table, Value
+from tune_sentcl.analysis.summary import test_columns
 from tune_sentcl.objective import OFFERS, Objective
-from tune_sentcl.store.union import TOLERANCE
+from tune_sentcl.results.standings import Estimate
 
-LEGEND = "Bold: the best of a column; underlined: not distinguishable from it"
+LEGEND = "Bold: the winner; grey: proven worse than the winner"
 _ON_DATA = {"toy": " on the generated toy sets", "root": " on the real sets"}
 _SPARE = 1000  # rows that the page shows when the reader selects them
 _FEW = 4  # knobs that papers put first
@@ -44,49 +41,66 @@ def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
     order = subject.over_seeds
     if order.empty:
         return
-    first, *others = (
-        (
-            subject.title(one),
-            marked(subject.by_seed[one], subject.constants, is_cost=one in subject.costs_in_use),
-        )
-        for one in subject.targets
-    )
-    fresh = [("fresh seeds", subject.fresh)] if subject.fresh else []
+    first, *others = ((subject.title(one), _estimates(subject, one)) for one in subject.targets)
     lost = order["lost", ""].to_dict()
     columns = {
         **_ranks(subject),
-        **dict([first, *fresh, *others]),
-        **_seeds(subject),
-        **({"lost": lost} if any(lost.values()) else {}),
+        **dict([first]),
         **_knobs(subject),
+        **_seeds(subject),
+        **_confirmed(subject),
+        **dict(others),
+        **({"lost": lost} if any(lost.values()) else {}),
         subject.cost_title: {
             name: Hours(one) for name, one in order[subject.cost, "mean"].items()
         },
         "configuration": {name: subject.brief(name) for name in order.index},
     }
     averages = subject.averaged(subject.targets)
-    of = f"Scores times 100{on_data(subject.objectives[0], subject.data)}"
+    of = f"Scores times 100{on_data(subject.objectives[0], subject.standings.data)}"
     empty = Table("leaderboard", "Leaderboard", note=_note(subject, averages), caption=of)
     yield _filled(subject, empty, columns, most, averages)
 
 
+def _confirmed(subject: ReportData) -> _Columns:
+    """The first objective and its test score on new seeds, and the test score of the others."""
+    objective, standings = subject.objectives[0], subject.standings
+    fresh = {f"{title_of(objective)}, new seeds": standings.by_score(objective, fresh=True)}
+    for test in test_columns([objective]).values():
+        fresh[title_of(test)] = standings.by_score(test)
+        fresh[f"{title_of(test)}, new seeds"] = standings.by_score(test, fresh=True)
+    columns: _Columns = {title: found for title, found in fresh.items() if found}
+    if any(title.endswith("new seeds") for title in columns):
+        columns["new seeds"] = {one.name: len(one.fresh) or None for one in subject.shown}
+    return columns
+
+
+def _estimates(subject: ReportData, number: str) -> dict[str, Estimate]:
+    """A number of each configuration over the seeds of the search."""
+    rows = subject.over_seeds[number]
+    columns = (rows[name] for name in ("mean", "std", "count"))
+    return {
+        str(name): Estimate(mean, sd, int(n))
+        for name, mean, sd, n in zip(rows.index, *columns, strict=True)
+    }
+
+
 def _note(subject: ReportData, averages: str) -> str:
-    seeds, lost = subject.over_seeds["n", ""], subject.over_seeds["lost", ""]
+    seeds, ranks = subject.over_seeds["n", ""], subject.standings.ranks
     title = subject.title(str(subject.objectives[0]))
-    ranked = f"Ranked by {title}; times 100, mean ± sd over seeds."
+    ranked = f"In the order of {title}; times 100, mean ± sd over seeds."
     if subject.costs_in_use:
         ranked += " Costs are in their units; less is better."
-    if seeds.nunique() > 1:
-        ranked += " Those with the most seeds come first, or without noise of seeds."
-    if subject.fresh:
-        ranked += " Fresh seeds: the same score on seeds that the search did not use."
-    if lost.any():
-        ranked += " Configurations that lost a seed, failed or stopped, come last."
-    single = int((seeds == 1).sum())
+    if len(ranks) < len(seeds):
+        ranked += " No rank: fewer seeds than the best, or a lost seed."
+    if any(one.fresh for one in subject.shown):
+        ranked += " New seeds chose nothing: report these means."
+    if older := len(subject.standings.older):
+        ranked += f" Left out: {older} of a plugin's older code."
     ranked += f" Time: without start-up.{averages} {LEGEND}."
-    if single == len(seeds):
+    if (seeds == 1).all():
         return f"{ranked} Each configuration has one seed: small differences may be luck."
-    return f"{ranked} {single} of {len(seeds)} have one seed." if single else ranked
+    return ranked
 
 
 def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
@@ -97,7 +111,7 @@ def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
             yield from _suite(subject, suite, protocol, most)
     if subject.own:
         # Without an average, because the metrics of the user's own tasks differ.
-        columns = {title_of(one): subject.by_seed[name] for name, one in subject.own.items()}
+        columns = {title_of(one): _estimates(subject, name) for name, one in subject.own.items()}
         empty = Table("own", "Own tasks: times 100", caption="Scores times 100")
         yield _by_task(subject, empty, columns, most, "", knobs_first=False)
 
@@ -111,15 +125,16 @@ def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterato
     if not there:
         return
     averaged = [name for task, name in there.items() if task in printed]
-    columns, averages = [(task, scores[name]) for task, name in there.items()], ""
+    columns, averages = [(task, _estimates(subject, name)) for task, name in there.items()], ""
     if averaged:
-        average = subject.average(averaged)
-        columns.insert(len(averaged), (average, scores[averaged].mean(axis=1, skipna=False)))
+        average, trials = subject.average(averaged), subject.trials.set_index("trial_id")
+        values = trials[averaged].mean(axis=1, skipna=False).to_dict()
+        columns.insert(len(averaged), (average, subject.standings.over_seeds(values)))
         averages = f" {mean_of(average, averaged)}"
     empty = Table(
         f"{suite}-{protocol}",
         f"{title}: test {shown_metric} times 100, {protocol}",
-        caption=f"Test scores times 100{_ON_DATA[subject.data]}",
+        caption=f"Test scores times 100{_ON_DATA[subject.standings.data]}",
     )
     few = len(subject.knobs) <= _FEW
     table = _by_task(subject, empty, dict(columns), most, averages, knobs_first=few)
@@ -131,22 +146,22 @@ def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterato
 def _by_task(
     subject: ReportData,
     empty: Table,
-    columns: Mapping[str, "pd.Series[float]"],
+    columns: _Columns,
     most: int,
     averages: str,
     *,
     knobs_first: bool,
 ) -> Table:
-    """A table of scores by configuration and seed."""
-    marks = {title: marked(values, subject.constants) for title, values in columns.items()}
-    scores, knobs = {**marks, **_seeds(subject)}, _knobs(subject)
+    """A table of scores by configuration."""
+    scores, knobs = {**columns, **_seeds(subject)}, _knobs(subject)
     ordered = knobs | scores if knobs_first else _ranks(subject) | scores | knobs
     empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
     return _filled(subject, empty, ordered, most, averages)
 
 
 def _ranks(subject: ReportData) -> _Columns:
-    return {"rank": {name: rank for rank, name in enumerate(subject.over_seeds.index, 1)}}
+    ranks = subject.standings.ranks
+    return {"rank": {one.name: ranks.get(one.name) for one in subject.shown}}
 
 
 def _seeds(subject: ReportData) -> _Columns:
@@ -182,79 +197,9 @@ def _filled(
         spare=tuple(rows[count:]),
         more=max(0, len(order) - count),
         ids=tuple(map(subject.brief, shown.index)),
+        marks=tuple(map(subject.standings.mark, shown.index)),
         caption=f"{over} ({tasks})." if tasks else f"{over}.",
     )
-
-
-def marked(
-    values: "pd.Series[float]", constants: Container[str], *, is_cost: bool = False
-) -> dict[str, Estimate]:
-    """A column of scores, with a mark at the best and at those not distinguishable from it.
-
-    Args:
-        values: By configuration and seed.
-        constants: The configurations whose scores do not depend on the seed; one seed is enough.
-        is_cost: Whether the least is the best.
-    """
-    if is_cost:
-        negated = marked(-values, constants)
-        return {name: replace(one, mean=-one.mean) for name, one in negated.items()}
-    found = dict(estimates(values))
-    by_seed: dict[str, dict[int, float]] = {}
-    there = values.dropna()
-    for (name, seed), value in zip(there.index.tolist(), there.tolist(), strict=True):
-        by_seed.setdefault(name, {})[seed] = value
-    if not by_seed:
-        return found
-    first = max(by_seed, key=lambda name: found[name].mean)
-    equal = indistinguishable(by_seed, first, constants) if len(by_seed[first]) > 1 else set()
-    for name in by_seed:
-        if found[name].shown == found[first].shown:  # as printed
-            found[name] = replace(found[name], mark="best")
-        elif name in equal:
-            found[name] = replace(found[name], mark="near")
-    return found
-
-
-def indistinguishable(
-    scores: Mapping[str, Mapping[int, float]], best: str, constants: Container[str]
-) -> set[str]:
-    """The best configurations that the seeds do not tell from the first.
-
-    They end at the first mean that is told from it: a worse one with a wide spread is not among
-    them, though its own seeds tell nothing.
-
-    The comparisons hold for all pairs together. Their seeds are those of the best configuration
-    that depends on the seed. One that lacks such a seed is not told from the best.
-
-    Args:
-        scores: By configuration and seed.
-        best: The configuration with the highest mean.
-        constants: The configurations whose scores do not depend on the seed; one seed is enough.
-    """
-    drawn, fixed = {}, {}
-    for name, values in scores.items():
-        own = list(values.values())
-        known = len(own) > 1 or name in constants
-        if known and max(own) - min(own) <= TOLERANCE:
-            fixed[name] = mean(own)
-        elif own:
-            drawn[name] = values
-    seeds = max(drawn.values(), key=lambda own: mean([*own.values()]), default={}).keys()
-    whole = {
-        name: {seed: own[seed] for seed in seeds}
-        for name, own in drawn.items()
-        if own.keys() >= seeds
-    }
-    family = Family(whole, fixed, len(scores), collapsed=collapsed_seeds(whole))
-    found: set[str] = set()
-    others = (name for name, values in scores.items() if values and name != best)
-    for name in sorted(others, key=lambda name: -mean([*scores[name].values()])):
-        comparison = family.compare(best, name)
-        if comparison is not None and comparison.verdict == "ESTABLISHED":
-            break
-        found.add(name)
-    return found
 
 
 def leaderboard_frame(subject: ReportData) -> pd.DataFrame:
@@ -262,21 +207,21 @@ def leaderboard_frame(subject: ReportData) -> pd.DataFrame:
 
     Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
     and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
-    and `gpu_hours` per trial. `lost` counts lost seeds, if any. `fresh_mean`, `fresh_sd` and
-    `fresh_n` describe the first objective on fresh seeds, if any.
+    and `gpu_hours` per trial. `lost` counts lost seeds, if any. `fresh_...` describe each
+    objective and its test score on new seeds, if any; those of the first have no name.
     """
     order = subject.over_seeds
-    columns: dict[str, Any] = {"rank": range(1, 1 + len(order)), "configuration": order.index}
+    ranks = [subject.standings.ranks.get(name) for name in order.index]
+    columns: dict[str, Any] = {"rank": pd.array(ranks, "Int64"), "configuration": order.index}
     columns |= {key: order[key, ""] for key in subject.knobs}
-    columns |= {"data": subject.data, "seeds": order["n", ""]}
+    columns |= {"data": subject.standings.data, "seeds": order["n", ""]}
     for number in dict.fromkeys((*subject.targets, *subject.scores, HOURS, GPU_HOURS)):
         name = number.replace(" ", "_").lower() if ":" not in number else number
         for statistic, suffix in (("mean", "mean"), ("std", "sd"), ("count", "n")):
             columns[f"{name}_{suffix}"] = order[number, statistic]
     if order["lost", ""].any():
         columns["lost"] = order["lost", ""]
-    if subject.fresh:
-        fresh = [subject.fresh.get(name, Estimate(math.nan, n=0)) for name in order.index]
-        for name in ("mean", "sd", "n"):
-            columns[f"fresh_{name}"] = [getattr(estimate, name) for estimate in fresh]
+    over_seeds = subject.frames.configurations(subject.objectives).set_index("configuration")
+    fresh = over_seeds.reindex(order.index).filter(regex="^fresh_")
+    columns |= {str(name): fresh[name] for name in fresh}
     return pd.DataFrame(columns, index=order.index).reset_index(drop=True)

@@ -1,38 +1,10 @@
 """Tables before any format: headings, values and remarks."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
-Mark = Literal["", "best", "near"]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A score over seeds.
-
-    Attributes:
-        mean: Times 100; NaN if there is no value.
-        sd: With n - 1; NaN for one seed.
-        n: The number of seeds with the score.
-        mark: Whether it is the best of its column, or not distinguishable from the best.
-    """
-
-    mean: float
-    sd: float = math.nan
-    n: int = 1
-    mark: Mark = field(default="", compare=False)
-
-    @property
-    def shown(self) -> str:
-        """The mean as printed, which decides the best; empty if missing."""
-        return "" if math.isnan(self.mean) else f"{self.mean:.2f}"
-
-    @property
-    def spread(self) -> str:
-        """The sd as printed; empty if missing."""
-        return "" if math.isnan(self.sd) or math.isnan(self.mean) else f"{self.sd:.2f}"
+from tune_sentcl.results.standings import Estimate
 
 
 class Hours(float):
@@ -58,6 +30,7 @@ class Table:
         spare: Left-out rows that the page shows when the reader selects them; `ids` has theirs.
         caption: The first sentence of its caption in a paper; empty if it belongs in none.
         knobs: The columns of knobs.
+        marks: Of each row, with those of `spare`, `winner`, `worse` (proven) or an empty text.
     """
 
     name: str
@@ -70,6 +43,7 @@ class Table:
     spare: tuple[Row, ...] = ()
     caption: str = ""
     knobs: tuple[int, ...] = ()
+    marks: tuple[str, ...] = ()
 
     @cached_property
     def numeric(self) -> tuple[bool, ...]:

@@ -9,14 +9,16 @@ from typing import Any, Literal
 from tune_sentcl.history import Configuration
 from tune_sentcl.items import FILE, read_items, score_interval
 from tune_sentcl.judging.comparing import ALPHA, Comparison, Verdict
-from tune_sentcl.judging.configurations import Configurations, Named
-from tune_sentcl.judging.evidence import MOST_SEEDS, UNFINISHED, Evidence, Source
-from tune_sentcl.judging.statistics import POWER, mean, sd
+from tune_sentcl.judging.evidence import UNFINISHED, Evidence, Source
+from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import Objective
+from tune_sentcl.results.confirming import Proposal, Question, proposed
+from tune_sentcl.results.standings import Named, Standings
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import TOLERANCE
 
 OpponentKind = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
+Pair = tuple[Configuration, Configuration]
 
 _LEAST_P = 1e-4
 _ENDS = {"failed": "failed", "pruned": "stopped at the end of a stage"}
@@ -35,10 +37,10 @@ class Judgement:
         source: The seeds that count; None if no seed changes either score.
         comparison: The comparison; None if nothing can be claimed.
         sentence: The result in one sentence.
-        seeds_needed: The smallest number of fresh seeds of winner, baseline and runner-up that
-            decides with probability 0.8, or that of a confirmation that has not ended. None if
-            the verdict is decided, if it is of other configurations, or if 100 seeds do not
-            suffice.
+        seeds_needed: The fresh seeds of the confirmation that is proposed, with those of earlier
+            ones, or of one that has not ended. None if the verdict is decided, if it is of other
+            configurations, or if 100 seeds would probably decide nothing.
+        chance: The probability with which these seeds decide; None without them.
         next_step: The command that runs fresh seeds; empty without one.
         notes: Further remarks.
     """
@@ -52,6 +54,7 @@ class Judgement:
     comparison: Comparison | None
     sentence: str
     seeds_needed: int | None
+    chance: float | None
     next_step: str
     notes: tuple[str, ...]
 
@@ -64,7 +67,7 @@ class Judgement:
         """The verdict as plain values, with None for what is not finite."""
         row: dict[str, Any] = {"asked": self.asked, "a": self.a.name, "b": self.b.name}
         row |= {name: getattr(self, name) for name in ("objective", "data", "verdict")}
-        row |= {"seeds": self.source, "seeds_needed": self.seeds_needed}
+        row |= {"seeds": self.source, "seeds_needed": self.seeds_needed, "chance": self.chance}
         names = ("procedure", "difference", "low", "high", "p", "level", "error", "df", "n")
         row |= {name: getattr(self.comparison, name, None) for name in (*names, "configurations")}
         row |= {"sentence": self.sentence, "next_step": self.next_step, "notes": [*self.notes]}
@@ -99,70 +102,61 @@ def judge(
             match the same one, fewer than two configurations have scores, or the study has no
             baseline.
     """
-    configurations = Configurations.read(study, objective)
-    evidence = Evidence(configurations, alpha, smallest)
+    standings = Standings.read(study, objective)
+    evidence = standings.evidence(alpha, smallest)
     if pair:
-        first, second = map(configurations.named, pair)
+        first, second = map(standings.named, pair)
         if first is second:
             rule = "a configuration cannot be compared with itself"
-            raise configurations.fault(configurations.title(first), rule, "Name another one.")
-        return [_judged(evidence, "named", (first, second))]
-    if len(configurations.scored()) < 2:
-        rule = f"needs two configurations with {configurations.objective}"
-        raise configurations.fault("", rule, "Run more of its space.")
+            raise standings.fault(standings.title(first), rule, "Name another one.")
+        return _judged(standings, evidence, [("named", (first, second))])
+    if len(standings.scored()) < 2:
+        rule = f"needs two configurations with {standings.objective}"
+        raise standings.fault("", rule, "Run more of its space.")
     if baseline is not None:
-        return judge_winner(evidence, configurations.named(baseline), study)[:1]
-    plain = configurations.baselines()
+        return judge_winner(standings, evidence, standings.named(baseline), study)[:1]
+    plain = standings.baselines()
     if not plain:
         rule = "has no baseline: no method `none`, no lambda 0, no first point of a grid"
-        raise configurations.fault("", rule, "Name it: --baseline KNOB=VALUE.")
-    return judge_winner(evidence, plain[0], study)
+        raise standings.fault("", rule, "Name it: --baseline KNOB=VALUE.")
+    return judge_winner(standings, evidence, plain[0], study)
 
 
 def judge_winner(
-    evidence: Evidence, baseline: Configuration | None, study: Study | None
+    standings: Standings,
+    evidence: Evidence,
+    baseline: Configuration | None,
+    study: Study | None,
 ) -> list[Judgement]:
     """Judge the best configuration of a search against the baseline, and the runner-up.
 
-    The winner and the runner-up are the first two of `Configurations.scored`. If the baseline is
-    the winner, the runner-up is judged against it.
+    The winner and the runner-up are the first two of `Standings.scored`. If the baseline is the
+    winner, the runner-up is judged against it.
 
     Args:
-        evidence: Of the configurations; at least two have both scores.
+        standings: The configurations; at least two have both scores.
+        evidence: Their evidence.
         baseline: One of them; None: judge the winner against the runner-up alone.
         study: The study, to say how far other test items could move the winner's score; None: of
             several studies nothing is said.
     """
-    best, second, *_ = evidence.configurations.scored()
-    remarks = list(_ranking_notes(evidence.configurations))
-    items = [] if study is None else list(_items_note(study, best, evidence.configurations))
-    first, *others = _of_winner(evidence, best, second, baseline, remarks)
-    return [replace(first, notes=(*first.notes, *items)), *others]
-
-
-def _of_winner(
-    evidence: Evidence,
-    best: Configuration,
-    second: Configuration,
-    baseline: Configuration | None,
-    remarks: list[str],
-) -> list[Judgement]:
+    best, second, *_ = standings.scored()
+    remarks = list(_ranking_notes(standings))
+    questions: list[tuple[OpponentKind, Pair]] = [("runner-up", (best, second))]
     if baseline is best:
         remarks.insert(0, "The winner is the baseline; the best other is judged against it.")
-        return [_judged(evidence, "baseline", (second, best), remarks)]
-    if baseline is second:
-        return [_judged(evidence, "baseline and runner-up", (best, second), remarks)]
-    if baseline is None:
-        return [_judged(evidence, "runner-up", (best, second), remarks)]
-    first = _judged(evidence, "baseline", (best, baseline), remarks)
-    return [first, _judged(evidence, "runner-up", (best, second))]
+        questions = [("baseline", (second, best))]
+    elif baseline is second:
+        questions = [("baseline and runner-up", (best, second))]
+    elif baseline is not None:
+        questions.insert(0, ("baseline", (best, baseline)))
+    items = [] if study is None else list(_items_note(study, best, standings.objective))
+    first, *others = _judged(standings, evidence, questions)
+    return [replace(first, notes=(*remarks, *first.notes, *items)), *others]
 
 
-def _items_note(
-    study: Study, winner: Configuration, configurations: Configurations
-) -> Iterator[str]:
+def _items_note(study: Study, winner: Configuration, objective: Objective) -> Iterator[str]:
     """How far other test items could move the winner's score."""
-    objective = configurations.objective
     if objective.protocol not in ("cosine", "retrieval"):
         return
     title = f"the winner's score on {objective}"
@@ -182,53 +176,98 @@ def _items_note(
     yield f"No scores of single items are kept for {title}."
 
 
+@dataclass(frozen=True)
+class _Outlook:
+    """What further seeds can do for an undecided question; as the attributes of `Judgement`."""
+
+    seeds_needed: int | None = None
+    chance: float | None = None
+    note: str = ""
+
+
 def _judged(
-    evidence: Evidence,
-    asked: OpponentKind,
-    pair: tuple[Configuration, Configuration],
-    remarks: Sequence[str] = (),
-) -> Judgement:
-    configurations = evidence.configurations
-    answer = evidence.compare(*pair, named=asked == "named")
-    comparison = None if isinstance(answer, str) else answer
-    needed, own = None, list(_notes(configurations, pair))
-    undecided = comparison is None or comparison.verdict == "UNDECIDED"
+    standings: Standings, evidence: Evidence, questions: Sequence[tuple[OpponentKind, Pair]]
+) -> list[Judgement]:
+    """The verdicts on some pairs, with one proposal for all that are undecided."""
+    answers = {
+        question: evidence.compare(*question[1], named=question[0] == "named")
+        for question in questions
+    }
     # The next confirmation compares no others.
-    if answer == UNFINISHED and configurations.plan:
-        needed = len(configurations.plan.confirmations[-1].seeds)
-        own.insert(0, f"The last confirmation has not ended: --confirm {needed} goes on.")
-    elif undecided and {candidate.name for candidate in pair} <= evidence.confirmed.keys():
-        effect = evidence.effect(pair, comparison)
-        needed = evidence.seeds_needed(effect)
-        if needed:
-            odds = f"with probability {POWER:g}, if the difference is {effect:.2g} sds over seeds"
-            own.insert(0, f"--confirm {needed} decides it {odds}.")
-        else:
-            own.insert(0, f"--confirm {MOST_SEEDS} would probably not decide it.")
+    contenders = standings.contenders().keys()
+    undecided = [
+        (asked, pair)
+        for (asked, pair), answer in answers.items()
+        if {each.name for each in pair} <= contenders
+        and (isinstance(answer, str) or answer.verdict == "UNDECIDED")
+    ]
+    outlooks: dict[tuple[OpponentKind, Pair], _Outlook] = {}
+    if standings.plan and any(answers[one] == UNFINISHED for one in undecided):
+        seeds = len(standings.plan.confirmations[-1].seeds)
+        note = f"The last confirmation has not ended: --confirm {seeds} goes on."
+        outlooks = dict.fromkeys(undecided, _Outlook(seeds, None, note))
+    elif undecided:
+        open_ = [Question(one[1], _comparison(answers[one])) for one in undecided]
+        proposal = proposed(standings, evidence, open_)
+        for question, chance in zip(undecided, proposal.chances, strict=True):
+            note = _prospect(question[0], proposal, *chance)
+            seeds_needed = proposal.seeds if proposal.is_worthwhile else None
+            outlooks[question] = _Outlook(seeds_needed, chance[0], note)
+    return [
+        _judgement(standings, evidence, question, answer, outlooks.get(question, _Outlook()))
+        for question, answer in answers.items()
+    ]
+
+
+def _comparison(answer: Comparison | str) -> Comparison | None:
+    return None if isinstance(answer, str) else answer
+
+
+def _prospect(asked: OpponentKind, proposal: Proposal, chance: float, effect: float) -> str:
+    """How likely the proposed confirmation decides a question."""
+    about = "This pair" if asked == "named" else f"Winner and {asked}"
+    if asked == "baseline and runner-up":
+        about = "Winner and baseline"
+    seen = f"if they differ by {effect:.2g} sds over seeds"
+    decides = f"{about}: --confirm {proposal.seeds} decides with probability {chance:.2g}, {seen}"
+    return f"{decides}." if proposal.is_worthwhile else f"{decides}: more seeds hardly help."
+
+
+def _judgement(
+    standings: Standings,
+    evidence: Evidence,
+    question: tuple[OpponentKind, Pair],
+    answer: Comparison | str,
+    outlook: _Outlook,
+) -> Judgement:
+    asked, pair = question
+    notes = [outlook.note] if outlook.note else []
     return Judgement(
         asked=asked,
         a=pair[0],
         b=pair[1],
-        objective=str(configurations.objective),
-        data=configurations.data,
+        objective=str(standings.objective),
+        data=standings.data,
         source=evidence.source(*pair),
-        comparison=comparison,
-        sentence=_sentence(evidence, pair, answer, needed),
-        seeds_needed=needed,
-        next_step=_next_step(configurations.command, needed),
-        notes=(*remarks, *own),
+        comparison=_comparison(answer),
+        sentence=_sentence(standings, evidence, pair, answer, outlook.seeds_needed),
+        seeds_needed=outlook.seeds_needed,
+        chance=outlook.chance,
+        next_step=_next_step(standings.command, outlook.seeds_needed),
+        notes=(*notes, *_notes(standings, pair)),
     )
 
 
 def _sentence(
+    standings: Standings,
     evidence: Evidence,
-    pair: tuple[Configuration, Configuration],
+    pair: Pair,
     answer: Comparison | str,
     needed: int | None,
 ) -> str:
     """State the result with its procedure, as a paper would."""
-    a, b = map(evidence.configurations.title, pair)
-    objective, source = evidence.configurations.objective, evidence.source(*pair)
+    a, b = map(standings.title, pair)
+    objective, source = standings.objective, evidence.source(*pair)
     undecided = f"Whether {a} scores higher than {b} on {objective} is undecided"
     if isinstance(answer, str):
         option = f": --confirm {needed}" if needed else ""
@@ -279,9 +318,9 @@ def _next_step(command: str, needed: int | None) -> str:
     return f"{re.sub(r' --confirm[ =]+[0-9]+', '', command)} --confirm {needed}"
 
 
-def _ranking_notes(configurations: Configurations) -> Iterator[str]:
+def _ranking_notes(standings: Standings) -> Iterator[str]:
     """The first configuration that has a higher mean than the winner, and why it has not won."""
-    first, *others = configurations.scored()
+    first, *others = standings.scored()
     scores = list(first.chosen_scores(1).values())
     for candidate in others:
         own, lost = list(candidate.chosen_scores(1).values()), candidate.chosen_lost(1)
@@ -289,15 +328,15 @@ def _ranking_notes(configurations: Configurations) -> Iterator[str]:
             why = f"has {len(own)} seed{'s'[: len(own) - 1]} and the winner {len(scores)}"
             if lost:
                 why = f"lost {len(lost)} of {len(lost) + len(own)} seeds"
-            title = configurations.title(candidate)
+            title = standings.title(candidate)
             yield f"{title} has a higher mean, but {why}: it is not the winner."
             return
 
 
-def _notes(configurations: Configurations, pair: Sequence[Configuration]) -> Iterator[str]:
+def _notes(standings: Standings, pair: Sequence[Configuration]) -> Iterator[str]:
     """Remarks on the seeds of two configurations."""
     for candidate in pair:
-        title, scores = configurations.title(candidate), candidate.scores()
+        title, scores = standings.title(candidate), candidate.scores()
         if lost := candidate.lost():
             ends = {end: sorted(s for s, why in lost.items() if why == end) for end in _ENDS}
             text = "; ".join(
@@ -307,7 +346,7 @@ def _notes(configurations: Configurations, pair: Sequence[Configuration]) -> Ite
             )
             few = f"{len(lost)} of {len({*lost, *scores})} seeds"
             yield f"{title} lost {few}: {text}."
-        if fallen := configurations.collapsed.get(candidate.name):
+        if fallen := standings.collapsed.get(candidate.name):
             count = f"{len(fallen)} of {len(scores)} seeds {'score' if fallen[1:] else 'scores'}"
             seeds = ", ".join(f"seed {seed}: {scores[seed]:.2f}" for seed in fallen)
             yield f"{title}: {count} far below the others ({seeds})."
@@ -317,12 +356,10 @@ def _notes(configurations: Configurations, pair: Sequence[Configuration]) -> Ite
             spread = f" +- {sd(fresh):.2f}" if len(fresh) > 1 else ""
             value = f"{mean(fresh):.2f}{spread}"
             yield f"{title} scores {value} on {len(fresh)} fresh seeds: report this mean."
-    yield from unequal_precisions(configurations, pair)
+    yield from unequal_precisions(standings, pair)
 
 
-def unequal_precisions(
-    configurations: Configurations, compared: Sequence[Configuration]
-) -> Iterator[str]:
+def unequal_precisions(standings: Standings, compared: Sequence[Configuration]) -> Iterator[str]:
     """A remark on configurations whose seeds were not all trained in one precision."""
     every, texts = set[str](), []
     for candidate in compared:
@@ -332,7 +369,7 @@ def unequal_precisions(
                 used.setdefault(precision, []).append(seed)
         every |= used.keys()
         own = ", ".join(f"{name} (seeds {_listed(seeds)})" for name, seeds in used.items())
-        texts.append(f"{configurations.title(candidate)}: {own}")
+        texts.append(f"{standings.title(candidate)}: {own}")
     if len(every) > 1:
         rule = "Not all seeds were trained in one precision, which may explain the difference"
         yield f"{rule}. {'; '.join(texts)}."

@@ -1,0 +1,1 @@
+"""What a study says: the standing of its configurations, and verdicts in words."""

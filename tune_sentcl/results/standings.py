@@ -1,0 +1,521 @@
+"""The standing of a study: its configurations with everything that a reader may say of them.
+
+Tables, reports, exports and confirmations are views of it. The first objective orders the
+configurations, and the searched objective, by which the search chose, decides on the winner.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tune_sentcl.config import (
+    affects_weights,
+    draws,
+    is_start,
+    is_unchanged,
+    knobs,
+    naming_knobs,
+    short_name,
+    stated,
+    title,
+    value_text,
+)
+from tune_sentcl.errors import Fault, ObjectiveError, StudyError, TuneSentclError, first_names
+from tune_sentcl.history import CONFIRM_ORIGIN, WHOLE_TASKS, Configuration, History, order_keys
+from tune_sentcl.judging.comparing import ALPHA, SeedBlocks, Verdict, collapsed_seeds
+from tune_sentcl.judging.evidence import Evidence
+from tune_sentcl.judging.statistics import mean, sd
+from tune_sentcl.objective import OFFERS, Objective, parse_objectives
+from tune_sentcl.store.manifest import Manifest, SeedPlan
+from tune_sentcl.store.study import Snapshot, Study, StudyTables
+from tune_sentcl.store.union import TOLERANCE
+
+Named = str | Mapping[str, Any]
+"""A configuration: its id, a trial's id, a prefix of either, its method, or knobs and values."""
+
+Role = Literal["winner", "baseline", "runner-up", "untrained"]
+
+_SHOWN = 4  # configurations that a message lists
+_LISTED = 8  # scores that a message lists
+_SCORE = ["task", "metric", "split", "protocol"]
+_RUN = ("trial_id", "configuration", "origin", "seed", "started_at", "precision_used")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A score over seeds.
+
+    Attributes:
+        mean: Times 100; NaN if there is no value.
+        sd: With n - 1; NaN for one seed.
+        n: The number of seeds with the score.
+    """
+
+    mean: float
+    sd: float = math.nan
+    n: int = 1
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """The estimate from the scores of seeds, in any order."""
+        return cls(mean(values), sd(values), len(values))
+
+    @property
+    def shown(self) -> str:
+        """The mean as printed; empty if missing."""
+        return "" if math.isnan(self.mean) else f"{self.mean:.2f}"
+
+    @property
+    def spread(self) -> str:
+        """The sd as printed; empty if missing."""
+        return "" if math.isnan(self.sd) or math.isnan(self.mean) else f"{self.sd:.2f}"
+
+
+def study_objectives(study: Study) -> tuple[Objective, ...]:
+    """The objectives of a study's last search."""
+    search = study.manifest.search
+    return parse_objectives(search.objectives if search else (), allow_test=True)
+
+
+def asked_objectives(
+    study: StudyTables, asked: Sequence[str | Objective], option: str = "--objective"
+) -> tuple[Objective, ...]:
+    """The scores that a reader of a study names.
+
+    Args:
+        study: The tables of one study, or of several as one.
+        asked: As on the command line.
+        option: The option that names them, for messages.
+
+    Raises:
+        ObjectiveError: A score does not exist, or the study has finished trials without it.
+    """
+    try:
+        objectives = parse_objectives([*map(str, asked)], allow_test=True)
+    except ObjectiveError as error:
+        raise ObjectiveError(replace(fault, where=option) for fault in error.faults) from None
+    kinds = study.scores(_SCORE, WHOLE_TASKS).group_by(_SCORE).aggregate([]).to_pylist()
+    there = {Objective(**kind) for kind in kinds}
+    for objective in objectives:
+        if there and objective not in there:
+            near = sorted((one.task != objective.task, str(one)) for one in there)
+            names = first_names([name for _, name in near], _LISTED)
+            rule = f"no finished trial has this score; there are {names}"
+            raise ObjectiveError(Fault(option, "", str(objective), rule, "Name one of them."))
+    return objectives
+
+
+@dataclass(frozen=True, eq=False)
+class Standings:
+    """Every configuration that a study has tried.
+
+    Attributes:
+        where: The study's name in messages.
+        objectives: The score that orders and is judged, and the score by which the search chose.
+            They are the numbers 0 and 1 of a `Configuration`.
+        data: The evaluation data.
+        tried: The configurations by id, the first that began first.
+        plan: The seeds that the search was asked for; None if they were not recorded.
+        command: The last command that searched; empty if it is unknown.
+        older: Those whose method is a plugin's that has changed since. They are compared only by
+            name.
+        tables: The tables of the study.
+    """
+
+    where: str
+    objectives: tuple[Objective, Objective]
+    data: str
+    tried: Mapping[str, Configuration]
+    plan: SeedPlan | None = None
+    command: str = ""
+    older: frozenset[str] = frozenset()
+    tables: StudyTables = field(default_factory=lambda: Snapshot({}), repr=False)
+
+    @classmethod
+    def read(cls, study: Study, objective: Objective | None = None) -> Self:
+        """Read a running or finished study.
+
+        Args:
+            study: The study.
+            objective: The score that orders and is judged; None: the first that its last search
+                maximized.
+
+        Raises:
+            StudyError: A file is damaged or cannot be read.
+        """
+        chosen_by = study_objectives(study)[0]
+        both = (objective or chosen_by, chosen_by)
+        return cls.of(study, both, {study.files.where: study.manifest})
+
+    @classmethod
+    def of(
+        cls,
+        tables: StudyTables,
+        objectives: tuple[Objective, Objective],
+        manifests: Mapping[str, Manifest],
+    ) -> Self:
+        """Read the tables of one study, or of several as one.
+
+        Args:
+            tables: The tables.
+            objectives: As the attribute.
+            manifests: By the names of the studies. Of several studies there is no plan, because
+                their seeds were planned apart.
+
+        Raises:
+            StudyError: A file is damaged or cannot be read.
+        """
+        columns = [*_RUN, "code_fingerprint", *knobs()]
+        history = History.read(tables, objectives, columns)
+        tried: dict[str, Configuration] = {}
+        older = set[str]()
+        for name, values in _knobs_of(history.table).items():
+            code = values.pop("code_fingerprint") or ""
+            tried[name] = Configuration(name, "grid", values, code=code)
+            known = [one for one in manifests.values() if one.has_method(values["method.name"])]
+            if known and all(one.is_older(values["method.name"], code) for one in known):
+                older.add(name)
+        for row in history.table.select(_RUN).to_pylist():
+            candidate, seed = tried[row["configuration"]], row["seed"]
+            result = history.result(row["trial_id"])
+            candidate.trials[seed] = row["trial_id"]
+            candidate.results[seed] = replace(result, precision=row["precision_used"])
+            if row["origin"] == CONFIRM_ORIGIN:
+                candidate.fresh.add(seed)
+            elif row["origin"] == "sampler":
+                candidate.origin = "sampler"
+        plan, command = None, ""
+        if len(manifests) == 1:
+            (manifest,) = manifests.values()
+            plan = manifest.search.seed_plan if manifest.search else None
+            searches = [each for each in manifest.commands if " search " in each]
+            command = searches[-1] if searches else ""
+        where = ", ".join(manifests)
+        data = history.data or "root"
+        return cls(where, objectives, data, tried, plan, command, frozenset(older), tables)
+
+    @property
+    def objective(self) -> Objective:
+        """The score that orders and is judged."""
+        return self.objectives[0]
+
+    @cached_property
+    def differ(self) -> list[str]:
+        """The knobs that name configurations, without those that only affect measuring."""
+        naming = naming_knobs([candidate.values for candidate in self.tried.values()])
+        return list(filter(affects_weights, naming)) or ["method.name"]
+
+    @cached_property
+    def ordered(self) -> list[Configuration]:
+        """The configurations with a finished trial of the search, by their means, best first.
+
+        Those without the score follow, and last those of older code.
+        """
+        found = []
+        for each in self.tried.values():
+            seeds = [s for s, result in each.results.items() if result.status == "finished"]
+            if not each.fresh.issuperset(seeds):
+                score = Estimate.of(list(each.chosen_scores().values())).mean
+                missing = math.isnan(score)
+                key = (each.name in self.older, missing, 0.0 if missing else -score, each.name)
+                found.append((key, each))
+        return [each for _, each in sorted(found, key=lambda pair: pair[0])]
+
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The ranks by the first objective, of the configurations with as many seeds as the best.
+
+        One that has fewer seeds or has lost a seed has none: its mean may be luck.
+        """
+        return _ranks([each for each in self.ordered if each.name not in self.older])
+
+    def scored(self) -> list[Configuration]:
+        """The configurations with both scores, as the search ranks them; the winner first."""
+        there = [
+            each
+            for each in self.tried.values()
+            if each.name not in self.older and each.chosen_scores(1) and each.scores()
+        ]
+        keys = order_keys(there, 1)
+        return sorted(there, key=lambda each: keys[each.name])
+
+    @cached_property
+    def winner(self) -> Configuration | None:
+        """The best configuration by the score that the search maximized."""
+        return next(iter(self.scored()), None)
+
+    def baselines(self) -> list[Configuration]:
+        """The possible baselines, the best first.
+
+        These are the configurations with the method `none`, else those with lambda 0, else the
+        first point of the grid of the study's first search, with the present code.
+        """
+        scored = self.scored()
+        for key, value in (("method.name", "none"), ("method.lambda", 0.0)):
+            plain = [candidate for candidate in scored if candidate.values.get(key) == value]
+            if plain:
+                return plain
+        first = self.tried.get(self.plan.grid[0]) if self.plan and self.plan.grid else None
+        point = {**first.values, "seed": None} if first else None
+        return [candidate for candidate in scored if {**candidate.values, "seed": None} == point]
+
+    def contenders(self) -> dict[str, Configuration]:
+        """The configurations that a confirmation compares: winner, baseline and runner-up."""
+        scored = self.scored()
+        best = (*scored[:1], *self.baselines()[:1], *scored[1:2])
+        return {candidate.name: candidate for candidate in best}
+
+    def start(self, of: Configuration | None = None) -> Configuration | None:
+        """The unchanged encoder that the winner, or another configuration, began with."""
+        of = of or self.winner
+        if of is None or is_unchanged(of.values):
+            return of
+        return next((one for one in self.scored() if is_start(one.values, of.values)), None)
+
+    @cached_property
+    def hand_set(self) -> Configuration | None:
+        """The best configuration of the grid that is trained, unless it has won."""
+        winner = self.winner
+        for each in self.scored():
+            if each.origin == "grid" and draws(each.values):
+                return None if each is winner else each
+        return None
+
+    @cached_property
+    def roles(self) -> dict[str, tuple[Role, ...]]:
+        """The roles of the configurations that have any."""
+        scored, start = self.scored(), self.start()
+        holders: list[tuple[Role, Configuration | None]] = [
+            ("winner", next(iter(scored[:1]), None)),
+            ("baseline", next(iter(self.baselines()), None)),
+            ("runner-up", next(iter(scored[1:2]), None)),
+            ("untrained", start),
+        ]
+        found: dict[str, tuple[Role, ...]] = {}
+        for role, holder in holders:
+            if holder is not None:
+                found[holder.name] = (*found.get(holder.name, ()), role)
+        return found
+
+    def evidence(self, alpha: float = ALPHA, smallest: float = TOLERANCE) -> Evidence:
+        """The seeds that may support a claim on the first objective."""
+        plain = [each.name for each in self.baselines()]
+        plan = self.plan or SeedPlan((), None)
+        return Evidence(self.tried, plan, plain, self.title, self.collapsed, alpha, smallest)
+
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Of each configuration that was compared with the winner, whether the winner is better.
+
+        ESTABLISHED: it is proven worse than the winner. A configuration that is not here was
+        never compared.
+        """
+        if self.winner is None:
+            return {}
+        evidence, found = self.evidence(), dict[str, Verdict]()
+        for each in self.scored()[1:]:
+            answer = evidence.compare(self.winner, each)
+            if not isinstance(answer, str):
+                found[each.name] = answer.verdict
+        return found
+
+    def said(self, name: str) -> str | None:
+        """The verdict on a configuration beside the winner, in words; None: never compared."""
+        if self.winner is not None and name == self.winner.name:
+            return "winner"
+        verdict = self.verdicts.get(name)
+        return verdict and ("proven worse" if verdict == "ESTABLISHED" else "not proven")
+
+    def mark(self, name: str) -> Literal["winner", "worse", ""]:
+        """How tables mark a configuration: as the winner, or as proven worse than it."""
+        if self.winner is not None and name == self.winner.name:
+            return "winner"
+        return "worse" if self.verdicts.get(name) == "ESTABLISHED" else ""
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """One row a trial and one column a score of a whole task, by its name."""
+        return score_table(self.tables.scores(["trial_id", *_SCORE, "value"], WHOLE_TASKS))
+
+    def by_score(self, score: Objective, *, fresh: bool = False) -> dict[str, Estimate]:
+        """A score of each configuration over its seeds of the search, or its fresh ones."""
+        name = str(score)
+        if name not in self.scores:
+            return {}
+        return self.over_seeds(self.scores[name].dropna().to_dict(), fresh=fresh)
+
+    def over_seeds(
+        self, values: Mapping[Any, float], *, fresh: bool = False
+    ) -> dict[str, Estimate]:
+        """Numbers of trials over the seeds of each configuration that has any.
+
+        Args:
+            values: By trial; NaN counts as missing.
+            fresh: Take the seeds that chose nothing in place of those of the search.
+        """
+        found = {}
+        for each in self.tried.values():
+            numbers = [
+                values[trial]
+                for seed, trial in each.trials.items()
+                if (seed in each.fresh) == fresh and trial in values
+            ]
+            if numbers := [one for one in numbers if math.isfinite(one)]:
+                found[each.name] = Estimate.of(numbers)
+        return found
+
+    @cached_property
+    def _drawn(self) -> list[Configuration]:
+        """The configurations whose judged score depends on the seed."""
+        return [each for each in self.tried.values() if each.constant_score() is None]
+
+    @cached_property
+    def collapsed(self) -> dict[str, list[int]]:
+        """The collapsed seeds of each configuration, among all its seeds."""
+        return collapsed_seeds({each.name: each.scores() for each in self._drawn})
+
+    @property
+    def seed_blocks(self) -> SeedBlocks:
+        """The configurations that have every seed of the one with the second most seeds.
+
+        One configuration with more seeds than all others would show no noise. Only seeds that took
+        part in a choice count.
+        """
+        drawn = {each.name: each.chosen_scores() for each in self._drawn}
+        seeds = {seed for own in sorted(drawn.values(), key=len)[-2:][:1] for seed in own}
+        whole = {
+            name: {seed: own[seed] for seed in seeds}
+            for name, own in drawn.items()
+            if seeds and own.keys() >= seeds
+        }
+        return SeedBlocks(whole, self.collapsed)
+
+    def named(self, name: Named) -> Configuration:
+        """Find the one configuration that a name or some knobs match.
+
+        Raises:
+            StudyError: No or several configurations match, or the match has no such score.
+        """
+        if isinstance(name, str):  # an id, or a method as tables print it, such as `untrained`
+            fits, asked = self._by_id(name) or self._by_knobs({"method.name": name}), name
+        else:
+            fits = self._by_knobs(name)
+            asked = ",".join(f"{key}={value_text(value)}" for key, value in name.items())
+        if len(fits) != 1:
+            candidates = fits or list(self.tried.values())
+            shown = "; ".join(map(self.title, candidates[:_SHOWN]))
+            more = f" and {len(candidates) - _SHOWN} more" if len(candidates) > _SHOWN else ""
+            rule = f"fits {'several configurations' if fits else 'no configuration'}"
+            move = f"Name one of these: {shown}{more}." if candidates else "Run its space first."
+            raise self.fault(asked, rule, move)
+        if not fits[0].scores():
+            rule = f"has no finished trial with {self.objective}"
+            move = "Run its trials, or choose another --objective."
+            raise self.fault(self.title(fits[0]), rule, move)
+        return fits[0]
+
+    def title(self, candidate: Configuration) -> str:
+        """The knobs in which a configuration differs, and the start of its id."""
+        code = ", older code" if candidate.name in self.older else ""
+        return f"{title(candidate.values, self.differ)} ({candidate.name[:8]}{code})"
+
+    def fault(self, value: str, rule: str, move: str) -> StudyError:
+        """An error about this study."""
+        return StudyError(Fault(self.where, "", value, rule, move))
+
+    def _by_id(self, name: str) -> list[Configuration]:
+        if name in self.tried:
+            return [self.tried[name]]
+        return [
+            each
+            for each in self.tried.values()
+            if name and any(id_.startswith(name) for id_ in (each.name, *each.trials.values()))
+        ]
+
+    def _by_knobs(self, asked: Mapping[str, Any]) -> list[Configuration]:
+        """The configurations with these values, else those whose titles print them alike."""
+        wanted = {self._knob(given, value): value for given, value in asked.items()}
+        texts = {key: value_text(value) for key, value in wanted.items()}
+        tried = list(self.tried.values())
+        exact = [candidate for candidate in tried if wanted.items() <= candidate.values.items()]
+        return exact or [
+            candidate
+            for candidate in tried
+            if texts == {key: value_text(stated(key, candidate.values)) for key in texts}
+        ]
+
+    def _knob(self, given: str, value: Any) -> str:
+        """The knob with this key or short name."""
+        keys = [key for key in knobs() if given in (key, short_name(key))]
+        if len(keys) != 1:
+            rule = f"may be {' or '.join(keys)}" if keys else "is no knob"
+            raise self.fault(f"{given}={value_text(value)}", rule, "Write KEY=VALUE as for --set.")
+        return keys[0]
+
+
+def _ranks(ordered: Sequence[Configuration]) -> dict[str, int]:
+    keys = order_keys(ordered)
+    best = min(keys.values(), default=None)
+    if best is None or best[0]:  # without a score
+        return {}
+    equals = [each.name for each in ordered if keys[each.name][:3] == best[:3]]
+    return {name: rank for rank, name in enumerate(equals, 1)}
+
+
+def _knobs_of(trials: pa.Table) -> dict[str, dict[str, Any]]:
+    """All knobs and the code of each configuration, the first that began first."""
+    columns = (trials[name].to_pylist() for name in ("started_at", "configuration"))
+    begun = [(str(start or ""), name) for start, name in zip(*columns, strict=True)]
+    firsts: dict[str, int] = {}
+    for row in sorted(range(len(begun)), key=begun.__getitem__):
+        firsts.setdefault(begun[row][1], row)
+    kept = trials.take(pa.array(firsts.values(), pa.int64()))
+    rows = kept.select(["configuration", "code_fingerprint", *knobs()]).to_pylist()
+    return {row.pop("configuration"): row for row in rows}
+
+
+def score_table(scores: pa.Table) -> pd.DataFrame:
+    """Scores of whole tasks as one column each, one row a trial: means over a classifier's seeds.
+
+    The columns are in the order of `OFFERS`, then by name.
+    """
+    finite = scores.filter(pc.is_finite(scores["value"]))
+    frame = finite.group_by(["trial_id", *_SCORE]).aggregate([("value", "mean")]).to_pandas()
+    kinds = frame[_SCORE].drop_duplicates().sort_values(_SCORE).to_numpy().tolist()
+    kinds.sort(key=lambda kind: (_task_rank(kind[0]), kind[3] not in OFFERS.get(kind[0], {})))
+    names = {tuple(kind): str(Objective(*kind)) for kind in kinds}
+    frame["name"] = [names[kind] for kind in zip(*(frame[n] for n in _SCORE), strict=True)]
+    table = frame.pivot(index="trial_id", columns="name", values="value_mean")
+    ordered: pd.DataFrame = table.reindex(columns=list(names.values())).rename_axis(columns=None)
+    return ordered
+
+
+def _task_rank(task: str) -> int:
+    tasks = list(OFFERS)
+    return tasks.index(task) if task in OFFERS else len(tasks)
+
+
+def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, int]:
+    """The sd of a seed in studies, and the number of configurations that it is from.
+
+    Args:
+        studies: Running or finished; those without such scores are left out.
+        objective: The score.
+    """
+    squares, df, count = 0.0, 0, 0
+    for study in studies:
+        try:
+            blocks = Standings.read(study, objective).seed_blocks
+        except TuneSentclError:
+            continue  # the search itself reports what it cannot read
+        if blocks.df > 0:
+            squares += blocks.df * blocks.sd**2
+            df += blocks.df
+            count += len(blocks.names) - len(blocks.apart)
+    return (math.sqrt(squares / df) if df else math.nan), count
