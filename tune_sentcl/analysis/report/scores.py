@@ -27,7 +27,7 @@ _SUITES = {
     "transfer": ("Transfer", "accuracy", "accuracy"),
 }
 
-_Columns = dict[str, Mapping[Any, Value]]
+_Columns = Mapping[str, Mapping[Any, Value]]
 """By heading, the cell of each configuration."""
 
 
@@ -69,7 +69,7 @@ def _confirmed(subject: ReportData) -> _Columns:
     for test in test_columns([objective]).values():
         fresh[title_of(test)] = standings.by_score(test)
         fresh[f"{title_of(test)}, new seeds"] = standings.by_score(test, fresh=True)
-    columns: _Columns = {title: found for title, found in fresh.items() if found}
+    columns: dict[str, Mapping[Any, Value]] = {t: found for t, found in fresh.items() if found}
     if any(title.endswith("new seeds") for title in columns):
         columns["new seeds"] = {one.name: len(one.fresh) or None for one in subject.shown}
     return columns
@@ -154,7 +154,7 @@ def _by_task(
 ) -> Table:
     """A table of scores by configuration."""
     scores, knobs = {**columns, **_seeds(subject)}, _knobs(subject)
-    ordered = knobs | scores if knobs_first else _ranks(subject) | scores | knobs
+    ordered = {**knobs, **scores} if knobs_first else {**_ranks(subject), **scores, **knobs}
     empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
     return _filled(subject, empty, ordered, most, averages)
 
