@@ -17,9 +17,10 @@ from tune_sentcl.cli import app
 from tune_sentcl.errors import StudyError
 from tune_sentcl.judging.evidence import shown
 from tune_sentcl.judging.statistics import critical_t, smallest_shown
+from tune_sentcl.results.confirming import confirming_seeds
 from tune_sentcl.results.judgement import Judgement
 from tune_sentcl.results.judgement import judge as judged
-from tune_sentcl.results.standings import older_noise
+from tune_sentcl.results.standings import Standings, older_noise
 from tune_sentcl.store import Study
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
@@ -148,8 +149,9 @@ def test_seeds_in_different_precision_are_told(tmp_path: Path) -> None:
     ]
     unplanned(tmp_path / "single", apart[4:])
     for study in ("two", "single"):
-        code, out, _ = run("report", tmp_path / study, "--format", "md")
-        assert code == 0 and "trained in one precision" in out
+        page = tmp_path / f"{study}.html"
+        code, _, _ = run("report", tmp_path / study, "--out", page)
+        assert code == 0 and "trained in one precision" in page.read_text()
 
 
 def test_the_winner_is_judged_against_baseline_and_runner_up(many: Study) -> None:
@@ -171,7 +173,7 @@ def test_what_is_no_better_is_not_established(many: Study) -> None:
     for a, b in (("lambda1", "lambda5"), ("lambda5", "lambda1")):
         judgement = judge(many, a, b)
         assert (judgement.verdict, judgement.seeds_needed) == ("UNDECIDED", None)
-        assert any("--confirm 100 would probably not" in n for n in judgement.notes)
+        assert any("more seeds hardly help" in note for note in judgement.notes)
 
 
 @pytest.mark.parametrize(
@@ -581,20 +583,62 @@ def test_a_tie_with_the_runner_up_leaves_the_exit_code(tmp_path: Path) -> None:
     assert (code, len(json.loads(out))) == (0, 1)
 
 
-def test_another_confirmation_decides_at_a_fifth_of_the_level(tmp_path: Path) -> None:
-    # Finds seeds that are added to a judged confirmation, and one that blocks all later ones.
-    tie = [*seeded(0.3, drawn(3, 70.0, 3), 1000), *seeded(0.5, drawn(3, 70.0, 1), 1000)]
-    fresh = [replace(one, origin="confirm") for one in tie]
-    first = judge(planned(tmp_path / "a", [*lambdas(3), *fresh], 3, 3))
+def looks(path: Path, trials: Sequence[Trial], *sizes: int) -> Study:
+    """A study whose confirmation of `lambda3` and `lambda5` has doubled."""
+    names = ("lambda3", "lambda5")
+    all_looks = tuple(Confirmation(tuple(range(1000, 1000 + n)), names) for n in sizes)
+    plan = SeedPlan((0, 1, 2), 3, ("lambda5", "lambda1", "lambda3"), all_looks)
+    return write_study(path, trials, ["STS-B:spearman"], plan=plan)
+
+
+def test_a_doubled_confirmation_decides_on_all_its_seeds_at_a_fifth_of_the_level(
+    tmp_path: Path,
+) -> None:
+    # Finds a level that stays, and a verdict that a later look takes back.
+    tie = [*seeded(0.3, drawn(4, 70.5, 3), 1000), *seeded(0.5, drawn(4, 70.0, 1), 1000)]
+    apart = [*seeded(0.3, drawn(4, 72.0, 5), 1004), *seeded(0.5, drawn(4, 70.0, 6), 1004)]
+    low = [*seeded(0.3, drawn(8, 64.0, 5), 1008), *seeded(0.5, drawn(8, 70.0, 6), 1008)]
+    tie, apart, low = ([replace(t, origin="confirm") for t in own] for own in (tie, apart, low))
+    first = judge(looks(tmp_path / "a", [*lambdas(3), *tie], 4))
     assert (first.verdict, first.source) == ("UNDECIDED", "fresh")
-    again = without_lambda1(lambdas(8, 2000, 50, origin="confirm"))
-    second = judge(planned(tmp_path / "b", [*lambdas(3), *fresh, *again], 3, 3, 8))
+    second = judge(looks(tmp_path / "b", [*lambdas(3), *tie, *apart], 4, 8))
     assert (second.verdict, second.row()["n"]) == ("ESTABLISHED", 8)
     assert second.row()["level"] == pytest.approx(1 - 0.04 / 5)
-    assert "99.2% interval" in second.sentence
-    # The one that decides is kept, whatever follows it.
-    third = judge(planned(tmp_path / "c", [*lambdas(3), *again, *fresh], 3, 0, 8))
-    assert third.verdict == "ESTABLISHED"
+    third = judge(looks(tmp_path / "c", [*lambdas(3), *tie, *apart, *low], 4, 8, 16))
+    assert (third.verdict, third.row()["n"]) == ("ESTABLISHED", 8)
+    assert any("on 16 fresh seeds" in note for note in third.notes)
+
+
+def test_each_question_is_told_how_likely_the_next_doubling_decides_it(tmp_path: Path) -> None:
+    # Finds numbers that say not what they are about, and two commands for one confirmation.
+    near = [*seeded(0.1, drawn(4, 72.2, 7), 1000), *seeded(0.3, drawn(4, 72.3, 8), 1000)]
+    far = seeded(0.5, drawn(4, 71.0, 9), 1000)
+    fresh = [replace(one, origin="confirm") for one in [*near, *far]]
+    study = planned(tmp_path / "a", [*lambdas(3), *fresh], 3, 4, halved=True)
+    judgements = judged(study)
+    asked = [one.asked for one in judgements if one.verdict == "UNDECIDED"]
+    for one in judgements:
+        if one.asked in asked:
+            assert any(n.startswith(f"Winner and {one.asked}: --confirm 8") for n in one.notes)
+            assert one.chance is not None
+    assert len({one.next_step for one in judgements if one.next_step}) == 1
+
+
+def test_three_seeds_suffice_where_the_search_has_seen_more_than_four_sds(tmp_path: Path) -> None:
+    # Finds a proposal that caps a difference which no luck explains.
+    trials = [*seeded(0.5, [7.2, 7.3, 7.4]), *seeded(0.3, [63.2, 63.4, 63.7])]
+    first, *_ = judged(planned(tmp_path, trials, 3, halved=True))
+    assert (first.verdict, first.seeds_needed) == ("UNDECIDED", 3)
+    assert first.chance is not None and first.chance > 0.9
+
+
+def test_a_seed_that_was_lost_is_not_doubled(tmp_path: Path) -> None:
+    """None of the doublings of a confirmation with a lost seed could decide."""
+    fresh = [replace(t, origin="confirm") for t in without_lambda1(lambdas(3, 1000, 50))]
+    fresh[-1] = replace(fresh[-1], scores=[], status="failed")
+    standings = Standings.read(looks(tmp_path, [*without_lambda1(lambdas(3)), *fresh], 3))
+    assert confirming_seeds(standings, 3, [])[0] == (1000, 1001, 1002), "the lost one again"
+    assert confirming_seeds(standings, 6, [])[0] == tuple(range(1003, 1009))
 
 
 def test_the_planned_verdict_stays_whatever_later_seeds_say(tmp_path: Path, many: Study) -> None:

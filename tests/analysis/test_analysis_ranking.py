@@ -1,6 +1,7 @@
 """Whoever names a study's best configuration names the same one, on the same data."""
 
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -9,18 +10,21 @@ from random import Random
 
 import pytest
 from analysis_samples import DEV, Status, Trial, config, score, write_study
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
+from tune_sentcl.analysis.report.first_screen import FirstScreen
 from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.analysis.report.scores import leaderboard_frame
 from tune_sentcl.cli import app
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import rank_keys
+from tune_sentcl.results.judgement import judge
 from tune_sentcl.results.standings import Standings
 from tune_sentcl.store import Study
+from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
 CONSTANT = ("still", "weaker")
 """The configurations whose method draws nothing."""
@@ -45,14 +49,13 @@ def winners(study: Study) -> dict[str, str]:
     path = study.files.where
     frames = read_study(path)
     subject = ReportData(frames, frames.objectives())
-    shown = run("show", path).partition("Means over seeds")[2]
-    judged = [one.name for one in Standings.read(study).scored()]
+    table = configurations(study).set_index("rank")
     return {
-        "configurations": configurations(study)["configuration"][0],
-        "report": leaderboard_frame(subject)["configuration"][0],
-        "figures": subject.over_seeds.index[0],
-        "show": min(judged, key=lambda name: (place := shown.find(name)) < 0 or place),
-        "judge": judged[0],
+        "configurations": table["configuration"][1],
+        "read_study": frames.configurations().set_index("rank")["configuration"][1],
+        "report": leaderboard_frame(subject).set_index("rank")["configuration"][1],
+        "first screen": list(FirstScreen(subject).rows.values())[-1].name,
+        "judge": Standings.read(study).scored()[0].name,
         "export": Choice.read(study, DEV).ranked[0].row["configuration"],
     }
 
@@ -103,16 +106,16 @@ def test_neither_the_order_of_seeds_nor_of_configurations_matters(
 SEEDS: dict[str, list[tuple[str, Sequence[float | Status]]]] = {
     # A constant has as many seeds as the most: it holds for them too.
     "one lucky seed, has 1 seed and the winner 3": [
-        ("good", [80.2, 80.8, 81.1]),
-        ("still", [70.0, 70.0]),
-        ("poor", [77.0, 79.9]),
         ("lucky", [81.0]),
+        ("good", [80.2, 80.8, 81.1]),
         ("weak", [78.5]),
+        ("poor", [77.0, 79.9]),
+        ("still", [70.0, 70.0]),
     ],
     "lost seeds, lost 2 of 3 seeds": [
+        ("lucky", [90.0, "failed", "pruned"]),
         ("whole", [80.0, 80.1, 80.2]),
         ("plain", [70.0, 70.1, 70.2]),
-        ("lucky", [90.0, "failed", "pruned"]),
     ],
     "a lost seed of a constant": [
         ("still", [83.0, 83.0, "failed"]),
@@ -121,27 +124,39 @@ SEEDS: dict[str, list[tuple[str, Sequence[float | Status]]]] = {
     ],
     # Folds move with the seed: then the scores show that something was drawn.
     "a lost seed of what moves": [
+        ("still", [83.0, 84.0, "failed"]),
         ("drawn", [82.0, 82.1, 82.2]),
         ("weaker", [70.0, 70.0, 70.0]),
-        ("still", [83.0, 84.0, "failed"]),
     ],
     "equal means": [
         *((f"c{n}", list(row)) for n, row in enumerate(permutations((80.1, 80.2, 80.3)))),
         ("plain", [70.0, 71.0, 72.0]),
     ],
 }
+RANKED = {
+    "one lucky seed, has 1 seed and the winner 3": ["good", "still"],
+    "lost seeds, lost 2 of 3 seeds": ["whole", "plain"],
+    "a lost seed of what moves": ["drawn", "weaker"],
+}
+"""The configurations with a rank; in the other cases all have one."""
 
 
 @pytest.mark.parametrize("case", SEEDS)
-def test_everybody_ranks_configurations_alike(tmp_path: Path, case: str) -> None:
-    # Finds a table, verdict or choice that goes by the mean alone.
+def test_everybody_orders_by_the_mean_and_ranks_whole_configurations(
+    tmp_path: Path, case: str
+) -> None:
+    # Finds a lucky seed that wins, and an order in which whoever has most seeds comes first.
     trials = [trial(name, n, value) for name, row in SEEDS[case] for n, value in enumerate(row)]
     study = write_study(tmp_path, reversed(trials), ["STS-B:spearman"])
     expected = [name for name, _ in SEEDS[case]]
-    assert set(winners(study).values()) == {expected[0]}
+    places = RANKED.get(case, expected)
+    assert set(winners(study).values()) == {places[0]}
     table = configurations(study)
     assert table["configuration"].to_list() == expected
-    assert [one.name for one in Standings.read(study).scored()] == expected
+    ranked = table.dropna(subset="rank")
+    assert ranked["configuration"].to_list() == places
+    assert ranked["rank"].to_list() == [*range(1, 1 + len(places))]
+    assert Standings.read(study).scored()[0].name == places[0]
     if "lost" in table:
         assert table["lost"].to_list() == [
             sum(isinstance(v, str) for v in row) for _, row in SEEDS[case]
@@ -151,6 +166,83 @@ def test_everybody_ranks_configurations_alike(tmp_path: Path, case: str) -> None
     assert (f"has a higher mean, but {note}" if note else '"verdict"') in told
     counts = case.startswith(("lost seeds", "a lost seed of what moves"))
     assert ("lost" in table) == counts and ("lost" in told) <= counts
+
+
+NAMES = ("plain", "still", "a", "bb", "c")
+seeds_of = st.lists(
+    st.floats(60, 90).map(lambda value: round(value, 1)) | st.just("failed"), max_size=3
+)
+
+
+@settings(max_examples=8)
+@given(
+    st.dictionaries(st.sampled_from(NAMES), seeds_of, min_size=2),
+    st.dictionaries(st.sampled_from(NAMES), st.floats(60, 90), max_size=3),
+)
+def test_no_view_names_another_winner_order_or_verdict_than_judge(
+    searched: dict[str, list[float | Status]], fresh: dict[str, float]
+) -> None:
+    # Finds a table with statistics of its own.
+    plan = SeedPlan((0, 1, 2), len(searched), tuple(sorted(searched)))
+    if len(fresh) > 1:
+        look = Confirmation((1000, 1001), tuple(fresh))
+        plan = replace(plan, confirmations=(look,))
+    trials = [
+        trial(name, n, value) for name, row in searched.items() for n, value in enumerate(row)
+    ]
+    for name, value in fresh.items():
+        for seed in (1000, 1001):
+            own = value if name in CONSTANT else round(value + seed % 7 / 10, 1)
+            trials.append(replace(trial(name, seed, own), origin="confirm"))
+    with tempfile.TemporaryDirectory() as folder:
+        study = write_study(Path(folder), trials, ["STS-B:spearman"], plan=plan)
+        standings = Standings.read(study)
+        order = [one.name for one in standings.ordered]
+        table = configurations(study)
+        frames = read_study(folder)
+        assert table["configuration"].to_list() == order
+        assert frames.configurations()["configuration"].to_list() == order
+        report = ReportData(frames, frames.objectives())
+        assert leaderboard_frame(report)["configuration"].to_list() == order
+        assert means(standings, order) == sorted(means(standings, order), reverse=True)
+        if len(standings.scored()) < 2 or not standings.baselines():
+            return
+        said = dict(zip(table["configuration"], table["verdict"], strict=True))
+        for one in judge(study):
+            if one.a is standings.winner or one.a.name == standings.scored()[0].name:
+                proven = one.verdict == "ESTABLISHED"
+                assert (said[one.b.name] == "proven worse") == proven
+        assert set(winners(study).values()) == {standings.scored()[0].name}
+
+
+def means(standings: Standings, order: Sequence[str]) -> list[float]:
+    """The means of the seeds of the search; no score is below all."""
+    scores = (standings.tried[name].chosen_scores().values() for name in order)
+    return [math.fsum(own) / len(own) if own else -math.inf for own in scores]
+
+
+def test_a_worse_configuration_is_marked_by_the_verdict_alone(tmp_path: Path) -> None:
+    """The winner stands at 63, the untrained encoder at 7, and neither is like the other."""
+    trials = [
+        *(trial("winner", seed, 63.0 + seed / 10) for seed in range(3)),
+        *(trial("second", seed, 59.0 + seed / 9) for seed in range(3)),
+        trial("never", 0, 8.8),
+        trial("still", 0, 7.3),
+    ]
+    again = [(name, 1000 + n, 59.2 + n / 9) for n in range(3) for name in ("second",)]
+    again += [("winner", 1000 + n, 63.3 + n / 10) for n in range(3)]
+    trials += [replace(trial(*one), origin="confirm") for one in again]
+    look = Confirmation((1000, 1001, 1002), ("winner", "still", "second"))
+    plan = SeedPlan((0, 1, 2), None, ("still",), (look,))
+    study = write_study(tmp_path, trials, ["STS-B:spearman"], plan=plan)
+    standings = Standings.read(study)
+    marks = {name: standings.mark(name) for name in ("winner", "second", "never", "still")}
+    assert marks == {"winner": "winner", "second": "worse", "never": "", "still": "worse"}
+    said = configurations(study).set_index("configuration")["verdict"]
+    assert said.fillna("").to_dict() == {
+        **{"winner": "winner", "second": "proven worse"},
+        **{"never": "", "still": "proven worse"},
+    }
 
 
 def test_a_configuration_without_a_score_is_the_last() -> None:
@@ -169,4 +261,6 @@ def test_a_score_that_could_not_be_taken_is_a_lost_seed(tmp_path: Path) -> None:
         replace(trial("other", 1, 0.0), scores=[]),  # nobody asked for it
     ]
     study = write_study(tmp_path, trials, ["STS-B:spearman"])
-    assert configurations(study)["configuration"].to_list() == ["whole", "other", "lucky"]
+    table = configurations(study)
+    assert table["configuration"].to_list() == ["lucky", "other", "whole"]
+    assert table["rank"].fillna(0).to_list() == [0, 0, 1]

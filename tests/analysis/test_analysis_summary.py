@@ -72,7 +72,8 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
     assert set(table["seconds"]) == {2.0}  # the first trial of a worker is no slower than others
     assert list(table.columns) == [
         *("trial_id", "origin", "status", "method.name"),
-        *("seed", "objective", "seen", "last_score", "sts_avg", "data", "seconds"),
+        *("seed", "objective", "objective_test", "seen", "last_score", "sts_avg"),
+        *("data", "seconds"),
     ]
 
 
@@ -115,10 +116,11 @@ def test_the_test_scores_of_own_tasks_stand_beside_those_that_chose(tmp_path: Pa
 @pytest.mark.parametrize("missing", [float("nan"), None])
 def test_a_score_without_a_number_is_missing(tmp_path: Path, missing: float | None) -> None:
     scores = [score(DEV, missing), *suite_of([70.0] * 6 + [missing])]
-    table, over_seeds = summaries(write_study(tmp_path, [Trial("t1", config(0), scores)]))
-    assert table[["sts_avg", "objective"]].isna().all(axis=None)
+    whole = Trial("t2", config(1), suite_of([70.0] * 7))
+    table, over_seeds = summaries(write_study(tmp_path, [Trial("t1", config(0), scores), whole]))
+    assert table.set_index("trial_id").loc["t1", ["sts_avg", "objective"]].isna().all()
     row = over_seeds.iloc[0]
-    assert (row["objective_n"], row["sts_avg_n"]) == (0, 0)
+    assert (row["objective_n"], row["sts_avg_n"]) == (0, 1)
 
 
 def test_what_a_row_says_of_its_objective_does_not_count(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_each_objective_has_a_column_and_the_first_ranks(tmp_path: Path) -> None
     table, over_seeds = summaries(study)
     assert list(table.columns) == [
         *("trial_id", "origin", "status", "method.name", "seed"),
-        *("objective", "objective_2", "pareto", "sts_avg", "data", "seconds"),
+        *("objective", "objective_2", "pareto", "data", "seconds"),
     ]
     assert list(table["objective_2"]) == [59.0, 60.0, 58.0]
     assert list(table["pareto"]) == [True, True, False]

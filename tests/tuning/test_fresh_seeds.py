@@ -67,13 +67,26 @@ def test_the_best_configuration_and_its_rival_run_on_seeds_that_the_search_never
     assert list(ranked["origin"]) == ["grid"] * 6 + ["confirm"] * 6
 
 
-def test_repeating_the_command_runs_nothing_and_another_number_new_seeds(tmp_path: Path) -> None:
-    # Finds seeds that are added to a confirmation that has been judged.
+def confirmations(study: Path) -> list[tuple[int, ...]]:
+    """The seeds of each confirmation."""
+    search = Study.read(study).manifest.search
+    assert search is not None and search.seed_plan is not None
+    return [look.seeds for look in search.seed_plan.confirmations]
+
+
+def test_confirmations_double_and_reuse_their_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Finds bought seeds that the next confirmation throws away, and a number chosen by a look.
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     run(space, study, confirm=2)
     assert run(space, study, confirm=2).ran == 0
-    assert run(space, study, confirm=3).ran == 6
-    assert both(study) == [1000, 1001, 1002, 1003, 1004]
+    assert run(space, study, confirm=3).ran == 4
+    assert "4 new seeds instead of 3" in capsys.readouterr().err
+    assert both(study) == [1000, 1001, 1002, 1003]
+    assert run(space, study, confirm=2).ran == 0, "the first command, again"
+    assert run(space, study, confirm=16).ran == 24
+    assert confirmations(study) == [tuple(range(1000, 1000 + n)) for n in (2, 4, 8, 16)]
 
 
 def test_a_later_winner_is_confirmed_on_seeds_of_its_own(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Choose the trial to export: a named one, or the best by a score."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,8 +92,8 @@ class Choice:
         """
         standings, kept = Standings.read(study, objective), study.checkpoints()
         rows = {row["trial_id"]: row for row in study.trials(_READ).to_pylist()}
-        ordered = [one for one in standings.ordered if one.name not in standings.older]
-        ordered.sort(key=lambda one: standings.ranks.get(one.name, len(ordered) + 1))
+        present = (one for one in standings.ordered if one.name not in standings.older)
+        ordered = sorted(present, key=lambda one: standings.ranks.get(one.name, math.inf))
         ranked = [
             Candidate(one.trials[seed], value, one.trials[seed] in kept, rows[one.trials[seed]])
             for one in ordered

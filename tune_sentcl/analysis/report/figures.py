@@ -60,7 +60,7 @@ def role_figure(subject: ReportData, rows: Mapping[str, Configuration]) -> Itera
     frame["end"] = frame.groupby(["name", "split"])["score"].transform("max")
     splits = [one.split for one in (objective, *tests)]
     at = {
-        "x": quantitative("score", metric_of(objective), scale={**_TIGHT, "padding": 44}),
+        "x": quantitative("score", "", scale={**_TIGHT, "padding": 44}),
         "y": nominal("name", "", sort=[*rows], axis={"ticks": False, "domain": False}),
         "color": nominal("split", "", **_coloured(splits, ["@accent", "@mark"])),
     }
@@ -123,8 +123,8 @@ def _seeds(
                 kind, group = _KINDS[seed in one.fresh], _GROUPS[standings.mark(one.name)]
                 mean = means[one.name]
                 row = (subject.brief(one.name), label, group, seed, values[trial], kind)
-                found.append((*row, mean.mean, mean.shown))
-    names = ["id", "name", "group", "seed", "score", "kind", "mean", "text"]
+                found.append((*row, mean.mean))
+    names = ["id", "name", "group", "seed", "score", "kind", "mean"]
     return pd.DataFrame(found, columns=names)
 
 
@@ -141,7 +141,7 @@ def _seed_layers(frame: pd.DataFrame, at: Spec, title: str, *, values: bool = Fa
     point = {**at, **fading(0.8), "tooltip": tooltips(shown)}
     if len(kinds) > 1:
         shapes = {"domain": kinds, "range": ["circle", "diamond"]}
-        legend = {"orient": "top", "title": None}
+        legend = {"orient": "bottom", "title": None}
         point["shape"] = nominal("kind", "", scale=shapes, legend=legend)
     mean = {**at, "x": {**at["x"], "field": "mean", "aggregate": "min"}}
     layers = [
@@ -155,7 +155,7 @@ def _seed_layers(frame: pd.DataFrame, at: Spec, title: str, *, values: bool = Fa
     return layers
 
 
-_TEXT: Spec = {"field": "text", "aggregate": "min"}
+_TEXT: Spec = {"field": "mean", "aggregate": "min", "type": "quantitative", "format": ".1f"}
 
 
 def _how_to_read(frame: pd.DataFrame) -> str:

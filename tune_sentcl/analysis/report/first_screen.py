@@ -23,7 +23,7 @@ _OVER = {UNTRAINED: "the untrained encoder", HAND_SET: "your hand-set settings"}
 _WORDS: dict[Verdict | None, str] = {
     "ESTABLISHED": "confirmed",
     "REVERSED": "refuted",
-    "NO DIFFERENCE": "no difference",
+    "NO DIFFERENCE": "none",
     "UNDECIDED": "not proven",
     None: "not tested on new seeds",
 }
@@ -116,8 +116,8 @@ class FirstScreen:
         if len({*words.values()}) == 1:
             both = "both " if len(words) > 1 else ""
             return f"; {both}{next(iter(words.values()))}"
-        parts = [f"over {_OVER[label]}: {text}" for label, text in words.items()]
-        return f"; {', '.join(parts)}"
+        parts = [f"that over {_OVER[label]} is {text}" for label, text in words.items()]
+        return f"; {', '.join(parts).replace('that', 'the gain', 1)}"
 
     def _difference(self, label: str) -> float:
         """By how much the winner is better than another row."""

@@ -25,8 +25,8 @@ class Points:
     """A subject's configurations as figures draw them.
 
     Columns: `id`, `rank` (the place by the mean), `n`, `cost` (see `cost_title`), `jitter`,
-    `best` (the winner), `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`, `t0_sd`, `t0_low`,
-    `t0_high` (one standard deviation to each side; null for one seed) and so on.
+    `best` (the winner), `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`,
+    `t0_sd`, `t0_low`, `t0_high` (one sd to each side; null for one seed) and so on.
     """
 
     subject: ReportData
