@@ -9,6 +9,8 @@ what a seed adds to all configurations. Configuration 0 is the baseline, and the
 by `difference_sd`. Of two variants of a case the worse one is shown: `spread` gives the baseline
 or a rival four times the sd; in `collapse` a tenth of the seeds falls by 10, in all configurations
 or in the last one. There a claim is false if it is of the last one.
+
+`follow` is a user who does what `judge` proposes until it proposes nothing more.
 """
 
 import json
@@ -22,10 +24,13 @@ from measuring import options
 
 from tune_sentcl.history import Configuration, Result
 from tune_sentcl.objective import parse_objectives
+from tune_sentcl.results.confirming import with_confirmation
+from tune_sentcl.results.judgement import judge_winner
 from tune_sentcl.results.standings import Standings
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
 _PLANNED = 10  # studies with planned seeds, for each one with a confirmation: they are cheap
+_MOST = 100
 _FIRST = 3  # seeds that choose the configurations of `confirm`
 _VARIANTS = {
     "normal": ("normal",),
@@ -63,6 +68,34 @@ class Cell:
             return bool(claims), any(better == last for better, _ in claims)
         false = {one for one in claims if not self.difference or one[0] != last}
         return bool(claims & true), bool(false)
+
+    def follow(self, repeats: int) -> tuple[float, float, float]:
+        """As `run`, of users who follow `judge`, and the new seeds of a configuration spent."""
+        rng = np.random.default_rng([self.configurations, int(self.difference)])
+        ends = [self._followed(rng) for _ in range(repeats)]
+        established, false, spent = (float(np.mean(column)) for column in zip(*ends, strict=True))
+        return established, false, spent
+
+    def _followed(self, rng: np.random.Generator) -> tuple[bool, bool, int]:
+        scores = self._scores(rng, _FIRST + _MOST)
+        plan = replace(self._plan(_FIRST), configurations=None)
+        standings = _study(scores[:, :_FIRST], plan)
+        names = tuple(standings.contenders())
+        spent = 0
+        while True:
+            baseline = standings.tried["0"]
+            judged = judge_winner(standings, standings.evidence(), baseline, None)
+            wanted = max((one.seeds_needed or 0 for one in judged), default=0)
+            if not wanted or wanted > _MOST:
+                break
+            spent = wanted
+            look = Confirmation(tuple(range(_FIRST, _FIRST + wanted)), names)
+            plan = with_confirmation(plan, look)
+            standings = _study(scores[:, : _FIRST + wanted], plan, {*names})
+        claims = _claims(standings)
+        last = self.configurations - 1
+        false = {one for one in claims if not self.difference or one[0] != last}
+        return (last, 0) in claims and bool(self.difference), bool(false), spent
 
     def _study(self, rng: np.random.Generator) -> Standings:
         n = self.seeds
@@ -128,8 +161,12 @@ def _claims(configurations: Standings) -> set[tuple[int, int]]:
 
 
 def _row(cell: Cell, repeats: int) -> dict[str, Any]:
-    shares = [replace(cell, variant=name).run(repeats) for name in _VARIANTS[cell.case]]
-    established, false = max(shares, key=lambda share: share[1])
+    spent = float(cell.seeds)
+    if cell.procedure == "follow":
+        established, false, spent = replace(cell, variant="normal").follow(repeats)
+    else:
+        shares = [replace(cell, variant=name).run(repeats) for name in _VARIANTS[cell.case]]
+        established, false = max(shares, key=lambda share: share[1])
     return {
         "case": cell.case,
         "procedure": cell.procedure,
@@ -138,6 +175,7 @@ def _row(cell: Cell, repeats: int) -> dict[str, Any]:
         "difference_sd": cell.difference,
         "established": established,
         "false_claims": false,
+        "spent": spent,
     }
 
 
@@ -152,6 +190,11 @@ def main() -> None:
         for k, n in ([(2, 3), (6, 5)] if given.quick else _SIZES)
         for difference in ((0.0, 2.0, 4.0) if case == "normal" else (0.0,))
     ]
+    cells += [
+        Cell("normal", "", "follow", k, 0, difference)
+        for k in ((2,) if given.quick else (2, 6, 20))
+        for difference in (0.0, 1.0, 2.0, 4.0, 8.0)
+    ]
     with ProcessPoolExecutor() as pool:
         rows = list(pool.map(_row, cells, [repeats] * len(cells)))
     if given.json:
@@ -160,7 +203,7 @@ def main() -> None:
     for row in rows:
         shares = f"{row['established']:7.3f} {row['false_claims']:7.3f}"
         name = f"{row['procedure']:10} {row['case']:8} {row['configurations']:3} {row['seeds']:3}"
-        print(f"{name} {row['difference_sd']:4g} {shares}")
+        print(f"{name} {row['difference_sd']:4g} {shares} {row['spent']:5.1f}")
 
 
 if __name__ == "__main__":

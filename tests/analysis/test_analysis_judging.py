@@ -595,8 +595,8 @@ def test_a_doubled_confirmation_decides_on_all_its_seeds_at_a_fifth_of_the_level
     tmp_path: Path,
 ) -> None:
     # Finds a level that stays, and a verdict that a later look takes back.
-    tie = [*seeded(0.3, drawn(4, 70.5, 3), 1000), *seeded(0.5, drawn(4, 70.0, 1), 1000)]
-    apart = [*seeded(0.3, drawn(4, 72.0, 5), 1004), *seeded(0.5, drawn(4, 70.0, 6), 1004)]
+    tie = [*seeded(0.3, drawn(4, 71.2, 3), 1000), *seeded(0.5, drawn(4, 70.0, 1), 1000)]
+    apart = [*seeded(0.3, drawn(4, 72.2, 5), 1004), *seeded(0.5, drawn(4, 70.0, 6), 1004)]
     low = [*seeded(0.3, drawn(8, 64.0, 5), 1008), *seeded(0.5, drawn(8, 70.0, 6), 1008)]
     tie, apart, low = ([replace(t, origin="confirm") for t in own] for own in (tie, apart, low))
     first = judge(looks(tmp_path / "a", [*lambdas(3), *tie], 4))

@@ -13,13 +13,7 @@ from itertools import count, islice
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Comparison
 from tune_sentcl.judging.evidence import Evidence, constants
-from tune_sentcl.judging.statistics import (
-    POWER,
-    chance_of,
-    critical_t,
-    mean,
-    smallest_shown,
-)
+from tune_sentcl.judging.statistics import chance_of, critical_t, mean, smallest_shown
 from tune_sentcl.results.standings import Standings
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
@@ -28,6 +22,7 @@ MOST_SEEDS = 100
 _FIRST = 1000  # users' seeds are small: a later search with more seeds does not reuse these
 _LARGEST_EFFECT = 2.0  # sds of a seed: a greater difference that was seen is partly luck
 _OBVIOUS_EFFECT, _FEWEST = 4.0, 3  # sds that are no luck, and the seeds that suffice for them
+_WORTHWHILE = 0.3  # the chance of a doubling, up to `MOST_SEEDS`, for which the next one is run
 
 Pair = tuple[Configuration, Configuration]
 
@@ -159,7 +154,7 @@ class _Chances:
         for later, size in enumerate(sizes):
             level = self._evidence.level(self._number + later)
             chances.append([self._after(each, size, level) for each in questions])
-        likely = any(chance >= POWER for own in chances for chance, _ in own)
+        likely = any(chance >= _WORTHWHILE for own in chances for chance, _ in own)
         return Proposal(sizes[0], chances[0], likely)
 
     def _effect(self, question: Question) -> float:
