@@ -9,11 +9,13 @@ from typing import Any, Literal
 from analysis_samples import Trial, config, objectives, score, write_study
 
 from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.report_data import ReportData
+from tune_sentcl.analysis.report.table import Table, written
 from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
-from tune_sentcl.store import CurvePoint, SearchRecord, StudyDriver, TrialRow
+from tune_sentcl.store import CurvePoint, SearchRecord, Study, StudyDriver, TrialRow
 from tune_sentcl.store.manifest import PlanRecord
 
 DEV = "STS-B:spearman:dev"
@@ -124,6 +126,28 @@ def write_each(path: Path, cases: Iterable[tuple[float, Mapping[str, Any]]]) -> 
     return path
 
 
-def subject_of(path: Path) -> ReportData:
-    frames = read_study(path)
-    return ReportData(frames, frames.objectives())
+def subject_of(*paths: Path, objective: str = "") -> ReportData:
+    frames = read_study(paths[0] if len(paths) == 1 else paths)
+    study = Study.read(paths[0]) if len(paths) == 1 else None
+    return ReportData(frames, frames.objectives([objective] if objective else None), study)
+
+
+def text_of(*paths: Path, objective: str = "") -> str:
+    """What a report says, in lines: headings, and the rows of its tables with their marks."""
+    report = report_of(subject_of(*paths, objective=objective), figures=False)
+    answer = report.answer
+    lines = [f"# {report.title}", answer.sentence, f"winner: {answer.winner}", *answer.notes]
+    lines += [f"{one.verdict}: {one.sentence}" for one in answer.judgements]
+    lines += [f"next: {step}" for step in answer.steps]
+    for section in report.sections:
+        lines.append(f"## {section.title}")
+        for table in (part for part in section.parts if isinstance(part, Table)):
+            lines += [f"### {table.title}", f"| {' | '.join(table.columns)} |"]
+            for place, row in enumerate(table.rows):
+                mark = {"winner": "*", "worse": "-"}.get(
+                    table.marks[place] if table.marks else "", ""
+                )
+                lines.append(f"| {' | '.join(map(written, row))} |{mark}")
+            lines += [table.note]
+        lines += section.lines
+    return "\n".join(lines)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = Path("/usr/bin/chromium")
 FIGURES = {
-    *("seeds", "parallel", "importance", "importance-scl", "curve-STS-B-dev-spearman"),
+    *("gain", "seeds", "parallel", "importance", "importance-scl", "curve-STS-B-dev-spearman"),
     *("knob-method-name", "knob-method-lambda", "knob-method-temperature", "curve-loss"),
     *("knob-encoder-checkpoint", "knob-encoder-pooling", "knob-optimizer-lr"),
     "front-sts-average-transfer-average",

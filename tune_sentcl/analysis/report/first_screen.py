@@ -80,7 +80,8 @@ class FirstScreen:
             return "No trial has finished with a score."
         measure, count = measure_of(objective), len(self.standings.tried)
         if UNTRAINED not in self.rows:
-            gained = f"The best of {count:,} configurations has {measure} {self._to(TUNED)}"
+            of = f"best of {count:,} configurations" if count > 1 else "configuration"
+            gained = f"The {of} has {measure} {self._to(TUNED)}"
         elif TUNED not in self.rows:
             kind = "unchanged" if is_unchanged(winner.values) else "untrained"
             gained = f"No training beats the {kind} encoder: {measure} {self._to(UNTRAINED)}"
