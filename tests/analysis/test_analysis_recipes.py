@@ -14,6 +14,7 @@ from tune_sentcl.score import Score
 
 PAGE = Path(__file__).parents[2] / "docs" / "analysis.md"
 TASKS = objectives("STS12:spearman", "STS-B:spearman:test", "SICK-R:spearman:test")
+RETRIEVAL = objectives("docs:ndcg@10:dev", "docs:ndcg@10:test")
 (PEARSON,) = objectives("STS-B:pearson:test")
 
 
@@ -28,7 +29,8 @@ def scl(seed: int, weight: float) -> TrialConfig:
 def scores(seed: int, weight: float) -> list[Score]:
     found = [score(task, 70.0 + 10 * weight + seed * n) for n, task in enumerate(TASKS, 1)]
     noise = [score(TASKS[0], 1.0, aggregation="mean"), score(PEARSON, 2.0)]
-    return [*found, *noise, score(DEV, 80.0 + seed)]
+    own = [score(one, 50.0 + seed) for one in RETRIEVAL]
+    return [*found, *noise, *own, score(DEV, 80.0 + seed)]
 
 
 @pytest.fixture
@@ -39,14 +41,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """
     for name, seeds in (("lambda", range(3)), ("more", range(2, 4))):
         trials = [
-            Trial(f"{part}{seed}", scl(seed, weight), scores(seed, weight))
+            Trial(f"{part}{seed}", scl(seed, weight), scores(seed, weight), configuration=part)
             for part, weight in (("a", 0.1), ("b", 0.3))
             for seed in seeds
         ]
         baseline = [
             Trial(f"n{seed}", config(seed, "simcse"), scores(seed, 0.0)) for seed in range(2)
         ]
-        fresh = Trial("f9", scl(9, 0.3), scores(9, 5.0), origin="confirm")
+        fresh = Trial("f9", scl(9, 0.3), scores(9, 5.0), configuration="b", origin="confirm")
         trials += [*baseline, fresh]
         write_study(tmp_path / "studies" / name, trials, ["STS-B:spearman"])
     monkeypatch.chdir(tmp_path)
@@ -59,7 +61,7 @@ def test_the_blocks_run_and_agree(place: Path, capsys: pytest.CaptureFixture[str
     for code in ran:
         exec(compile(code, str(PAGE), "exec"), names)
         assert capsys.readouterr().out
-    assert len(ran) == 6
+    assert len(ran) == 7
     ours = names["by_pandas"]
     for other in (names["by_duckdb"], names["by_polars"].to_pandas()):
         pd.testing.assert_frame_equal(other, ours, check_dtype=False)
@@ -75,6 +77,6 @@ def test_the_blocks_run_and_agree(place: Path, capsys: pytest.CaptureFixture[str
     )
     assert names["best"]["origin"] == "grid"
     over_seeds = names["both"].configurations().set_index("configuration")
-    # The samples name configurations by method; fresh seeds stand apart.
-    assert over_seeds["objective_n"].to_dict() == {"scl": 8, "simcse": 2}
-    assert over_seeds["fresh_n"].to_dict() == {"scl": 1, "simcse": 0}
+    # Fresh seeds stand apart.
+    assert over_seeds["objective_n"].to_dict() == {"a": 4, "b": 4, "simcse": 2}
+    assert over_seeds["fresh_n"].to_dict() == {"a": 0, "b": 1, "simcse": 0}

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis_samples import Trial, config, objectives, score, write_study
-from report_samples import DEV, HOSTILE, subject_of, text_of, write_each, write_whole_study
+from report_samples import DEV, HOSTILE, text_of, write_each, write_whole_study
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
@@ -235,19 +234,19 @@ def test_a_table_marks_what_is_proven_worse_and_nothing_else(tmp_path: Path) -> 
     assert 'data-id="far" class="worse"' in page.read_text()
 
 
-def test_an_edited_plugin_leaves_a_report_and_one_order(tmp_path: Path) -> None:
-    # Finds a view that takes the older code for a configuration without a score.
-    (dev,) = objectives(DEV)
-    old, new = ([score(dev, value)] for value in (34.68, 28.70))
-    trials = [
-        Trial(name, config(0), own, configuration=name)
-        for name, own in (("old", old), ("new", new))
-    ]
-    study = write_study(tmp_path, trials, [DEV])
-    standings = replace(subject_of(tmp_path).standings, older=frozenset({"old"}))
-    assert [one.name for one in standings.ordered] == ["new", "old"]
-    assert standings.ranks == {"new": 1} and standings.winner is standings.tried["new"]
-    assert study.files.where == standings.where
+def test_a_score_that_the_study_lacks_is_refused(study: Path) -> None:
+    # Finds empty pictures and exit 0.
+    said = report(study, "--objective", "SICK-R:pearson:test", code=2).stderr
+    assert "no finished trial has this score; there are SICK-R:spearman:test" in said
+
+
+def test_the_next_command_of_a_search_without_scores_is_that_search(tmp_path: Path) -> None:
+    # Finds the name of a space in place of its file.
+    write_study(tmp_path, [Trial("t", config(0), (), "failed")], [DEV])
+    manifest = tmp_path / "study.json"
+    typed = "/usr/bin/tune-sentcl search my/tiny.toml --study s"
+    manifest.write_text(manifest.read_text().replace('"x"', f'"{typed}"'))
+    assert f"next: {typed.removeprefix('/usr/bin/')}\n" in text_of(tmp_path)
 
 
 def test_a_report_of_one_trial_rounds_its_score_once_and_has_no_verdict(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ from search_samples import rows, run_here
 from typer.testing import CliRunner
 
 from tune_sentcl import loss
+from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.report.report import report_of
+from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.analysis.summary import configurations
 from tune_sentcl.cli import app
 from tune_sentcl.config import (
@@ -130,6 +133,11 @@ def test_changed_code_makes_other_trials_and_is_told_before_the_first(
     assert judgement.source == "fresh" and judgement.comparison is not None
     over_seeds = configurations(Study.read(study))
     assert [code in new for code in over_seeds["code_fingerprint"]] == [True, True, False, False]
+    frames = read_study(study)
+    assert list(frames.configurations()["configuration"]) == list(over_seeds["configuration"])
+    report = report_of(ReportData(frames, frames.objectives(), Study.read(study)))
+    board = next(report.tables)
+    assert len(board.rows) == 2 and "Left out: 2 of a plugin's older code" in board.note
     chosen = Choice.read(Study.read(study), DEFAULT).best()
     assert chosen.kept and chosen.row["configuration"] in {row["configuration"] for row in fresh}
     old = Standings.read(Study.read(study)).older

@@ -1,10 +1,9 @@
 """The contents of one or several studies as pandas frames."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import get_args
 
 import pandas as pd
 import pyarrow as pa
@@ -14,10 +13,9 @@ from pydantic import InstanceOf
 from tune_sentcl.analysis.conversion import frame_of
 from tune_sentcl.analysis.summary import configurations_of, varied_knobs
 from tune_sentcl.arguments import Location, checked
-from tune_sentcl.config import SuiteName
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError
 from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
-from tune_sentcl.objective import OFFERS, Objective, parse_objectives
+from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.results.standings import Standings, asked_objectives, score_table
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.study import STUDY, Snapshot, Study
@@ -27,13 +25,12 @@ _TRIAL = (STUDY, "trial_id", "configuration", "origin", "status")
 _NAMED = ("task", "metric", "split", "protocol")
 
 
-def _kept(scores: pa.Table, column: str, wanted: str | None, allowed: Collection[str]) -> pa.Table:
-    if wanted is None:
+def _kept(scores: pa.Table, column: str, wanted: str | None) -> pa.Table:
+    names = sorted(pc.unique(scores[column]).to_pylist())
+    if wanted is None or not names:
         return scores
-    # Also accept names that the study holds and this release does not know.
-    names = sorted({*allowed, *pc.unique(scores[column]).to_pylist()})
     if wanted not in names:
-        rule, move = f"must be one of {', '.join(names)}", "Name one of them, or omit it for all."
+        rule, move = f"the study has {', '.join(names)}", "Name one of them, or omit it for all."
         raise ConfigError(Fault("wide", column, repr(wanted), rule, move))
     return scores.filter(pc.field(column) == wanted)
 
@@ -96,17 +93,15 @@ class StudyFrames:
         joins all pairs (`all`) of a task with subsets. NaN: not measured.
 
         Args:
-            suite: `sts` or `transfer`; None for both.
+            suite: A suite of the study, such as `sts`, `transfer` or `own`; None for all.
             protocol: A protocol such as `cosine` or `logreg-10fold`; None for all.
 
         Raises:
-            ConfigError: The suite or protocol does not exist.
+            ConfigError: The study has scores, and none of the suite or protocol.
         """
         trials = self.snapshot.trials()
         scores = self.snapshot.scores(["trial_id", *_NAMED, "suite", "value"], WHOLE_TASKS)
-        protocols = {name for offers in OFFERS.values() for name in offers}
-        scores = _kept(scores, "suite", suite, get_args(SuiteName))
-        scores = _kept(scores, "protocol", protocol, protocols)
+        scores = _kept(_kept(scores, "suite", suite), "protocol", protocol)
         there = [name for name in _TRIAL if name in trials.column_names]
         columns = [*there, *varied_knobs(trials), "seed"]
         frame = frame_of(trials.select(columns)).assign(data=evaluation_data_of_rows(trials))
