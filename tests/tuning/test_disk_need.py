@@ -58,7 +58,7 @@ class Weighing(Output):
         trained = [t for name, t in state.training.tensors.items() if name != "random.cpu"]
         self.seen.append(sum(tensor.nbytes for tensor in (*trained, *best)))
 
-    def end(self, encoder: Any, items: Any = ()) -> None:
+    def end(self, encoder: Any, items: Any = (), *, trained: bool = True) -> None:
         del encoder
 
 

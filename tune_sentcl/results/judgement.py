@@ -163,7 +163,7 @@ def _items_note(study: Study, winner: Configuration, objective: Objective) -> It
     scores = sorted((-score, winner.trials[seed]) for seed, score in winner.scores().items())
     kept = study.checkpoints()
     for trial_id in (name for _, name in scores if name in kept):  # that of `export` first
-        content = study.checkpoint_file(trial_id, FILE) or b""
+        content = study.items_file(trial_id, FILE) or b""
         items = read_items(content, objective.task, objective.split, objective.metric)
         if items is not None:
             found = score_interval(items)

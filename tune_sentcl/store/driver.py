@@ -30,6 +30,7 @@ from tune_sentcl.store.rows import (
 )
 from tune_sentcl.store.study import EndedTrial, Study, is_own
 from tune_sentcl.store.trial_folders import (
+    ITEMS,
     STATES,
     WEIGHTS,
     TrialFolder,
@@ -93,7 +94,7 @@ class StudyDriver:
         """
         files = StudyFiles.at(path)
         refuse_foreign(files)
-        files.refuse_links(LEASES, MANIFEST, WEIGHTS, STATES, MINED, *TABLES)
+        files.refuse_links(LEASES, MANIFEST, WEIGHTS, STATES, ITEMS, MINED, *TABLES)
         if not files.exists(MANIFEST):
             files.make_folders()
         lock = WriterLock(files, say)

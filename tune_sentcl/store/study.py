@@ -16,7 +16,7 @@ from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.parts import joined, part_names, read_part, rows_of_trials, select_fields
 from tune_sentcl.store.rows import schema_of
-from tune_sentcl.store.trial_folders import STATES, WEIGHTS, TrialFolder, TrialFolders
+from tune_sentcl.store.trial_folders import ITEMS, STATES, WEIGHTS, TrialFolder, TrialFolders
 
 STUDY = "study"
 """The column with the study of each row, if several studies were read."""
@@ -139,6 +139,14 @@ class Study(StudyTables):
     def checkpoint_file(self, trial_id: str, name: str) -> bytes | None:
         """One file beside a trial's weights; None if it is missing."""
         return TrialFolders(self.files, WEIGHTS).read_file(self._weights_of(trial_id), name)
+
+    def items_file(self, trial_id: str, name: str) -> bytes | None:
+        """The file of a trial's scores of single items; None if they are not kept."""
+        folder = self._weights_of(trial_id)
+        found = (
+            TrialFolders(self.files, kind).read_file(folder, name) for kind in (WEIGHTS, ITEMS)
+        )
+        return next(filter(None, found), None)
 
     def _weights_of(self, trial_id: str) -> TrialFolder:
         return TrialFolder.of(trial_id, self.ended()[trial_id].attempt_files)

@@ -30,6 +30,9 @@ WEIGHTS = "checkpoints"
 STATES = "states"
 """The study's folder of states."""
 
+ITEMS = "items"
+"""The study's folder of scores of single items of trials that train nothing."""
+
 _COMPLETE = "complete"
 _NAME = re.compile(r"([A-Za-z0-9_-]+)\.([0-9]+)-([0-9]+)(?:\.([0-9]+))?")
 
@@ -87,7 +90,7 @@ class TrialFolders:
 
     Attributes:
         files: The study.
-        kind: `WEIGHTS` or `STATES`.
+        kind: `WEIGHTS`, `STATES` or `ITEMS`.
     """
 
     files: StudyFiles
@@ -213,6 +216,10 @@ class TrialFiles:
             write: Writes the weights into an empty local folder.
         """
         self._write(WEIGHTS, TrialFolder.of(trial_id, self._attempt), write)
+
+    def write_items(self, trial_id: str, write: Callable[[Path], None]) -> None:
+        """Write the scores of single items of a trial without weights, which stay."""
+        self._write(ITEMS, TrialFolder.of(trial_id, self._attempt), write)
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
         """The local folder of the trial's weights, downloaded for the block if necessary."""

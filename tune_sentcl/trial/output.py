@@ -177,8 +177,15 @@ class Output:
         with self.files.state(self.trial_id) as folder:
             return None if folder is None else TrialState.read(folder)
 
-    def end(self, encoder: Encoder | None, items: Sequence[ItemScores] = ()) -> None:
-        """Write the weights of a trial that has finished, and the scores of single items."""
+    def end(
+        self, encoder: Encoder | None, items: Sequence[ItemScores] = (), *, trained: bool = True
+    ) -> None:
+        """Write the weights of a trial that has finished, and the scores of single items.
+
+        Those of a trial without training stay, because trained ones are compared with them.
+        """
+        if not trained and items:
+            self.files.write_items(self.trial_id, lambda folder: write_items(items, folder))
         if not self.keep_checkpoint or encoder is None:
             return
 

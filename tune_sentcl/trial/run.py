@@ -251,7 +251,8 @@ def _finish(trial: TrialRun, output: Output | None) -> Progress:
     scores = measure_end(trial)
     last = trial.progress(trial.account.steps, scores, final=True)
     if output is not None:
-        output.end(_encoder_to_save(trial), trial.items)
+        trained = trial.config.method.takes_steps
+        output.end(_encoder_to_save(trial), trial.items, trained=trained)
     return last
 
 

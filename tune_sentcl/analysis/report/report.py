@@ -11,6 +11,7 @@ from tune_sentcl.analysis.report.figures import curve_figures, front, role_figur
 from tune_sentcl.analysis.report.first_screen import FirstScreen
 from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
 from tune_sentcl.analysis.report.points import Points
+from tune_sentcl.analysis.report.questions import question_tables
 from tune_sentcl.analysis.report.report_data import GPU_HOURS, HOURS, ReportData
 from tune_sentcl.analysis.report.runs import (
     commands,
@@ -89,6 +90,7 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
     pareto = (part for part in front(points, most) if figures or isinstance(part, Table))
     sections: list[tuple[str, str, str, Iterable[Table | Figure]]] = [
         ("best", "Leaderboard", "Leaderboard", leaderboards(subject, most)),
+        ("questions", "Questions", "Questions", question_tables(answer)),
         *(_pictured(points) if figures else ()),
         ("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
         ("pareto", "Quality against cost", "Quality and cost", pareto),
