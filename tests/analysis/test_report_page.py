@@ -1,5 +1,6 @@
 """The page of a report in a real browser: it draws, loads nothing, and fits its window."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from tune_sentcl.cli import app
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 FIGURES = {
     *("gain", "seeds", "parallel", "importance", "importance-scl", "curve-STS-B-dev-spearman"),
     *("knob-method-name", "knob-method-lambda", "knob-method-temperature", "curve-loss"),
@@ -52,6 +53,7 @@ def browser() -> Iterator["Browser"]:
 
 def draw_all(page: Any) -> dict[str, int]:
     """Bring each figure near, and count the marks that it has drawn."""
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     names = page.eval_on_selector_all("figure[data-figure]", "all => all.map(f => f.id)")
     for name in names:
         page.locator(f"figure[data-figure='{name}']").scroll_into_view_if_needed()
@@ -122,10 +124,19 @@ def test_every_figure_has_marks_and_the_console_is_silent(
 def test_a_telephone_shows_it(browser: "Browser", page: Path) -> None:
     view = browser.new_page(viewport={"width": 400, "height": 800})
     view.goto(page.as_uri())
-    # The verdict is text on the first screen, and no wide table.
+    # The sentence and its picture are on the first screen; the verdicts unfold as text.
+    for part in (".lead", "#gain"):
+        box = view.locator(part).bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= 400 and box["y"] < 800
+    view.locator("summary").first.click()
     verdict = view.locator(".verdict").first.bounding_box()
     assert verdict and verdict["x"] >= 0 and verdict["x"] + verdict["width"] <= 400
-    assert verdict["y"] < 800
+    # The knobs of the leaderboard lie in what scrolls.
+    board = view.locator("#leaderboard .scroll")
+    view.locator("#leaderboard th", has_text="lambda").scroll_into_view_if_needed()
+    knob = view.locator("#leaderboard th", has_text="lambda").bounding_box()
+    edges = board.bounding_box()
+    assert knob and edges and edges["x"] <= knob["x"] < edges["x"] + edges["width"]
     draw_all(view)
     assert view.evaluate("document.documentElement.scrollWidth") <= 400
     sizes = """() => [...document.querySelectorAll('p, td, th, h1, h2, h3, figcaption, a')]
