@@ -12,7 +12,7 @@ from tune_sentcl.analysis.report import figures
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.figures import curve_figures, front
 from tune_sentcl.analysis.report.formats import picture
-from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
+from tune_sentcl.analysis.report.knobs import knob_figures
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.scores import leaderboards
@@ -167,15 +167,3 @@ def test_no_axis_has_a_tick_beyond_what_was_measured(tmp_path: Path) -> None:
         if axis and axis["type"] == "quantitative" and "scale" in axis
     ]
     assert len(scales) > 6 and not any(scale.get("nice", True) for scale in scales)
-
-
-def test_ten_configurations_have_parallel_coordinates_with_knobs_as_they_were_set(
-    tmp_path: Path,
-) -> None:
-    sizes = [n for n in (64, 512, 1024) for _ in range(4)]
-    cases = [(70.0, {"optimizer": {"batch_size": n, "lr": n / 1e6}}) for n in sizes]
-    (figure,) = parallel_figure(Points(subject_of(write_each(tmp_path / "many", cases))))
-    texts = set(figure.data["ticks"]["text"])
-    assert {"64", "512", "1024", "0.001024", "0.000512", "6.4e-5"} <= texts
-    few = Points(subject_of(write_each(tmp_path / "few", cases[:9])))
-    assert list(parallel_figure(few)) == []

@@ -184,7 +184,7 @@ def test_pictures_of_every_figure(
     report(study, "--out", tmp_path / "a.tex", "--figures", tmp_path / "figures")
     found = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {
-        "parallel.svg",
+        "gain.svg",
         "knob-method-lambda.png",
         "knob-method-lambda-sts-average.pdf",
     } <= found

@@ -26,14 +26,16 @@ def written(folder: Path, values: list[float]) -> bytes:
 def test_the_questions_stand_with_their_texts_untrained_beside_tuned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {
-        "queries.csv": "id,text\nq1,first\nq2,second\nq3,third\n",
-        "corpus.csv": "id,text\nd1,one\nd2,two\n",
-        "dev.csv": "query-id,corpus-id,score\nq1,d1,1\nq2,d2,1\nq3,d1,1\n",
-    }
-    (tmp_path / "docs").mkdir()
-    for name, text in files.items():
-        (tmp_path / "docs" / name).write_text(text)
+    rows = [("queries", "q1", "first"), ("queries", "q2", "second"), ("queries", "q3", "third")]
+    rows += [("corpus", "d1", "one"), ("corpus", "d2", "two")]
+    (tmp_path / "docs" / "qrels").mkdir(parents=True)
+    for name in ("queries", "corpus"):
+        lines = (
+            f'{{"_id": "{key}", "text": "{text}"}}\n' for one, key, text in rows if one == name
+        )
+        (tmp_path / "docs" / f"{name}.jsonl").write_text("".join(lines))
+    judged = "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td1\t1\n" for n in (1, 2, 3))
+    (tmp_path / "docs" / "qrels" / "dev.tsv").write_text(judged)
     own = {"own": [f"docs={tmp_path / 'docs'}"], "suites": []}
     (dev,) = objectives(TASK)
     trials = [
@@ -49,7 +51,7 @@ def test_the_questions_stand_with_their_texts_untrained_beside_tuned(
     gained, lost = question_tables(FirstScreen(subject_of(tmp_path / "study")))
     assert gained.rows == (("first", 10.0, 100.0),)
     assert lost.rows == (("second", 90.0, 60.0),)
-    (tmp_path / "docs" / "queries.csv").unlink()
+    (tmp_path / "docs" / "queries.jsonl").unlink()
     gained, _ = question_tables(FirstScreen(subject_of(tmp_path / "study")))
     assert gained.rows == (("question 1", 10.0, 100.0),), "its data cannot be read any more"
 

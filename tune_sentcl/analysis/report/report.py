@@ -9,7 +9,7 @@ import numpy as np
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.figures import curve_figures, front, role_figure, seed_figure
 from tune_sentcl.analysis.report.first_screen import FirstScreen
-from tune_sentcl.analysis.report.knobs import knob_figures, parallel_figure
+from tune_sentcl.analysis.report.knobs import knob_figures
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.questions import question_tables
 from tune_sentcl.analysis.report.report_data import GPU_HOURS, HOURS, ReportData
@@ -118,7 +118,6 @@ def _pictured(points: Points) -> Iterator[tuple[str, str, str, Iterable[Figure]]
     from tune_sentcl.analysis.report.importances import importance_figures
 
     yield "knobs", "Score against each knob", "Knobs", knob_figures(points)
-    yield "together", "Knobs together", "Together", parallel_figure(points)
     yield "importance", "Which knobs matter", "Importances", importance_figures(points)
     yield "curves", "Learning curves", "Curves", curve_figures(points.subject)
 
