@@ -36,7 +36,6 @@ class Figure:
         spec: Vega-Lite without data; data sets are named. Without `width`, the figure fills the
             available width.
         data: Its own data sets by name.
-        wide: Whether it takes the page's full width.
         height: In pixels; the page reserves this space.
     """
 
@@ -45,7 +44,6 @@ class Figure:
     caption: str
     spec: Spec
     data: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    wide: bool = False
     height: int = 260
 
     @property

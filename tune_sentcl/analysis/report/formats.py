@@ -29,7 +29,7 @@ from tune_sentcl.errors import Fault, ResourceError
 
 VEGA = "6.2, Vega-Lite 6.4"
 """The releases in `page/vega.js`."""
-_NARROW, _WIDE = 460, 980
+_WIDTH = 460
 _SCALE = 2.0
 
 
@@ -123,7 +123,7 @@ def picture(figure: Figure, points: Points, target: int = 0) -> Spec:
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         **filled_in(figure.spec, {**light["colours"], **points.scores[target]}),
         "config": {**light["config"], "background": "#ffffff"},
-        "width": _WIDE if figure.wide else _NARROW,
+        "width": _WIDTH,
         "padding": 12,
         "datasets": {name: rows_of(frame) for name, frame in frames.items()},
     }
