@@ -142,11 +142,11 @@ class Study(StudyTables):
 
     def items_file(self, trial_id: str, name: str) -> bytes | None:
         """The file of a trial's scores of single items; None if they are not kept."""
+        if not self.ended()[trial_id].attempt_files:
+            return None
         folder = self._weights_of(trial_id)
-        found = (
-            TrialFolders(self.files, kind).read_file(folder, name) for kind in (WEIGHTS, ITEMS)
-        )
-        return next(filter(None, found), None)
+        kinds = (TrialFolders(self.files, kind) for kind in (WEIGHTS, ITEMS))
+        return next(filter(None, (kind.read_file(folder, name) for kind in kinds)), None)
 
     def _weights_of(self, trial_id: str) -> TrialFolder:
         return TrialFolder.of(trial_id, self.ended()[trial_id].attempt_files)
