@@ -8,7 +8,6 @@ from functools import cached_property
 from tune_sentcl.analysis.report.report_data import ReportData, measure_of
 from tune_sentcl.analysis.report.runs import as_typed
 from tune_sentcl.analysis.summary import test_columns
-from tune_sentcl.config import is_unchanged
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Verdict
 from tune_sentcl.objective import Objective
@@ -83,8 +82,7 @@ class FirstScreen:
             of = f"best of {count:,} configurations" if count > 1 else "configuration"
             gained = f"The {of} has {measure} {self._to(TUNED)}"
         elif TUNED not in self.rows:
-            kind = "unchanged" if is_unchanged(winner.values) else "untrained"
-            gained = f"No training beats the {kind} encoder: {measure} {self._to(UNTRAINED)}"
+            gained = f"No training beats {_OVER[UNTRAINED]}: {measure} {self._to(UNTRAINED)}"
         else:
             difference = self._difference(UNTRAINED)
             verb = "raised" if difference > 0 else "lowered"
@@ -115,8 +113,10 @@ class FirstScreen:
             on = f" on {seeds} {'new ' if fresh else ''}seed{'s' if seeds > 1 else ''}"
             words[label] = f"{_WORDS[verdict]}{on if verdict else ''}"
         if len({*words.values()}) == 1:
-            both = "both " if len(words) > 1 else ""
-            return f"; {both}{next(iter(words.values()))}"
+            said, several = next(iter(words.values())), len(words) > 1
+            if several and said.startswith("not "):
+                return f"; neither is {said.removeprefix('not ')}"
+            return f"; {'both ' if several else ''}{said}"
         parts = [f"that over {_OVER[label]} is {text}" for label, text in words.items()]
         return f"; {', '.join(parts).replace('that', 'the gain', 1)}"
 

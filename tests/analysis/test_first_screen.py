@@ -1,0 +1,81 @@
+"""The sentence of a report says what was gained, and how sure that is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from analysis_samples import Trial, config, objectives, score, write_study
+from report_samples import subject_of
+
+from tune_sentcl.analysis.report.figures import role_figure
+from tune_sentcl.analysis.report.first_screen import FirstScreen
+from tune_sentcl.store.manifest import Confirmation, SeedPlan
+
+DEV, TEST = objectives("docs:ndcg@10:dev", "docs:ndcg@10:test")
+RATES = {"hand": 5e-5, "tuned": 4e-4, "other": 1e-6}
+
+
+def trials(name: str, values: Sequence[float], first: int = 0) -> list[Trial]:
+    """Seeds of a configuration, whose test scores are a point lower."""
+    own = {"own": ["docs=docs"], "suites": []}
+    made = []
+    for seed, value in enumerate(values, first):
+        method = "none" if name == "start" else "mnr"
+        rate = {} if name == "start" else {"optimizer": {"lr": RATES[name]}}
+        knobs = config(seed, method, evaluation=own, **rate)
+        scores = [score(DEV, value), score(TEST, value - 1)]
+        origin = "confirm" if first else "sampler" if name == "tuned" else "grid"
+        made.append(Trial(f"{name}{seed}", knobs, scores, configuration=name))
+        made[-1] = replace(made[-1], origin=origin)
+    return made
+
+
+START, HAND, TUNED = [75.8], [91.0, 91.2, 91.1], [95.2, 95.4, 95.3]
+SENTENCES: Mapping[str, tuple[dict[str, Sequence[float]], dict[str, Sequence[float]], str]] = {
+    "both": (
+        {"start": START, "hand": HAND, "tuned": TUNED},
+        {"hand": [91.0, 91.1, 91.2], "tuned": [95.2, 95.3, 95.4]},
+        "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 4.2 above your "
+        "hand-set settings; both confirmed on 3 new seeds.",
+    ),
+    "not yet": (
+        {"start": START, "hand": HAND, "tuned": TUNED},
+        {},
+        "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 4.2 above your "
+        "hand-set settings; neither is tested on new seeds.",
+    ),
+    "one of two": (
+        {"start": START, "hand": HAND, "tuned": TUNED},
+        {"hand": [95.1, 95.4, 95.0], "tuned": [95.2, 95.3, 95.4]},
+        "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 0.13 above your "
+        "hand-set settings; the gain over the untrained encoder is confirmed on 3 new seeds, "
+        "that over your hand-set settings is not proven on 3 new seeds.",
+    ),
+    "nothing gained": (
+        {"start": START, "hand": [70.0, 70.2, 70.1]},
+        {},
+        "No training beats the untrained encoder: nDCG@10 on dev 75.8 (test 74.8).",
+    ),
+    "without an untrained encoder": (
+        {"hand": HAND, "other": [80.0, 80.1, 80.2]},
+        {},
+        "The best of 2 configurations has nDCG@10 on dev 91.1 (test 90.1).",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES)
+def test_the_sentence(tmp_path: Path, case: str) -> None:
+    # Finds scores of the seeds that chose in place of new ones, and a claim without a verdict.
+    searched, fresh, sentence = SENTENCES[case]
+    rows = [trial for name, values in searched.items() for trial in trials(name, values)]
+    rows += [trial for name, values in fresh.items() for trial in trials(name, values, 1000)]
+    look = Confirmation((1000, 1001, 1002), ("tuned", "start", "hand"))
+    plan = SeedPlan((0, 1, 2), None, ("start", "hand"), (look,) if fresh else ())
+    write_study(tmp_path, rows, [str(DEV)], plan=plan)
+    screen = FirstScreen(subject_of(tmp_path))
+    assert screen.sentence == sentence
+    (figure,) = role_figure(screen.subject, screen.rows)
+    assert set(figure.data["seeds"]["name"]) == set(screen.rows)
+    assert set(figure.data["seeds"]["split"]) == {"dev", "test"}
