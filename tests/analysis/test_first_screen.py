@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from analysis_samples import Trial, config, objectives, score, write_study
@@ -12,6 +13,7 @@ from tune_sentcl.analysis.report.figures import role_figure
 from tune_sentcl.analysis.report.first_screen import FirstScreen
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
+Origin = Literal["grid", "sampler", "confirm"]
 DEV, TEST = objectives("docs:ndcg@10:dev", "docs:ndcg@10:test")
 RATES = {"hand": 5e-5, "tuned": 4e-4, "other": 1e-6}
 
@@ -25,7 +27,7 @@ def trials(name: str, values: Sequence[float], first: int = 0) -> list[Trial]:
         rate = {} if name == "start" else {"optimizer": {"lr": RATES[name]}}
         knobs = config(seed, method, evaluation=own, **rate)
         scores = [score(DEV, value), score(TEST, value - 1)]
-        origin = "confirm" if first else "sampler" if name == "tuned" else "grid"
+        origin: Origin = "confirm" if first else "sampler" if name == "tuned" else "grid"
         made.append(Trial(f"{name}{seed}", knobs, scores, configuration=name))
         made[-1] = replace(made[-1], origin=origin)
     return made
