@@ -48,11 +48,12 @@ Gradients = list[list[Any]]
 
 
 def walk(
-    config: OptimizerConfig, *, interrupted: bool = False
+    config: OptimizerConfig, *, interrupted: bool = False, late: bool = False
 ) -> tuple[list[np.ndarray], list[np.ndarray], Gradients]:
     """Follow 50 random gradients; where the weights ended, where they began, and the gradients.
 
-    If interrupted, the gradients of one step are zero, and those of another one are missing.
+    If interrupted, the gradients of one step are zero, and those of another one are missing. If
+    late, a weight gets its first gradient later than the others.
     """
     draws = np.random.default_rng(0)
     layer = torch.nn.Linear(3, 2).double()
@@ -66,6 +67,8 @@ def walk(
     if interrupted:
         gradients[10] = [np.zeros(shape) for shape in shapes]
         gradients[20] = [None for _ in shapes]
+    if late:
+        gradients[0][0] = gradients[1][0] = None
     optimizer, schedule = build_optimizer(layer.parameters(), config, 50)
     for step in gradients:
         for weight, gradient in zip(layer.parameters(), step, strict=True):
@@ -100,15 +103,18 @@ def test_lars_is_simclr_s_rule_and_leaves_biases_unadapted_and_undecayed(
         assert np.abs(end - starts[number]).max() > 1e-3
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_sgd_is_nesterovs_with_decay_in_the_gradient(momentum: float) -> None:
+def test_sgd_is_nesterovs_with_decay_in_the_gradient(momentum: float, late: bool) -> None:
     config = options(
         name="sgd", lr=0.05, momentum=momentum, weight_decay=0.1, schedule="linear", warmup=0.2
     )
-    ends, starts, gradients = walk(config)
+    ends, starts, gradients = walk(config, late=late)
     for number, (end, value) in enumerate(zip(ends, starts, strict=True)):
         velocity = np.zeros_like(value)
         for step, given in enumerate(gradients):
+            if given[number] is None:
+                continue
             slope = given[number] + (0.1 * value if value.ndim > 1 else 0)
             velocity = momentum * velocity + slope
             value = value - 0.05 * formula("linear", 10, step, 50) * (slope + momentum * velocity)

@@ -233,7 +233,7 @@ def _optimizer(
             return kind(groups, lr=config.lr, eps=config.eps, weight_decay=decay, fused=fused)
         case SgdConfig():
             nesterov = config.momentum > 0
-            return torch.optim.SGD(
+            sgd = torch.optim.SGD(
                 groups,
                 lr=config.lr,
                 momentum=config.momentum,
@@ -241,8 +241,19 @@ def _optimizer(
                 nesterov=nesterov,
                 fused=fused,
             )
+            if nesterov:
+                sgd.register_step_pre_hook(_make_velocities)
+            return sgd
         case LarsConfig():
             adapted = [{**g, "adapt": "weight_decay" not in g} for g in groups]
             return Lars(adapted, config.lr, config.momentum, decay, config.trust)
         case _ as unknown:
             assert_never(unknown)
+
+
+def _make_velocities(sgd: Optimizer, *_: object) -> None:
+    """Make the velocities, because torch's fused kernel fails if it finds some, but not all."""
+    for group in sgd.param_groups:
+        for weight in group["params"]:
+            if weight.grad is not None and "momentum_buffer" not in sgd.state[weight]:
+                sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
