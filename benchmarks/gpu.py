@@ -80,7 +80,7 @@ def training(
 def steps(folders: dict[str, Path], runs: int, count: int) -> Iterator[Row]:
     """Pairs a second, and what follows for the paper's epoch."""
     for name, folder in folders.items():
-        for precision in ("fp32", "tf32", "bf16", "auto"):
+        for precision in ("fp32", "tf32", "bf16"):
             torch.cuda.reset_peak_memory_stats()
             made = training(folder, precision, WARM + count * (runs + 1))
             several(made, WARM)()

@@ -1,25 +1,26 @@
-"""What a training computes in, and that trying leaves nothing behind."""
+"""What a training and an evaluation compute in."""
 
-import copy
-import gc
-import weakref
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
+from unittest.mock import Mock
 
-import numpy as np
 import pytest
 import torch
 from model_samples import toy_rows
-from torch import nn
 
 from tune_sentcl.config import Precision, parse_dotted
-from tune_sentcl.data.rows.corpus import Batch
+from tune_sentcl.errors import ConfigError
+from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.device import Arithmetic, deterministic, is_out_of_memory, tensor_cores
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.train import precision
-from tune_sentcl.train.precision import arithmetic, computing_in
+from tune_sentcl.model.tokens import Tokens
+from tune_sentcl.train import train
+from tune_sentcl.train.precision import arithmetic
+from tune_sentcl.trial import running
+
+trial_run: Any = import_module("tune_sentcl.trial.run")  # the package names its function so
 
 
 def _method(name: str, **values: Any) -> AnyMethod:
@@ -31,145 +32,130 @@ def _method(name: str, **values: Any) -> AnyMethod:
     return build_method(config, encoder, inputs)
 
 
-def _step(method: AnyMethod) -> Callable[[], Any]:
-    sentences = toy_rows(8).texts("premise")
-    tokens = method.encoder.tokenize(sentences)
-    heads = [module for module in method.heads.modules() if isinstance(module, nn.BatchNorm1d)]
-
-    def step() -> None:
-        found = method.encoder(tokens)
-        for head in heads:
-            head(found[:, : head.num_features])
-        found.sum().backward()
-
-    return step
+GPUS: list[tuple[str, Precision, Arithmetic]] = [
+    *(("cpu", asked, "fp32") for asked in ("fp32", "tf32", "auto")),
+    ("cpu", "bf16", "bf16"),
+    *(("7.5", asked, "fp32") for asked in ("fp32", "tf32", "auto")),
+    *((card, asked, asked) for card in ("8.0", "12.0") for asked in ("fp32", "tf32", "bf16")),
+    *((card, "auto", "bf16") for card in ("8.0", "12.0")),
+]
 
 
-def _batch(rows: int) -> Batch:
-    return Batch(toy_rows(rows), np.arange(rows))
+def _put_on(card: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have encoders lie on a GPU of some compute capability, unless it is a CPU."""
+    if card != "cpu":
+        major, minor = map(int, card.split("."))
+        monkeypatch.setattr(Encoder, "device", torch.device("cuda"))
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, minor))
 
 
-def _encoder(method: AnyMethod) -> Encoder:
-    assert isinstance(method.encoder, Encoder)
-    return method.encoder
-
-
-def test_a_cpu_knows_two() -> None:
-    method, timed = _method("scl"), lambda: pytest.fail("timed on a CPU")
-    expected: dict[Precision, str] = {
-        "fp32": "fp32",
-        "tf32": "fp32",
-        "bf16": "bf16",
-        "auto": "fp32",
-    }
-    assert {asked: arithmetic(asked, method, _batch(8), timed) for asked in expected} == expected
-
-
-def test_timing_leaves_all_as_it_was() -> None:
-    """Weights, gradients, chance, and the statistics of batch normalization."""
-    method = _method("conisi", **{"method.batch_norm": "separate", "method.strategy": "o1"})
-    encoder = _encoder(method)
-    encoder.train()
-    method.heads.train()
-    before = copy.deepcopy([part.state_dict() for part in (encoder, method.heads)])
-    first = next(encoder.parameters())
-    first.grad = torch.ones_like(first)
-    random = torch.get_rng_state()
-    assert precision._fastest(method, encoder, _step(method)) in ("fp32", "tf32", "bf16")
-    assert torch.equal(torch.get_rng_state(), random)
-    assert first.grad is not None and torch.equal(first.grad, torch.ones_like(first))
-    assert all(weight.grad is None for weight in list(encoder.parameters())[1:])
-    for state, part in zip(before, (encoder, method.heads), strict=True):
-        now = part.state_dict()
-        assert all(torch.equal(value, now[name]) for name, value in state.items())
-    assert encoder.arithmetic == "fp32"
+@pytest.mark.parametrize(("card", "asked", "expected"), GPUS)
+def test_a_rule_decides_the_arithmetic(
+    card: str, asked: Precision, expected: Arithmetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a trial's values and its device, also with deterministic algorithms."""
+    _put_on(card, monkeypatch)
+    for wanted in (False, True):
+        with deterministic(wanted=wanted):
+            assert arithmetic(asked, _method("scl"), resumed=False) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "chosen"),
+    ("card", "begun", "expected"),
     [
-        ({"fp32": 1.0, "tf32": 1.1, "bf16": 1.1}, "fp32"),
-        ({"fp32": 1.0, "tf32": 0.9, "bf16": 0.9}, "tf32"),
-        ({"fp32": 1.0, "tf32": 0.99, "bf16": 0.98}, "bf16"),
-        ({"fp32": float("inf"), "tf32": float("inf"), "bf16": 3.0}, "bf16"),
+        ("8.0", "fp32", "fp32"),
+        ("8.0", "tf32", "tf32"),
+        ("cpu", "bf16", "bf16"),
+        ("7.5", "bf16", "bf16"),
+        ("7.5", "tf32", "fp32"),
     ],
 )
-def test_the_fastest_is_chosen_and_of_equals_that_of_more_digits(
-    seconds: dict[Arithmetic, float], chosen: Arithmetic, monkeypatch: pytest.MonkeyPatch
+def test_a_resumed_training_keeps_its_arithmetic(
+    card: str, begun: Arithmetic, expected: Arithmetic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """If its device has it, whatever `auto` is there."""
+    _put_on(card, monkeypatch)
     method = _method("scl")
-    encoder = _encoder(method)
-    monkeypatch.setattr(precision, "_timed", lambda *_: seconds[encoder.arithmetic])
-    assert precision._fastest(method, encoder, lambda: None) == chosen
+    assert isinstance(method.encoder, Encoder)
+    method.encoder.arithmetic = begun
+    assert arithmetic("auto", method, resumed=True) == expected
 
 
-def test_a_step_without_memory_takes_for_ever() -> None:
-    encoder = _encoder(_method("scl"))
-
-    def full() -> None:
-        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")
-
-    def broken() -> None:
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    assert precision._timed(encoder, full) == float("inf")
-    with pytest.raises(RuntimeError, match="mat1"):
-        precision._timed(encoder, broken)
-
-
-def test_graphs_that_do_not_fit_are_no_batch_that_does_not_fit() -> None:
-    """Else the choice would fall on bf16, and the training would then launch."""
-    encoder = _encoder(_method("scl"))
-
-    class Graphs:
-        def __call__(self, *_: Any) -> Any:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-        def release(self) -> None:
-            """Nothing is held."""
-
-    encoder.runner = Graphs()
-    encoder.train()
-    tokens = encoder.tokenize(toy_rows(8).texts("premise"))
-    assert precision._timed(encoder, lambda: encoder(tokens).sum().backward()) < float("inf")
-    assert encoder.runner is None
+def test_bf16_that_a_gpu_lacks_is_refused_before_the_first_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch would compute it by slow kernels."""
+    config = parse_dotted(
+        {
+            "method.name": "scl",
+            "encoder.checkpoint": "toy",
+            "data.source": "toy",
+            "optimizer.precision": "bf16",
+        },
+        "test",
+    )
+    method = _method("scl")
+    _put_on("7.5", monkeypatch)
+    with pytest.raises(ConfigError, match=r"capability 8\.0 or more, and this one has 7\.5"):
+        next(train(method, toy_rows(64), config))
 
 
-def test_one_timing_serves_all_trials_of_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not one of a fixed small batch, on which the launches hide what bf16 gains."""
-    gpu = torch.device("cuda")
-    monkeypatch.setattr(Encoder, "device", gpu)
-    monkeypatch.setattr(precision, "_chosen", {})
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    timed: list[Any] = []
+def _inside(*, allowed: bool, before: str) -> str:
+    try:
+        torch.set_float32_matmul_precision(before)
+        with tensor_cores(torch.device("cuda"), allowed=allowed):
+            inside = torch.get_float32_matmul_precision()
+        assert torch.get_float32_matmul_precision() == before
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    return inside
 
-    def fastest(method: AnyMethod, encoder: Encoder, step: Callable[[], Any]) -> Arithmetic:
-        timed.append(step)
-        return "bf16"
 
-    monkeypatch.setattr(precision, "_fastest", fastest)
-    kept, steps = [], []
-    shapes = (("scl", 64, 32), ("scl", 128, 32), ("scl", 64, 8), ("simcse", 64, 32))
-    for name, rows, length in (shapes[0], *shapes):
-        method = _method(name)
-        method.encoder.train_length = length
-        monkeypatch.setattr(type(method), "device", gpu)
-        steps.append(_step(method))
-        assert arithmetic("auto", method, _batch(rows), steps[-1]) == "bf16"
-        assert arithmetic("tf32", method, _batch(rows), steps[-1]) == "tf32"
-        kept.append(weakref.ref(_encoder(method)))
-        del method
-    assert timed == [steps[0], *steps[2:]]
-    with deterministic(wanted=True):
-        assert arithmetic("auto", _method("scl"), _batch(64), steps[0]) == "fp32"
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-    kinds: tuple[Precision, ...] = ("auto", "tf32", "bf16")
-    old = [arithmetic(asked, _method("scl"), _batch(64), steps[0]) for asked in kinds]
-    assert old == ["fp32", "fp32", "bf16"]
-    timed.clear()
-    steps.clear()
-    gc.collect()
-    assert [one() for one in kept] == [None] * 5
+@pytest.mark.parametrize("before", ["highest", "high"])
+def test_fp32_is_fp32_where_the_process_allows_tf32(before: str) -> None:
+    """As NVIDIA's containers do, by a variable that torch reads at its start."""
+    assert _inside(allowed=False, before=before) == "highest"
+    assert _inside(allowed=True, before=before) == "high"
+
+
+@pytest.mark.parametrize(
+    ("training", "kind", "inside"),
+    [(True, "fp32", "highest"), (True, "tf32", "high"), (False, "fp32", "high")],
+)
+def test_an_encoder_sets_what_its_passes_compute_in(
+    training: bool, kind: Arithmetic, inside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = Encoder(*build_toy(), "mean", 32).train(training)
+    encoder.arithmetic = kind
+    _put_on("8.0", monkeypatch)
+    seen = encoder._run(lambda *_: torch.get_float32_matmul_precision(), Tokens.of([[3]]))
+    assert seen == inside
+
+
+@pytest.mark.parametrize("module", [running, trial_run], ids=["a trial", "evaluate"])
+def test_classifiers_compute_in_full_precision(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def score(*_: Any) -> Any:
+        seen.append(torch.get_float32_matmul_precision())
+        raise InterruptedError
+
+    measures = Measures(("sts",), device="cuda")
+    monkeypatch.setattr(module, "score_sets", score)
+    monkeypatch.setattr(running, "measures_of", lambda *_: measures)
+    monkeypatch.setattr(trial_run, "load_encoder", Mock())
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(InterruptedError):
+            if module is running:
+                running.measure_end(Mock())
+            else:
+                trial_run.score_encoder("toy", data="toy", measures=measures)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert seen == ["highest"]
 
 
 def test_full_memory_has_many_names() -> None:
@@ -189,15 +175,3 @@ def test_other_devices_keep_their_precision() -> None:
     before = torch.get_float32_matmul_precision()
     with tensor_cores(torch.device("cpu"), allowed=True):
         assert torch.get_float32_matmul_precision() == before
-
-
-@pytest.mark.gpu
-def test_a_gpu_times_all_three_and_rounds_within_and_not_behind() -> None:
-    method = _method("scl")
-    method.encoder.cuda().train()
-    method.heads.cuda()
-    assert arithmetic("auto", method, _batch(8), _step(method)) in ("fp32", "tf32", "bf16")
-    for kind, inside in (("tf32", "high"), ("fp32", "highest"), ("bf16", "highest")):
-        with computing_in(method, kind):  # type: ignore[arg-type]
-            assert torch.get_float32_matmul_precision() == inside
-        assert torch.get_float32_matmul_precision() == "highest"

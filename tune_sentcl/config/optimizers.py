@@ -39,8 +39,8 @@ class OptimizerBase(Frozen):
     precision: Precision = Field(
         "fp32",
         description="precision of matrix products in training. tf32 rounds their inputs to 10 "
-        "bits, on NVIDIA GPUs; bf16 runs the encoder's forward pass under autocast; auto: fp32 on "
-        "a CPU; on a GPU the fastest",
+        "bits, on NVIDIA GPUs; bf16 runs the encoder's forward pass under autocast; auto: bf16 on "
+        "GPUs of compute capability 8.0 or more, fp32 elsewhere",
     )
 
 

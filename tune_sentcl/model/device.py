@@ -113,27 +113,27 @@ def free_memory(device: torch.device) -> int:
     return min(free + torch.cuda.memory_reserved(device), int(_allowed * total)) - used
 
 
-def has_tf32(device: torch.device) -> bool:
-    """Whether a device is a GPU with TF32, and so with bfloat16: NVIDIA's since Ampere."""
+def has_tensor_cores(device: torch.device) -> bool:
+    """Whether a device is a GPU that computes in TF32 and bfloat16: NVIDIA's since Ampere."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8
 
 
 @contextmanager
 def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
-    """Allow TF32 for single-precision matrix products, which rounds their inputs to 10 bits.
+    """Allow or forbid TF32 for single-precision matrix products; it rounds inputs to 10 bits.
 
-    The setting belongs to the process and is restored afterwards, because correlations and
-    classifiers compute in full precision.
+    The setting belongs to the process and is restored afterwards. Its first value is not always
+    to forbid it: NVIDIA's containers allow it by TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
 
     Args:
         device: The device of the products; only NVIDIA GPUs have TF32.
         allowed: Whether to allow it. A backward pass must run inside this block, too.
     """
-    if not allowed or device.type != "cuda":
+    if device.type != "cuda":
         yield
         return
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
     try:
         yield
     finally:

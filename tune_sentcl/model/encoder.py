@@ -209,11 +209,11 @@ class Encoder(nn.Module):
 
     def _run(self, states: Callable[[TransformerInput, Tokens], _Found], tokens: Tokens) -> _Found:
         """Run the transformer in the arithmetic of training or of evaluation."""
-        bf16 = self.training and self.arithmetic == "bf16"
+        arithmetic = self.arithmetic if self.training else "tf32"
         with (
-            torch.autocast(self.device.type, torch.bfloat16, enabled=bf16),
+            torch.autocast(self.device.type, torch.bfloat16, enabled=arithmetic == "bf16"),
             sdpa_kernel([*_ATTENTION]),
-            tensor_cores(self.device, allowed=not self.training),
+            tensor_cores(self.device, allowed=arithmetic == "tf32"),
         ):
             return states(self._transformer_input, tokens)
 

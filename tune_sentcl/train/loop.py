@@ -23,7 +23,7 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.seeding import stream
 from tune_sentcl.train.graphs import GraphedTransformer, graphed
 from tune_sentcl.train.optimizer import build_optimizer, update
-from tune_sentcl.train.precision import arithmetic, began_in, computing_in
+from tune_sentcl.train.precision import arithmetic, computing_in
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
 _CURVE_POINTS = 200
@@ -94,7 +94,7 @@ def train(
         Batch(corpus, rows) for rows in islice(_epoch_batches(corpus, config), number, None)
     )
     rows_of_epoch = sum(corpus.epoch_sizes())
-    kind = None if resumed is None else began_in(method)
+    kind = arithmetic(config.optimizer.precision, method, resumed=resumed is not None)
     with (
         closing(draw_ahead(method, upcoming, run.draws, prefetch)) as drawing,
         graphed(method) as graphs,
@@ -103,9 +103,6 @@ def train(
         weights = [*method.encoder.parameters(), *method.heads.parameters()]
         for drawn in drawing:
             number, samples = number + 1, samples + len(drawn.batch)
-            if kind is None:
-                step = partial(gradient, method, drawn)
-                kind = arithmetic(config.optimizer.precision, method, drawn.batch, step)
             with computing_in(method, kind):
                 loss = _new_gradient(method, weights, drawn)
             _update(run, weights, config.optimizer.max_grad_norm)

@@ -106,7 +106,7 @@ class TrainingRun:
         self.schedule.load_state_dict(state.plain["schedule"])
         self.draws.bit_generator.state = state.plain["draws"]
         if isinstance(self.encoder, Encoder):
-            # `precision = auto` may give another result on another device or at another time.
+            # `precision = auto` may give another result on another device.
             self.encoder.arithmetic = state.plain["arithmetic"]
         torch.set_rng_state(state.tensors["random.cpu"])
         if "random.cuda" in state.tensors:  # else the state is from a CPU: not exact to the bit

@@ -170,8 +170,8 @@ class SearchOptions:
     deterministic: bool = _option(
         False,
         RESOURCES,
-        "Let torch use only deterministic algorithms, so that a GPU repeats a trial to the bit; "
-        "slower, and optimizer.precision=auto means fp32.",
+        "Let torch use only deterministic algorithms, so that a GPU repeats a trial to the bit. "
+        "Without CUDA graphs, so slower.",
     )
     max_failures: int = _option(
         5, PYTHON, "End the search after so many failures in a row with one error.", low=1
