@@ -156,9 +156,11 @@ class CaptureError(DeviceError):
 
     Attributes:
         variable: The environment variable that, set to 0, trains without graphs.
+        failed: Its value in processes that go on behind a failed capture; their trials note it.
     """
 
     variable: ClassVar = "TUNE_SENTCL_GRAPHS"
+    failed: ClassVar = "failed"
 
 
 class NodeDrainingError(TuneSentclError, RuntimeError):

@@ -1,14 +1,13 @@
 """Batches that do not fit the memory of a device, and `method.chunk`."""
 
 import gc
-from contextlib import nullcontext
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from gpu_stand_in import attend_as_on_a_gpu
+from gpu_stand_in import attend_as_on_a_gpu, replay_as_on_a_gpu
 from method_samples import corpus_of_sentences, graded, toy_pairs, toy_triplets
 from model_samples import toy_rows
 from small_device import CPU_TOLD, CUBLAS_TOLD, TOLD, small_device
@@ -22,7 +21,7 @@ from tune_sentcl.methods.gist import Guide
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.train import loop, train
+from tune_sentcl.train import graphs, train
 
 KINDS: dict[str, dict[str, Any]] = {
     "sbert": {"method.name": "sbert", "method.divisor": "tokens"},
@@ -234,14 +233,13 @@ def test_graphs_are_given_up_before_a_batch_fails(monkeypatch: pytest.MonkeyPatc
     """They hold memory of their own; without them the batch may fit whole."""
     config, corpus = trial(KINDS["sbert"]), toy_rows(8)
     method = built(config, corpus)
-    graphs = Mock(side_effect=torch.OutOfMemoryError(TOLD), fit=True)  # no room for any batch
-    assert isinstance(method.encoder, Encoder)
-    method.encoder.runner = graphs
-    monkeypatch.setattr(loop, "graphed", lambda method: nullcontext(graphs))
+    replay_as_on_a_gpu(monkeypatch)
+    full = Mock(side_effect=torch.OutOfMemoryError(TOLD))
+    monkeypatch.setattr(graphs.GraphedTransformer, "_captured", full)
     step = next(train(method, corpus, config))
-    assert not step.graphs_fit
-    graphs.release.assert_called_once()
-    assert method.encoder.runner is None
+    full.assert_called_once()
+    assert step.notes == (graphs.NO_ROOM,)
+    assert isinstance(method.encoder, Encoder) and method.encoder.runner is None
 
 
 @pytest.mark.gpu

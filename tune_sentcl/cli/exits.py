@@ -51,7 +51,7 @@ def _start_again(error: CaptureError) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     command = [sys.executable, *sys.orig_argv[1:]]
-    os.execve(sys.executable, command, {**os.environ, CaptureError.variable: "0"})
+    os.execve(sys.executable, command, {**os.environ, CaptureError.variable: CaptureError.failed})
 
 
 def _say_reason(error: BaseException) -> int | None:

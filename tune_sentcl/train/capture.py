@@ -1,5 +1,6 @@
 """The capture of a CUDA graph, and what must not happen during one."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,8 +18,18 @@ def undisturbed(device: torch.device) -> Iterator[None]:
     A resumed training captures anew, and must draw the same noise. A collection may free another
     graph, and another thread may pin memory, both of which a capture forbids.
     """
-    with torch.random.fork_rng(devices=[device]), torch.enable_grad(), PINNING, without_gc():
-        yield
+    noise = torch.cuda.get_rng_state(device)
+    with torch.enable_grad(), PINNING, without_gc():
+        try:
+            yield
+        finally:
+            if not has_failed():
+                torch.cuda.set_rng_state(noise, device)
+
+
+def has_failed() -> bool:
+    """Whether a failed capture ends the present block: no CUDA call may hide its error then."""
+    return isinstance(sys.exception(), CaptureError)
 
 
 def captured(call: Callable[[], None], **mode: Any) -> torch.cuda.CUDAGraph:

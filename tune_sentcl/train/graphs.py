@@ -21,7 +21,7 @@ from torch.func import functional_call
 from tune_sentcl.errors import CaptureError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
-from tune_sentcl.model.device import free_memory, pinned
+from tune_sentcl.model.device import Arithmetic, free_memory, pinned
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Bounds, Packing, named_inputs
 from tune_sentcl.model.pooling import Divisor, pool_packed, pooled_ranges
@@ -32,6 +32,8 @@ from tune_sentcl.train import capture
 from tune_sentcl.train.optimizer import GraphedUpdate
 
 _GRAPHED_ON = "cuda"
+# Older ones count a capture's random numbers in 32 bits, and lose their allocator if one fails.
+_FIRST_TORCH = "2.13"
 _STEPS = 8  # sizes an octave: an eighth more tokens at most
 _SHORTEST = 64  # tokens that a block of the attention kernel takes anyway
 _MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and memory is held twice
@@ -39,6 +41,12 @@ _ROOM = 3  # times the states of a forward pass: those of the graph, of a backwa
 _COPIES = 4  # of the weights: gradients here and in a backward pass, and the optimizer's moments
 _MOST_GRAPHS = 32
 _WARM_UPS = 2  # libraries allocate their workspaces in the first runs
+_ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
+_SMALL = 1e-2  # of all gradients: one of this size may be a rounded 0, as of a key's bias
+
+
+NO_ROOM = "some batches trained without CUDA graphs, because the memory was short"
+DIFFERS = "some batches trained without CUDA graphs, because a graph computed something else"
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,12 @@ class GraphedTransformer:
     """Runs an encoder's transformer and pooling from CUDA graphs, one for each size of a batch.
 
     The graphs share their memory: from a forward pass to its backward pass only one may be in
-    use. A further forward pass in between is launched as usual.
+    use. A further forward pass in between is launched as usual. A new graph must compute what
+    launches do, and the one before it must do so still.
 
     Attributes:
         update: Updates the weights from graphs, too.
-        fit: Whether the memory has been enough for all graphs.
+        notes: Why passes are launched that graphs could run.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -126,12 +135,15 @@ class GraphedTransformer:
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
         self._size = sum(w.numel() * w.element_size() for w in self._weights.values())
-        self._graphs: dict[tuple[object, ...], _Graph | None] = {}
+        self._stream: Any = torch.cuda.Stream(encoder.device)  # torch shares memory within one
+        self._graphs: dict[Size, _Graph | None] = {}
+        self._latest: _Graph | None = None
         self._gradients: dict[str, Tensor] = {}
+        self._states = 0  # bytes of the largest graph's, which serve all
         self._pool = torch.cuda.graph_pool_handle()
         self._in_use: weakref.ref[_Use] | None = None
         self.update = GraphedUpdate(encoder.device)
-        self.fit = True
+        self.notes: list[str] = []
 
     def __call__(
         self, transformer_input: TransformerInput, tokens: Tokens, divisor: Divisor
@@ -142,15 +154,13 @@ class GraphedTransformer:
             return None
         packing = Packing(tokens, self._encoder.device)
         size = Size.of(packing)
-        key = size, self._encoder.arithmetic
-        if size.tokens > _MOST_TOKENS or (
-            key not in self._graphs and len(self._graphs) == _MOST_GRAPHS
-        ):
+        is_new = size not in self._graphs
+        if size.tokens > _MOST_TOKENS or (is_new and len(self._graphs) == _MOST_GRAPHS):
             return None
         numbers = size.numbers(packing, transformer_input, divisor)
-        if key not in self._graphs:
-            self._graphs[key] = self._captured(transformer_input, size, numbers)
-        graph, use = self._graphs[key], _Use()
+        if is_new:
+            self._graphs[size] = self._captured(transformer_input, size, numbers)
+        graph, use = self._graphs[size], _Use()
         if graph is None:
             return None
         graph.fill(numbers)
@@ -161,60 +171,105 @@ class GraphedTransformer:
     def _captured(
         self, transformer_input: TransformerInput, size: Size, numbers: np.ndarray
     ) -> "_Graph | None":
-        """A graph of a size; None if the memory would be short."""
+        """A graph of a size; None if memory is short or the graph computes something else."""
         device = self._encoder.device
-        graph = _Graph(transformer_input, size, device)
+        graph = _Graph(transformer_input, size, self._stream)
         graph.fill(numbers)
         with capture.undisturbed(device):
             before = torch.cuda.memory_allocated(device)
             graph.warm_up(self._weights)
-            states = graph.most_allocated - before
+            states = max(self._states, graph.most_allocated - before)
             if _ROOM * states + _COPIES * self._size > free_memory(device):
-                self.fit = False
+                self._note(NO_ROOM)
                 return None
+            self._states = states
             for name in graph.used:
                 self._gradients.setdefault(name, torch.zeros_like(self._weights[name]))
             graph.capture(self._weights, self._gradients, self._pool)
+            is_right = self._is_right(graph)
+            # The new graph's replay may have overwritten what the one before reads.
+            if self._latest is not None and not self._is_right(self._latest):
+                self._graphs[self._latest.size] = None
+                self._latest = None
+        if not is_right:
+            return None
+        self._latest = graph
         return graph
 
+    def _is_right(self, graph: "_Graph") -> bool:
+        is_right = graph.computes_as_launched(_ROUNDING[self._encoder.arithmetic])
+        if not is_right:
+            self._note(DIFFERS)
+        return is_right
+
+    def _note(self, reason: str) -> None:
+        if reason not in self.notes:
+            self.notes.append(reason)
+
     def release(self) -> None:
-        """Free the graphs and their memory."""
+        """Free the graphs and their memory, which is short unless the training ends."""
+        self._note(NO_ROOM)
         self._graphs.clear()
         self._gradients.clear()
+        self._latest, self._states = None, 0
+        self._pool = torch.cuda.graph_pool_handle()
         self.update = GraphedUpdate(self._encoder.device)
 
 
 @contextmanager
-def graphed(method: AnyMethod) -> Iterator[GraphedTransformer | None]:
+def graphed(method: AnyMethod) -> Iterator[list[str]]:
     """Train from CUDA graphs inside this block, where method, encoder and device allow it.
 
     Graphs are not used with `method.chunk`, because it computes the passes twice and in another
     order, nor with deterministic algorithms, because the free memory decides what is captured and
     this changes the noise of dropout, nor with TUNE_SENTCL_GRAPHS=0.
+
+    Yields:
+        Why passes are launched that graphs could run; it may grow.
     """
-    encoder = method.encoder
+    encoder, allowed = method.encoder, os.environ.get(CaptureError.variable)
     if (
         not isinstance(encoder, Encoder)
         or encoder.device.type != _GRAPHED_ON
         or not encoder.packs
         or _host_reads(encoder.transformer.config)
-        or os.environ.get(CaptureError.variable) == "0"
+        or allowed == "0"
         or torch.are_deterministic_algorithms_enabled()
         or getattr(method.config, "chunk", None) is not None
     ):
-        yield None
+        yield []
+        return
+    if allowed == CaptureError.failed or torch.__version__ < _FIRST_TORCH:
+        is_old = f"torch {torch.__version__} is older than {_FIRST_TORCH}"
+        why = "a capture had failed" if allowed == CaptureError.failed else is_old
+        yield [f"trained without CUDA graphs, because {why}"]
         return
     encoder.runner = runner = GraphedTransformer(encoder)
     try:
-        yield runner
+        yield runner.notes
     finally:
-        encoder.drop_runner()
+        if not capture.has_failed():
+            encoder.drop_runner()
 
 
 def _host_reads(config: Any) -> bool:
     """Whether the host reads positions in a pass; these rotations follow the longest input."""
     rotations = str(getattr(config, "rope_parameters", None))
     return "dynamic" in rotations or "longrope" in rotations
+
+
+def _fixed_like(embeddings: Tensor) -> Tensor:
+    """A gradient without zeros, of which no two rows or columns are equal."""
+    numbers = torch.arange(embeddings.numel(), device=embeddings.device)
+    return numbers.cos().view_as(embeddings).to(embeddings.dtype)
+
+
+def _are_close(found: list[Tensor], expected: list[Tensor], rounding: float) -> bool:
+    """Whether each tensor differs by rounding only; `expected` becomes the differences."""
+    sizes = torch.stack(torch._foreach_norm(expected))
+    torch._foreach_sub_(expected, found)
+    errors = torch.stack(torch._foreach_norm(expected))
+    return bool((errors <= rounding * (sizes + _SMALL * sizes.norm())).all())  # no NaN is
 
 
 class _Use:
@@ -233,36 +288,53 @@ class _Graph:
     forward: torch.cuda.CUDAGraph
     backward: torch.cuda.CUDAGraph
 
-    def __init__(
-        self, transformer_input: TransformerInput, size: Size, device: torch.device
-    ) -> None:
-        self.transformer_input, self.size, self.device = transformer_input, size, device
-        self.stream: Any = torch.cuda.Stream(device)
-        self.numbers = torch.zeros(sum(size.parts), dtype=torch.int64, device=device)
+    def __init__(self, transformer_input: TransformerInput, size: Size, stream: Any) -> None:
+        self.transformer_input, self.size, self.stream = transformer_input, size, stream
+        self.numbers = torch.zeros(sum(size.parts), dtype=torch.int64, device=stream.device)
         self._computed: list[Tensor] = []
 
     def fill(self, numbers: np.ndarray) -> None:
         """Copy a batch to where the graph reads it."""
-        self.numbers.copy_(pinned(numbers, self.device), non_blocking=True)
+        self.numbers.copy_(pinned(numbers, self.stream.device), non_blocking=True)
 
     def warm_up(self, weights: Mapping[str, Tensor]) -> None:
         """Launch both passes, in which libraries allocate; note the weights that are used."""
         # Other tensors with the weights' memory, whose nodes of autograd are of this stream.
         self.leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        for _ in range(_WARM_UPS):
+            self.embeddings, gradients = self._launched()
+            self.used = [*gradients]
+            self.upstream = torch.empty_like(self.embeddings)
+
+    def _launched(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """The embeddings and the gradients of the weights that are used, from launches."""
+        device = self.stream.device
+        self.stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self.stream):
-            for _ in range(_WARM_UPS):
-                computed = self._run()
-                self.most_allocated = torch.cuda.memory_allocated(self.device)
-                self.embeddings = computed.detach().clone()
-                self.upstream = torch.zeros_like(self.embeddings)
-                leaves = list(self.leaves.values())
-                found = torch.autograd.grad(computed, leaves, self.upstream, allow_unused=True)
-                self.used = [
-                    n for n, one in zip(self.leaves, found, strict=True) if one is not None
-                ]
-                del computed, found
-        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+            computed = self._run()
+            self.most_allocated = torch.cuda.memory_allocated(device)
+            leaves = list(self.leaves.values())
+            upstream = _fixed_like(computed)
+            found = torch.autograd.grad(computed, leaves, upstream, allow_unused=True)
+        torch.cuda.current_stream(device).wait_stream(self.stream)
+        named = zip(self.leaves, found, strict=True)
+        return computed.detach().clone(), {n: one for n, one in named if one is not None}
+
+    def computes_as_launched(self, rounding: float) -> bool:
+        """Whether replays give what launches do, of the present batch and with the same noise."""
+        device, totals = self.stream.device, [total for _, total in self.weights]
+        in_use = [(total, total.clone()) for weight, total in self.weights if weight.grad is total]
+        noise = torch.cuda.get_rng_state(device)
+        embeddings, gradients = self._launched()
+        torch.cuda.set_rng_state(noise, device)
+        self.forward.replay()
+        self.upstream.copy_(_fixed_like(self.upstream))
+        self.backward.replay()
+        is_right = _are_close([self.embeddings], [embeddings], rounding)
+        is_right &= _are_close(totals, [*gradients.values()], rounding)
+        for total, value in in_use:
+            total.copy_(value)
+        return is_right
 
     def capture(
         self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], pool: Any
@@ -305,14 +377,15 @@ class _Graph:
 class _Replay(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, _: Tensor, graph: _Graph, use: _Use, inputs: int) -> Tensor:
-        ctx.graph, ctx.use = graph, use
+        # A loss may outlive the step. It must not keep a graph, nor so the memory of all graphs.
+        ctx.graph, ctx.use = weakref.ref(graph), use
         graph.forward.replay()
         return graph.embeddings[:inputs].clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[None, ...]:
-        graph: _Graph = ctx.graph
+        graph: _Graph = ctx.graph()
         graph.upstream.zero_()
         graph.upstream[: len(upstream)] = upstream
         # A replay overwrites what an earlier pass of this step has left.

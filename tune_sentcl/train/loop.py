@@ -42,7 +42,7 @@ class Step:
         losses: `loss`, its terms and the method's rates if this step is a point of the curves;
             else empty.
         arithmetic: What its matrix products were computed in.
-        graphs_fit: Whether no CUDA graph was given up or left out because the memory was short.
+        notes: Why passes were launched that CUDA graphs could have run.
         state: Returns the training's state; call it before the next step is requested.
     """
 
@@ -52,7 +52,7 @@ class Step:
     samples: int
     losses: dict[str, float]
     arithmetic: Arithmetic
-    graphs_fit: bool
+    notes: tuple[str, ...]
     state: Callable[[], TrainingState] = field(repr=False, compare=False)
 
 
@@ -97,7 +97,7 @@ def train(
     kind = arithmetic(config.optimizer.precision, method, resumed=resumed is not None)
     with (
         closing(draw_ahead(method, upcoming, run.draws, prefetch)) as drawing,
-        graphed(method) as graphs,
+        graphed(method) as notes,
     ):
         # `zero_grad` would search the modules for them: half a millisecond a step with BERT.
         weights = [*method.encoder.parameters(), *method.heads.parameters()]
@@ -110,9 +110,8 @@ def train(
             # Reading a loss waits for the device, so only shown steps read theirs.
             losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
             state = partial(run.state, number, samples, drawn.after)
-            kept = getattr(method.encoder, "runner", None) is graphs
-            fit = kept and (graphs is None or graphs.fit)
-            yield Step(number, total, samples / rows_of_epoch, samples, losses, kind, fit, state)
+            epoch = samples / rows_of_epoch
+            yield Step(number, total, epoch, samples, losses, kind, tuple(notes), state)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ from tune_sentcl.trial.encoder_cost import cost_scores
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
 from tune_sentcl.trial.output import Output, TrialState, made_for
 
-_NO_ROOM = "some batches trained without CUDA graphs, because the memory was short"
-
 
 @dataclass(frozen=True)
 class Progress:
@@ -84,8 +82,7 @@ class TrialRun:
         self.account.count(step.number)
         self.account.precision_used = step.arithmetic
         self.rows = step.samples
-        if not step.graphs_fit and _NO_ROOM not in self.notes:
-            self.notes.append(_NO_ROOM)
+        self.notes += [note for note in step.notes if note not in self.notes]
         self.curves += [
             CurvePoint(step.number, step.epoch, step.samples, name, value)
             for name, value in step.losses.items()

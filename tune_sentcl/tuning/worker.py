@@ -162,7 +162,8 @@ class Attempt:
         if self._is_draining():
             raise NodeDrainingError(f"{socket.gethostname()} is draining")
         if not assignment.graphs:
-            os.environ[CaptureError.variable] = "0"  # for later trials of this process, too
+            # For later trials of this process, too.
+            os.environ[CaptureError.variable] = CaptureError.failed
         self._set_up_device()
         if settings.study is not None:  # whose mined rows are those of the driver's machine
             self._loader.study = StudyFiles.at(settings.study)
