@@ -200,7 +200,7 @@ from tune_sentcl.errors import CaptureError
 @cli.guarded
 def command():
     print(os.environ.get(CaptureError.variable), *sys.argv[1:])
-    if os.environ.get(CaptureError.variable) != "0":
+    if os.environ.get(CaptureError.variable) != CaptureError.failed:
         raise CaptureError("full")
 
 cli.app = command
@@ -208,7 +208,7 @@ cli.main()
 """
     with started([sys.executable, "-c", script, "one", "two"], own) as process:
         out, err = process.communicate(timeout=300)
-    assert (process.returncode, out) == (0, "None one two\n0 one two\n")
+    assert (process.returncode, out) == (0, "None one two\nfailed one two\n")
     assert err == "full: begins again without graphs\n"
 
 

@@ -34,7 +34,7 @@ class FaultyLoader(InputLoader):
         (self.tries / f"{knob}-{len(before)}-{os.getpid()}").touch()
         if harm == "device":
             raise DeviceError("CUDA error: an illegal memory access (a stand-in)")
-        if harm == "capture" and os.environ.get(CaptureError.variable) != "0":
+        if harm == "capture" and os.environ.get(CaptureError.variable) is None:
             raise CaptureError("a CUDA graph could not be captured (a stand-in)")
         if harm == "cuda assert once" and not before:
             torch.zeros(2, device="cuda")[torch.tensor([5], device="cuda")].cpu()

@@ -180,8 +180,11 @@ def test_moves_cost_no_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_a_failed_capture_costs_no_try(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next attempt goes on without graphs; one that fails so again has lost its worker."""
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
+    """The next attempt goes on without graphs; one that fails so again has lost its worker.
+
+    After the second trial whose capture failed, further ones do not try.
+    """
+    space, study = lambda_space(tmp_path / "space", 0.3, 0.5, 0.7), tmp_path / "study"
     monkeypatch.setenv(CaptureError.variable, "1")
     failed, seen = Failure("CaptureError", "a CUDA graph could not be captured: full", {}), []
 
@@ -197,17 +200,19 @@ def test_a_failed_capture_costs_no_try(
                 continue
             assert _assignment(params_of(assignment)) == assignment
             next(Attempt(assignment, session.loader, settings).points())
-            assert os.environ[CaptureError.variable] == "0"
+            assert os.environ[CaptureError.variable] == CaptureError.failed
             session.fail(name, failed)
 
     settings = WorkerSettings(None, False, 1, 0.0)
     run_prepared(prepare(space, None, (0,), replace(HERE, retries=0)), str(study), launch)
-    assert sorted(seen) == [(False, False), (False, True), (True, False), (True, True)]
+    assert sorted(seen) == [*2 * [(False, False)], (False, True), (True, False), (True, True)]
     assert sorted(row["error_text"] for row in rows(study)) == [
-        failed.error_text,
+        *2 * [failed.error_text],
         f"each of 1 tries lost its worker; the last: {failed.error_text}",
     ]
-    assert capsys.readouterr().err.count("goes on without CUDA graphs in another worker") == 2
+    said = capsys.readouterr().err
+    assert said.count("goes on without CUDA graphs in another worker") == 2
+    assert said.count("further trials train without CUDA graphs, as two captures failed") == 1
 
 
 # On a real Ray: workers are harmed for lambdas of their own.

@@ -27,6 +27,7 @@ from tune_sentcl.watch.watcher import Watcher
 
 _MAX_MOVES = 20  # of a trial from nodes that drain
 _MAX_RESTARTS = 3  # of a trial that no worker had begun
+_MAX_CAPTURES = 2  # that fail; each costs a worker
 
 
 class Session:
@@ -100,7 +101,7 @@ class Session:
             attempt_files=self._driver.next_attempt_label(name),
             files_before=self._driver.committed_label(name),
             pause_above=self.study.pause_above(assignment),
-            graphs=name not in self._without_graphs,
+            graphs=self._may_capture and name not in self._without_graphs,
         )
         return self._running[name]
 
@@ -214,6 +215,12 @@ class Session:
         self._without_graphs.add(trial_id)
         reason = shorten(first_line(failure.error_text), 160)
         self._requeue(assignment, f"goes on without CUDA graphs in another worker: {reason}")
+        if len(self._without_graphs) == _MAX_CAPTURES:
+            self.watcher.say("further trials train without CUDA graphs, as two captures failed")
+
+    @property
+    def _may_capture(self) -> bool:
+        return len(self._without_graphs) < _MAX_CAPTURES
 
     def _requeue(self, assignment: Assignment, message: str) -> None:
         name = assignment.trial_id
