@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+import weakref
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -26,7 +28,7 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Packing
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.train import capture, graphs, loop, train
-from tune_sentcl.train.graphs import GraphedTransformer, Size
+from tune_sentcl.train.graphs import GraphedTransformer, Size, _Graph
 from tune_sentcl.train.optimizer import GraphedUpdate, update
 from tune_sentcl.trial import InputLoader, assemble, run
 
@@ -262,19 +264,37 @@ def test_weights_without_a_gradient_stay(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
-@pytest.mark.parametrize("off", ["", "packed", "chunk", "variable", "deterministic", "rotations"])
-def test_what_turns_graphs_off(off: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("off", "note"),
+    [
+        *((why, "") for why in ("", "packed", "chunk", "variable", "deterministic", "rotations")),
+        ("failed", "trained without CUDA graphs, because a capture had failed"),
+        (
+            "old",
+            f"trained without CUDA graphs, because torch {torch.__version__} is older than 99",
+        ),
+    ],
+)
+def test_what_turns_graphs_off(
+    off: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replayed = replay_as_on_a_gpu(monkeypatch)
     knobs: dict[str, dict[str, Any]] = {
         "packed": {"encoder.packed": False},
         "chunk": {"method.name": "cosent", "method.chunk": 4},
         "rotations": {"encoder.checkpoint": ("Llama", {"rope_parameters": ROPE})},
     }
-    if off == "variable":
-        monkeypatch.setenv("TUNE_SENTCL_GRAPHS", "0")
+    if off in ("variable", "failed"):
+        monkeypatch.setenv("TUNE_SENTCL_GRAPHS", "0" if off == "variable" else off)
+    if off == "old":
+        monkeypatch.setattr(graphs, "_FIRST_TORCH", "99")
+    config = _trial(**_saved(knobs.get(off, {}), tmp_path))
+    inputs = InputLoader(None).load(config)
+    method = assemble(config, inputs, "cpu")
     with deterministic(wanted=off == "deterministic"):
-        _losses(_trial(**_saved(knobs.get(off, {}), tmp_path)), until=2)
+        step = next(train(method, inputs.corpus, config))
     assert bool(replayed) == (not off)
+    assert step.notes == ((note,) if note else ())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own memory is not so full")
@@ -291,6 +311,185 @@ def test_without_room_for_graphs_a_trial_launches_and_says_so(
     )
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
+@pytest.mark.parametrize("full_at", [5, 0])
+def test_graphs_that_are_given_up_leave_no_memory_in_use(
+    full_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step's loss lives then. If it held one graph, it would hold the memory of all."""
+    replay_as_on_a_gpu(monkeypatch)
+    made, alive, steps = [], [], itertools.count(1)
+    init, release, gradient = _Graph.__init__, GraphedTransformer.release, loop.gradient
+
+    def noted(graph: _Graph, *given: Any) -> None:
+        init(graph, *given)
+        made.append(weakref.ref(graph))
+
+    def released(runner: GraphedTransformer) -> None:
+        release(runner)
+        alive.append(sum(graph() is not None for graph in made))
+
+    def full(*given: Any) -> Any:
+        loss = gradient(*given)
+        if next(steps) == full_at:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss
+
+    monkeypatch.setattr(_Graph, "__init__", noted)
+    monkeypatch.setattr(GraphedTransformer, "release", released)
+    monkeypatch.setattr(loop, "gradient", full)
+    losses, _ = _losses(_trial())
+    assert (len(losses), alive) == (12, [0]) and len(made) >= 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own memory is tested below")
+def test_graphs_share_their_memory_and_the_largest_alone_needs_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch reuses a block on its own stream only."""
+    replay_as_on_a_gpu(monkeypatch)
+    allocated = itertools.cycle([0, *3 * [100]])  # before; two warm-ups; the comparison
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: next(allocated))
+    encoder = _no_dropout(Encoder(*build_toy(), "mean", 64).train())
+    encoder.runner = runner = GraphedTransformer(encoder)
+    room = graphs._ROOM * 100 + graphs._COPIES * runner._size
+    monkeypatch.setattr(graphs, "free_memory", lambda _: room)
+    encoder(_tokens([60] * 9)).sum().backward()
+    allocated = itertools.cycle([0, *5 * [10]])  # and the comparison of the graph before
+    encoder(_tokens([9] * 9)).sum().backward()
+    first, second = runner._graphs.values()
+    assert first is not None and second is not None and first.stream is second.stream
+    monkeypatch.setattr(graphs, "free_memory", lambda _: room - 1)
+    encoder(_tokens([3] * 9)).sum().backward()
+    assert [*runner._graphs.values()] == [first, second, None] and runner.notes == [graphs.NO_ROOM]
+
+
+def test_a_runner_that_is_released_captures_into_new_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A handle of which nothing lives any more is none for a further capture."""
+    replay_as_on_a_gpu(monkeypatch)
+    handles = itertools.count()
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(handles))
+    runner = GraphedTransformer(Encoder(*build_toy(), "mean", 64))
+    before = runner._pool
+    runner.release()
+    assert runner._pool != before
+
+
+def _spoil(
+    monkeypatch: pytest.MonkeyPatch, pass_name: str, spoil: Callable[[_Graph, int], None]
+) -> None:
+    """Have replays of a pass do something more, given the graph and its number."""
+    captured, numbers = capture.captured, itertools.count()
+
+    def spoiled(call: Any, **mode: Any) -> Any:
+        graph: Any = captured(call, **mode)
+        if call.__name__ == pass_name:
+            replay, owner, number = graph.replay, weakref.ref(call.__self__), next(numbers)
+
+            def more() -> None:
+                replay()
+                spoil(owner(), number)  # type: ignore[arg-type]
+
+            graph.replay = more
+        return graph
+
+    monkeypatch.setattr(capture, "captured", spoiled)
+
+
+def _scale(graph: _Graph, by: float) -> None:
+    graph.embeddings.mul_(by)
+
+
+def _scale_a_gradient(graph: _Graph, by: float) -> None:
+    graph.weights[-1][1].mul_(by)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it replaces a GPU's own graphs")
+@pytest.mark.parametrize(
+    ("arithmetic", "by", "is_right"),
+    [
+        ("fp32", 1.0005, True),
+        ("fp32", 1.01, False),
+        ("fp32", float("nan"), False),
+        ("tf32", 1.005, True),
+        ("bf16", 1.03, True),
+        ("bf16", 1.1, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("pass_name", "change"), [("_forward", _scale), ("_backward", _scale_a_gradient)]
+)
+def test_a_graph_that_computes_something_else_is_not_used(
+    pass_name: str,
+    change: Callable[[_Graph, float], None],
+    arithmetic: Any,
+    by: float,
+    is_right: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With dropout, whose noise must not count as a difference."""
+    replayed = replay_as_on_a_gpu(monkeypatch)
+    _spoil(monkeypatch, pass_name, lambda graph, _: change(graph, by))
+    encoder = Encoder(*build_toy(), "mean", 64).train()
+    encoder.runner = runner = GraphedTransformer(encoder)
+    encoder.arithmetic = arithmetic
+    noise = torch.get_rng_state()
+    for _ in range(2):
+        encoder(_tokens([9, 4])).sum().backward()
+    assert runner.notes == ([] if is_right else [graphs.DIFFERS])
+    assert replayed == (2 * ["_forward", "_backward"] if is_right else [])
+    spent = torch.get_rng_state()
+    encoder.runner = None
+    torch.set_rng_state(noise)
+    if not is_right:
+        for _ in range(2):
+            encoder(_tokens([9, 4])).sum().backward()
+        assert torch.equal(torch.get_rng_state(), spent), "a comparison takes no noise"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it replaces a GPU's own graphs")
+def test_a_graph_that_a_later_one_overwrites_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the training has gone on in between; gradients of the present step stay."""
+    replay_as_on_a_gpu(monkeypatch)
+    memory = torch.ones(())
+
+    def spoil(graph: _Graph, number: int) -> None:
+        if number == 0:
+            graph.embeddings.mul_(memory)
+        else:  # which takes what the first graph reads to be free
+            memory.fill_(2.0)
+
+    _spoil(monkeypatch, "_forward", spoil)
+    encoder = _no_dropout(Encoder(*build_toy(), "mean", 64).train())
+    encoder.runner = runner = GraphedTransformer(encoder)
+    encoder(_tokens([9, 4])).sum().backward()
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.mul_(1.1)
+    found = []
+    for encoder.runner in (runner, None):
+        encoder.zero_grad()
+        for lengths in ([9, 4], [60] * 3, [9, 4]):
+            encoder(_tokens(lengths)).square().sum().backward()
+        found.append(_grads(encoder))
+    assert [graph is not None for graph in runner._graphs.values()] == [False, True]
+    assert runner.notes == [graphs.DIFFERS]
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it replaces a GPU's own graphs")
+def test_a_trial_notes_once_that_a_graph_was_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed = replay_as_on_a_gpu(monkeypatch)
+    _spoil(monkeypatch, "_backward", lambda graph, _: _scale_a_gradient(graph, 2.0))
+    config = _trial()
+    *_, last = run(config, InputLoader(None).load(config))
+    assert last.final and "_backward" not in replayed
+    assert last.run_columns["notes"] == graphs.DIFFERS
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="it would spoil this process's generator")
 def test_a_capture_without_memory_is_no_batch_that_does_not_fit(
     monkeypatch: pytest.MonkeyPatch,
@@ -302,8 +501,12 @@ def test_a_capture_without_memory_is_no_batch_that_does_not_fit(
     for name, value in (("CUDAGraph", SimpleNamespace), ("graph", full)):
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(capture, "captured", captured)
+    touched = Mock()
+    monkeypatch.setattr(torch.cuda, "set_rng_state", touched)
+    monkeypatch.setattr(Encoder, "drop_runner", touched)
     with pytest.raises(CaptureError, match="could not be captured: CUDA error: out of memory"):
         _losses(_trial())
+    touched.assert_not_called()  # a further call could hide the error
 
 
 @pytest.mark.gpu

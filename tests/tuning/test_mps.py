@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -201,6 +202,13 @@ def test_a_users_own_server_and_a_users_no_are_left_alone(
     assert not list(tmp_path.glob("tune_sentcl_mps_*"))
     if "PIPE" in name:
         os.kill(server(tmp_path), signal.SIGKILL)
+
+
+def test_a_system_without_locks_and_servers_imports_all() -> None:
+    """As Windows does, where a worker says that a command is not installed."""
+    hide = "import sys; sys.modules |= dict.fromkeys(['fcntl', 'resource'])"
+    program = f"{hide}; import tune_sentcl.tuning.worker"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_users_no_reaches_the_workers_of_a_cluster() -> None:

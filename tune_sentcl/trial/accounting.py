@@ -1,7 +1,6 @@
 """The cost of a trial: its time and memory, and the machine and versions that it ran on."""
 
 import platform
-import resource
 import socket
 import sys
 import time
@@ -137,12 +136,16 @@ class Account:
             return f"cuda ({torch.cuda.get_device_name(self.device)})"
         return f"{self.device} ({platform.machine()})"
 
-    def _peak_memory(self) -> int:
+    def _peak_memory(self) -> int | None:
         if self._on_gpu:
             return torch.cuda.max_memory_allocated(self.device)
         with suppress(OSError):
             for line in _STATUS.read_text().splitlines():
                 if line.startswith("VmHWM:"):
                     return int(line.split()[1]) * 1024
+        try:
+            import resource
+        except ImportError:  # on Windows
+            return None
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if platform.system() == "Darwin" else peak * 1024

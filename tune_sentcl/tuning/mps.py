@@ -9,7 +9,6 @@ Source: https://docs.nvidia.com/deploy/mps/
 """
 
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -109,6 +108,8 @@ def _card() -> tuple[str, int] | None:
 
 def _serve(folder: Path, environment: dict[str, str]) -> str:
     """Hold a server's folder until this process ends, and start its server; returns why not."""
+    import fcntl  # which Windows lacks; there is no server either
+
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -178,6 +178,9 @@ def _plain(checkpoint: Checkpoint, first: Any) -> Any:
     if no_pooler:
         transformer.pooler = None  # its unused weights would be trained and saved
     merge(transformer)
+    if getattr(transformer.config, "use_cache", False):
+        # Decoders would keep keys and values of each pass, and copy numbers to a GPU for that.
+        transformer.config.use_cache = False
     if checkpoint.kind == "random":
         # Not `torch.manual_seed`, which would change the accelerators' streams outside the fork.
         torch.default_generator.manual_seed(_REDRAW_SEED)
