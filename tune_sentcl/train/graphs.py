@@ -40,7 +40,6 @@ _MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and memory is held twice
 _ROOM = 3  # times the states of a forward pass: those of the graph, of a backward pass, and slack
 _COPIES = 4  # of the weights: gradients here and in a backward pass, and the optimizer's moments
 _MOST_GRAPHS = 32
-_WARM_UPS = 2  # libraries allocate their workspaces in the first runs
 _ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 _SMALL = 1e-2  # of all gradients: one of this size may be a rounded 0, as of a key's bias
 
@@ -173,11 +172,9 @@ class GraphedTransformer:
     ) -> "_Graph | None":
         """A graph of a size; None if memory is short or the graph computes something else."""
         device = self._encoder.device
-        graph = _Graph(transformer_input, size, self._stream)
-        graph.fill(numbers)
         with capture.undisturbed(device):
             before = torch.cuda.memory_allocated(device)
-            graph.warm_up(self._weights)
+            graph = _Graph(transformer_input, size, self._stream, numbers, self._weights)
             states = max(self._states, graph.most_allocated - before)
             if _ROOM * states + _COPIES * self._size > free_memory(device):
                 self._note(NO_ROOM)
@@ -197,10 +194,10 @@ class GraphedTransformer:
         return graph
 
     def _is_right(self, graph: "_Graph") -> bool:
-        is_right = graph.computes_as_launched(_ROUNDING[self._encoder.arithmetic])
-        if not is_right:
-            self._note(DIFFERS)
-        return is_right
+        if graph.computes_as_launched(_ROUNDING[self._encoder.arithmetic]):
+            return True
+        self._note(DIFFERS)
+        return False
 
     def _note(self, reason: str) -> None:
         if reason not in self.notes:
@@ -265,11 +262,10 @@ def _fixed_like(embeddings: Tensor) -> Tensor:
 
 
 def _are_close(found: list[Tensor], expected: list[Tensor], rounding: float) -> bool:
-    """Whether each tensor differs by rounding only; `expected` becomes the differences."""
+    """Whether each tensor differs by rounding only; NaN does not."""
     sizes = torch.stack(torch._foreach_norm(expected))
-    torch._foreach_sub_(expected, found)
-    errors = torch.stack(torch._foreach_norm(expected))
-    return bool((errors <= rounding * (sizes + _SMALL * sizes.norm())).all())  # no NaN is
+    errors = torch.stack(torch._foreach_norm(torch._foreach_sub(found, expected)))
+    return bool((errors <= rounding * (sizes + _SMALL * sizes.norm())).all())
 
 
 class _Use:
@@ -279,32 +275,27 @@ class _Use:
 class _Graph:
     """The forward and the backward pass of one size."""
 
-    leaves: dict[str, Tensor]
-    used: list[str]
-    weights: list[tuple[Tensor, Tensor]]
-    most_allocated: int
-    embeddings: Tensor
-    upstream: Tensor
-    forward: torch.cuda.CUDAGraph
-    backward: torch.cuda.CUDAGraph
-
-    def __init__(self, transformer_input: TransformerInput, size: Size, stream: Any) -> None:
+    def __init__(
+        self,
+        transformer_input: TransformerInput,
+        size: Size,
+        stream: Any,
+        numbers: np.ndarray,
+        weights: Mapping[str, Tensor],
+    ) -> None:
         self.transformer_input, self.size, self.stream = transformer_input, size, stream
-        self.numbers = torch.zeros(sum(size.parts), dtype=torch.int64, device=stream.device)
+        self.numbers = torch.zeros(len(numbers), dtype=torch.int64, device=stream.device)
+        self.fill(numbers)
+        # Other tensors with the weights' memory, whose nodes of autograd are of this stream.
+        self.leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
+        self._launched()  # in which libraries allocate their workspaces
+        self.embeddings, gradients = self._launched()
+        self.used, self.upstream = [*gradients], torch.empty_like(self.embeddings)
         self._computed: list[Tensor] = []
 
     def fill(self, numbers: np.ndarray) -> None:
         """Copy a batch to where the graph reads it."""
         self.numbers.copy_(pinned(numbers, self.stream.device), non_blocking=True)
-
-    def warm_up(self, weights: Mapping[str, Tensor]) -> None:
-        """Launch both passes, in which libraries allocate; note the weights that are used."""
-        # Other tensors with the weights' memory, whose nodes of autograd are of this stream.
-        self.leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
-        for _ in range(_WARM_UPS):
-            self.embeddings, gradients = self._launched()
-            self.used = [*gradients]
-            self.upstream = torch.empty_like(self.embeddings)
 
     def _launched(self) -> tuple[Tensor, dict[str, Tensor]]:
         """The embeddings and the gradients of the weights that are used, from launches."""
