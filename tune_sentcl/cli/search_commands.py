@@ -19,8 +19,9 @@ from tune_sentcl.cli.options import (
 )
 from tune_sentcl.cli.study_tables import print_study
 from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_table
-from tune_sentcl.errors import ConfigError, Fault
+from tune_sentcl.errors import ConfigError, DeviceError, Fault
 
+OptionalSpace = Annotated[str | None, typer.Argument(help="As for `search`.")]
 OptionalStudy = Annotated[str | None, typer.Option("--study", help="Folder or URL of the study.")]
 
 
@@ -83,12 +84,21 @@ def plan(
 
 @with_search_options()
 def check(
-    space: SpaceArgument,
+    space: OptionalSpace = None,
     study: OptionalStudy = None,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Check this machine's GPU, in about a minute; no space.")
+    ] = False,
     json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Check whether a cluster can run a search, and report all faults; runs no trial."""
+    """Check whether a cluster can run a search, or this machine's GPU; runs no trial."""
+    if gpu == (space is not None):
+        rule = "must be given, or --gpu, but not both"
+        raise ConfigError(Fault("SPACE", "", space or "", rule, "See tune-sentcl check --help."))
+    if space is None:
+        _check_gpu(json_rows=json_rows)
+        return
     loaded, data, seeds, options = _checked_search(space, study, given)
     if options.launcher == "local":
         rule, move = "runs on no cluster", "Drop it, or run `tune-sentcl plan`."
@@ -115,6 +125,25 @@ def check(
     nodes.check()
     if any(row["trials at a time"] for row in rows):  # else a warning says that trials wait
         (say if json_rows else line)("The search can be run there.")
+
+
+def _check_gpu(*, json_rows: bool) -> None:
+    """Print what a GPU's checks have found; exit with 1 if one has failed."""
+    import torch
+
+    from tune_sentcl.gpu_check import check_gpu
+
+    if not torch.cuda.is_available():
+        found = f"torch {torch.__version__} finds no CUDA device here, so nothing was checked"
+        raise DeviceError(f"{found}. Install a build of torch for this GPU's driver")
+    say("This takes about a minute.")
+    rows = [finding.row() for finding in check_gpu(torch.device("cuda", 0))]
+    if json_rows:
+        print_json(rows)
+    else:
+        print_table(rows, "This machine's GPU", Layout(constant=("means",), of="checks"))
+    if any(row["result"] == "FAIL" for row in rows):
+        raise typer.Exit(FAILED)
 
 
 @with_search_options(
