@@ -10,9 +10,10 @@ import pytest
 import torch
 from gpu_stand_in import replay_as_on_a_gpu
 from torch import Tensor
+from typer.testing import CliRunner
 
 from tune_sentcl import gpu_check
-from tune_sentcl.cli import main
+from tune_sentcl.cli import app
 from tune_sentcl.errors import CaptureError
 from tune_sentcl.gpu_check import Finding, check_gpu
 from tune_sentcl.model import packing
@@ -104,7 +105,7 @@ def test_a_share_of_memory_is_what_was_asked_for(
 
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
 def test_the_command_prints_a_table_and_exits_with_1_on_a_fail(
-    passed: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    passed: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def findings(device: torch.device) -> Iterator[Finding]:
         yield Finding("device", None, "a card")
@@ -112,9 +113,9 @@ def test_the_command_prints_a_table_and_exits_with_1_on_a_fail(
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu_check, "check_gpu", findings)
-    assert run(monkeypatch, "--gpu") == code
-    printed = capsys.readouterr().out
-    assert ("PASS" in printed) == passed and ("do this" in printed) != passed
+    done = CliRunner().invoke(app, ["check", "--gpu"])
+    assert done.exit_code == code
+    assert ("PASS" in done.stdout) == passed and ("do this" in done.stdout) != passed
 
 
 @pytest.mark.parametrize(
@@ -126,19 +127,9 @@ def test_the_command_prints_a_table_and_exits_with_1_on_a_fail(
     ],
 )
 def test_what_the_command_refuses(
-    words: list[str],
-    code: int,
-    text: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], code: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert run(monkeypatch, *words) == code
-    assert text in capsys.readouterr().err
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr("sys.argv", ["tune-sentcl", "check", *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return int(end.value.code or 0)
+    done = CliRunner().invoke(app, ["check", *words])
+    assert done.exit_code == code
+    assert text in done.stderr
