@@ -192,7 +192,7 @@ def loop_relatedness(
     loop = Loop(
         model,
         torch.optim.Adam(model.parameters()),
-        lambda outputs, targets: nn.functional.mse_loss(outputs.softmax(1), targets),
+        lambda outputs, targets: nn.functional.mse_loss(outputs.softmax(1).double(), targets),
         np.random.RandomState(seed),
         batch=64,
         passes=50,
