@@ -24,7 +24,7 @@ from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.device import (
     Arithmetic,
     free_memory,
-    has_tensor_cores,
+    has_bf16,
     limit_memory,
     tensor_cores,
 )
@@ -140,7 +140,7 @@ def mps_client() -> None:
 def _versions(device: torch.device) -> Findings:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU"
     yield Finding("device", None, f"{name}, torch {torch.__version__}")
-    fast = "bf16" if has_tensor_cores(device) else "fp32"
+    fast = "bf16" if has_bf16(device) else "fp32"
     yield Finding("precision", None, f"optimizer.precision = auto is {fast}")
     yield Finding("packed attention", packs_on(device), "torch's kernel", _PARTS[_versions])
 
@@ -230,7 +230,7 @@ def _error(found: list[Tensor], expected: list[Tensor]) -> float:
 
 def _encoders(device: torch.device) -> Findings:
     """Gradients by replays and by launches; sizes in turn, and each again."""
-    kinds: list[Arithmetic] = ["fp32", "tf32", "bf16"] if has_tensor_cores(device) else ["fp32"]
+    kinds: list[Arithmetic] = ["fp32", "tf32", "bf16"] if has_bf16(device) else ["fp32"]
     for model, pooling, sizes in _KINDS:
         for kind in kinds:
             encoder = _encoder(device, model, pooling, **sizes)
@@ -336,7 +336,7 @@ def _memory(device: torch.device) -> Findings:
 
 def _training(device: torch.device) -> Findings:
     """Short trainings from graphs, by launches, and resumed."""
-    means, kinds = _PARTS[_training], ["fp32", "bf16"] if has_tensor_cores(device) else ["fp32"]
+    means, kinds = _PARTS[_training], ["fp32", "bf16"] if has_bf16(device) else ["fp32"]
     for kind in kinds:
         run = partial(_losses, device, _config(**{"optimizer.precision": kind}))
         replayed, fast, _ = run()

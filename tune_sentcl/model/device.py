@@ -113,8 +113,8 @@ def free_memory(device: torch.device) -> int:
     return min(free + torch.cuda.memory_reserved(device), int(_allowed * total)) - used
 
 
-def has_tensor_cores(device: torch.device) -> bool:
-    """Whether a device is a GPU that computes in TF32 and bfloat16: NVIDIA's since Ampere."""
+def has_bf16(device: torch.device) -> bool:
+    """Whether a device is a GPU with bfloat16, and so with TF32: NVIDIA's since Ampere."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8
 
 

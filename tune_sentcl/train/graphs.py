@@ -41,7 +41,7 @@ _ROOM = 3  # times the states of a forward pass: those of the graph, of a backwa
 _COPIES = 4  # of the weights: gradients here and in a backward pass, and the optimizer's moments
 _MOST_GRAPHS = 32
 _ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
-_SMALL = 1e-2  # of all gradients: one of this size may be a rounded 0, as of a key's bias
+_SMALL = 1e-2  # of all gradients' norm; a smaller one may be a rounded 0, as of a key's bias
 
 
 NO_ROOM = "some batches trained without CUDA graphs, because the memory was short"

@@ -8,7 +8,7 @@ import torch
 from tune_sentcl.config import Precision
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.methods import AnyMethod
-from tune_sentcl.model.device import Arithmetic, has_tensor_cores, tensor_cores
+from tune_sentcl.model.device import Arithmetic, has_bf16, tensor_cores
 from tune_sentcl.model.encoder import Encoder
 
 
@@ -30,7 +30,7 @@ def arithmetic(precision: Precision, method: AnyMethod, *, resumed: bool) -> Ari
     if not isinstance(encoder, Encoder):
         return "fp32"  # of the small network, which is not worth a rounding
     device = encoder.device
-    has = has_tensor_cores(device)
+    has = has_bf16(device)
     if precision == "bf16" and device.type == "cuda" and not has:
         major, minor = torch.cuda.get_device_capability(device)
         rule = f"needs a GPU of compute capability 8.0 or more, and this one has {major}.{minor}"
