@@ -2,8 +2,8 @@
 
 A row is one configuration, seed and evaluation point. Point k of P has the last score at or before
 k / P of the trial's training rows; point P is the end. A failed trial has null scores from its
-failure on. Configurations are numbered in the order of their ids. The grid is left out, and so
-is a seed that some configuration lacks.
+failure on, and so has its configuration with further seeds. Configurations are numbered in the
+order of their ids. The grid is left out, and so is a seed that some other configuration lacks.
 
     python from_study.py SPACE.toml POINTS TABLE.parquet STUDY...
 """
@@ -23,8 +23,15 @@ def table_of(space: Path, points: int, studies: list[str]) -> pa.Table:
     """The table of all sampled trials of the studies."""
     frames = tune_sentcl.read_study(studies)
     trials = frames.trials.query("origin == 'sampler'")
-    of_seed = trials.groupby("seed")["configuration"].transform("nunique")
-    trials = trials[of_seed == trials["configuration"].nunique()].reset_index(drop=True)
+    failed = trials[trials["status"] == "failed"].drop_duplicates("configuration")
+    others = trials[~trials["configuration"].isin(failed["configuration"])]
+    of_seed = others.groupby("seed")["configuration"].nunique()
+    seeds = of_seed[of_seed == others["configuration"].nunique()].index
+    trials = trials[trials["seed"].isin(seeds)]
+    # What fails with one seed runs with no further one.
+    fates = [failed.assign(seed=seed) for seed in seeds]
+    trials = pd.concat([trials, *fates]).drop_duplicates(["configuration", "seed"])
+    trials = trials.reset_index(drop=True)
     planned = (trials["data.limit"] * trials["optimizer.epochs"]).astype("int64")
     rows = trials.loc[trials.index.repeat(points)]
     rows["point"] = np.tile(np.arange(1, points + 1), len(trials))

@@ -75,7 +75,7 @@ def run(table: str, folder: Path, trials: int, seeds: int) -> None:
             overrides={**settings, "evaluation.every": steps // POINTS[table]},
             seeds=range(some),
             options=tune_sentcl.SearchOptions(
-                trials=trials,
+                samples=trials,
                 sampler="random",
                 sampler_seed=number,
                 scheduler="none",
