@@ -48,15 +48,17 @@ def init(
 ) -> None:
     """Write a space for your own training rows, and print two searches with their times."""
     entries = own_entries([*([f"{_task_name(dev)}={dev}"] if dev else []), *(own or ())])
-    from tune_sentcl.tuning.new_space import new_space
+    from tune_sentcl.init.new_space import new_space
 
-    made = new_space(out, rows, columns=columns, own=entries, encoder=encoder, clean=clean)
-    for note in made.notes:
+    notes, objective = new_space(
+        out, rows, columns=columns, own=entries, encoder=encoder, clean=clean
+    )
+    for note in notes:
         line(note)
     line(f"{out} is written. Read it, then run one of these searches.")
-    from tune_sentcl.tuning.first_look import proposed_searches  # imports torch
+    from tune_sentcl.init.first_look import proposed_searches  # imports torch
 
-    for text in proposed_searches(out, made.objective, minutes):
+    for text in proposed_searches(out, objective, minutes):
         line(text)
 
 

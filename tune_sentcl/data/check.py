@@ -11,12 +11,10 @@ import pyarrow as pa
 from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.root import LAYOUT, existing_root
 from tune_sentcl.data.rows.kinds import labelled_rows
-from tune_sentcl.data.rows.own_file import load_file
-from tune_sentcl.data.rows.row_checks import overlaps, problems
 from tune_sentcl.data.rows.sources import WHOLE
 from tune_sentcl.data.tables import read_table
 from tune_sentcl.data.task import StsTask
-from tune_sentcl.data.tasks.own import read_own, read_with_training
+from tune_sentcl.data.tasks.own import read_with_training
 from tune_sentcl.data.tasks.own_task import counted, remarks_on, row_count
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS, read_two_files
 from tune_sentcl.data.tasks.transfer_data import TASKS, TransferFile, read_whole
@@ -171,7 +169,7 @@ def check_own(entry: str) -> CheckedSet:
     try:
         tasks, training = read_with_training(source)
     except DataError as error:
-        return _unread(source.name, source.path, error)
+        return unreadable(source.name, source.path, error)
     remarks = [remark for task in tasks for remark in remarks_on(task)]
     remarks += _repeated([task for task in tasks if isinstance(task, StsTask)], training)
     sizes = "; ".join(f"{task.split} {counted(task)}" for task in tasks)
@@ -179,7 +177,8 @@ def check_own(entry: str) -> CheckedSet:
     return CheckedSet(source.name, (source.path,), rows, sizes, "ok", problem, "")
 
 
-def _unread(name: str, path: str, error: DataError) -> CheckedSet:
+def unreadable(name: str, path: str, error: DataError) -> CheckedSet:
+    """The result for a set that cannot be read."""
     problem = "; ".join(map(_problem, error.faults))
     repair = " ".join(_distinct(fault.next_move for fault in error.faults))
     return CheckedSet(name, (path,), None, "", "wrong", problem, repair)
@@ -251,25 +250,3 @@ def _problem(fault: Fault) -> str:
 
 def _distinct(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
-
-
-def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
-    """Count training rows, and those that teach nothing or stand in own tasks.
-
-    Args:
-        rows: Their file, or the name of a plugin's source.
-        columns: Roles of its columns, as `data.columns`.
-        own: Entries of `evaluation.own`.
-    """
-    try:
-        corpus, *_ = load_file(rows, columns)
-        tasks = [task for entry in own for task in read_own(own_source(entry))]
-        overlapping = overlaps(corpus, tasks)
-    except DataError as error:
-        return _unread(str(rows), str(rows), error)
-    blank = [f"rows with a blank text: {corpus.dropped:,}"] * bool(corpus.dropped)
-    problem = "; ".join([*corpus.notes, *blank, *map(str, [*problems(corpus), *overlapping])])
-    status: Literal["ok", "wrong"] = "wrong" if overlapping else "ok"
-    repair = "Take these rows out of one of the two." if overlapping else ""
-    found = corpus.shown_kind
-    return CheckedSet(str(rows), (str(rows),), len(corpus), found, status, problem, repair)

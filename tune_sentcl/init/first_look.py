@@ -1,0 +1,109 @@
+"""The two searches that `init` proposes, each with its time: a first look and a whole search."""
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.judging.evidence import FRESH_SEEDS
+from tune_sentcl.judging.statistics import POWER
+from tune_sentcl.space import Space, load_space
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.plan import RAY_S, estimate
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.queue import Queue
+from tune_sentcl.tuning.resuming import read_queue
+from tune_sentcl.tuning.timing import TrialTimer, first_training, whole_training
+from tune_sentcl.watch.terminal import terminal_watcher
+
+_BUDGET = 20
+"""The whole trainings that the whole search spends on sampled configurations."""
+_LEAST, _MOST = 4, 10
+"""The same of a first look. It leaves rows out before it spends less than `_LEAST`."""
+_LEAST_BATCHES, _NEARLY_ALL = 8, 0.8
+"""The least batches of an epoch of a first look, and the share of the rows that it rounds up."""
+
+
+def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[str]:
+    """Two searches: what each does and takes on this machine, and the command that runs it.
+
+    Args:
+        path: The file of the space.
+        objective: The score that they maximize.
+        minutes: About how long the first look shall take.
+    """
+    space, budget, limit = load_space(str(path)), _LEAST, None
+    look_time = whole_time = some_rows = ""
+    # A search refuses rows that stand in a task, and `init` has named them.
+    options = SearchOptions(objectives=(objective,), allow_overlap=True)
+    halves = any(config.evaluation.every for config in space.configurations)
+    options = options if halves else replace(options, scheduler="none")
+    try:
+        whole = _queue(space, replace(options, budget=_BUDGET, confirm=FRESH_SEEDS))
+        timer = TrialTimer(whole.question.loader, options)
+        whole_time = _time(whole, timer)
+        budget, limit, rows = _size(whole, timer, 60 * minutes)
+        fewer = space.with_overrides({"data.limit": limit})
+        look_time = _time(_queue(fewer, replace(options, budget=budget), (0,)), timer)
+        some_rows = f", on the first {limit:,} of {rows:,} rows" if limit else ""
+    except TuneSentclError as error:
+        yield f"the time cannot be estimated: {error}"
+    search = ["tune-sentcl", "search", str(path), "--objective", objective]
+    search += [] if halves else ["--scheduler", "none"]
+    study = f"studies/{path.stem}"
+    yield (
+        f"First look{look_time}. It samples settings for the cost of {budget} trainings, with one "
+        f"seed{some_rows}:"
+    )
+    limited = ["--set", f"data.limit={limit}"] if limit else []
+    look = [*limited, "--budget", str(budget), "--seeds", "0", "--study", f"{study}-first-look"]
+    yield shlex.join([*search, *look])
+    yield (
+        f"Whole search{whole_time}. It samples settings for the cost of {_BUDGET} trainings, and "
+        f"trains {'the best' if halves else 'all'} of them with {len(space.seeds)} seeds. Then it "
+        f"compares the best two with {FRESH_SEEDS} new seeds, which show a difference of two "
+        f"standard deviations with probability {POWER:.0%}:"
+    )
+    sizes = ["--budget", str(_BUDGET), "--confirm", str(FRESH_SEEDS)]
+    yield shlex.join([*search, *sizes, "--study", study])
+
+
+def _queue(space: Space, options: SearchOptions, seeds: Sequence[int] | None = None) -> Queue:
+    """A search of a new study, whose messages are not shown."""
+    question = ask(space, None, seeds, options, watcher=terminal_watcher(shown=False))
+    return read_queue(question, None)
+
+
+def _time(queue: Queue, timer: TrialTimer) -> str:
+    planned = estimate(queue, timer)
+    minutes = (planned.seconds + planned.confirmation) / 60 if planned else 0
+    if minutes >= 90:
+        return f", about {minutes / 60:.1f} hours on this machine"
+    whole = max(1, round(minutes))
+    return f", about {whole} minute{'s'[: whole - 1]} on this machine"
+
+
+def _size(whole: Queue, timer: TrialTimer, seconds: float) -> tuple[int, int | None, int]:
+    """The trainings and the rows with which a search takes so many seconds.
+
+    Returns:
+        The trainings that its sampled configurations may take; `data.limit`, None for all rows;
+        and the number of all rows.
+    """
+    space, config = whole.question.space, first_training(whole.question.space)
+    time, slots = timer.trial(config), timer.slots
+    rows = whole_training(config, whole.question.loader)[0] // config.optimizer.epochs
+    grid = sum(each.method.takes_steps for each in space.configurations)
+    seconds = max(0.0, seconds - RAY_S)
+    budget = int(seconds / time.whole) * slots - grid
+    if budget >= _LEAST:
+        return min(budget, _MOST), None, rows
+    without_rows = time.beside + time.end
+    each = seconds / math.ceil((grid + _LEAST) / slots)
+    limit = int(rows * (each - without_rows) / (time.whole - without_rows))
+    limit = max(limit, _LEAST_BATCHES * config.optimizer.batch_size)
+    digits = 10 ** (len(str(limit)) - 2)
+    limit -= limit % digits
+    return _LEAST, limit if limit < _NEARLY_ALL * rows else None, rows

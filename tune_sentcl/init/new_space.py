@@ -1,0 +1,252 @@
+"""A first space for the user's own rows."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tune_sentcl.config import DataConfig, Rows
+from tune_sentcl.config.data_names import own_source
+from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.rows.load import load_rows
+from tune_sentcl.data.rows.row_checks import overlaps, problems, without
+from tune_sentcl.data.rows.sources import open_source
+from tune_sentcl.data.tasks.own import read_own
+from tune_sentcl.data.tasks.own_task import OwnTask, counted, objectives_of
+from tune_sentcl.errors import ConfigError, DataError, Fault
+from tune_sentcl.init.own_rows import ROWS, TASK, hold_out, load_file, scripts
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
+from tune_sentcl.objective import default_among
+from tune_sentcl.store.disk import atomic_folder
+
+_SAMPLE = 20_000
+"""Texts whose tokens are counted; so many take a few seconds."""
+
+_TEMPERATURE = "{ low = 0.01, high = 0.1, log = true, prior = 0.05 }    # 0.05: Gao et al. 2021"
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """The methods for rows of one kind.
+
+    Attributes:
+        methods: The methods that are tried.
+        ranges: The ranges of their knobs, as TOML.
+        order: `data.order`.
+    """
+
+    methods: tuple[str, ...]
+    ranges: Mapping[str, str]
+    order: str = "distinct"
+
+
+_RECIPES: dict[Rows, _Recipe] = {
+    "graded_pairs": _Recipe(("cosent", "angle"), {"method.temperature": _TEMPERATURE}),
+    "labeled_pairs": _Recipe(
+        ("scl",),
+        {"method.lambda": "{ low = 0.0, high = 1.0, prior = 0.3 }    # Liao 2021"},
+        "shuffled_groups",
+    ),
+    "triplets": _Recipe(
+        ("mnr",),
+        {
+            "method.temperature": _TEMPERATURE,
+            "method.symmetric": "{ choices = [false, true], prior = false }",
+        },
+    ),
+    "sentences": _Recipe(("simcse",), {"method.temperature": _TEMPERATURE}),
+}
+"""By kind of rows."""
+
+
+def new_space(
+    path: Path,
+    rows: Path,
+    *,
+    columns: str = "",
+    own: Sequence[str] = (),
+    encoder: str = "minilm",
+    clean: bool = False,
+) -> tuple[list[str], str]:
+    """Look at a file of training rows, and write a space that can be searched at once.
+
+    Without an evaluation task, a tenth of the rows is held out for dev and a tenth for test. Rows
+    with a blank text are left out.
+
+    Args:
+        path: The TOML file to write. Held-out rows and cleaned rows are written beside it.
+        rows: The file of the rows.
+        columns: Roles of its columns, as `data.columns`; empty: by their names, or by what they
+            hold.
+        own: Evaluation tasks, entries of `evaluation.own`.
+        encoder: The checkpoint to train.
+        clean: Whether to leave out rows that repeat another one, that have equal texts, or that
+            stand in an evaluation task.
+
+    Returns:
+        What was read and decided, one sentence each, and the score to maximize.
+
+    Raises:
+        ConfigError: The space exists, or its name does not end in .toml.
+        DataError: The rows or a task cannot be read, or there is no task.
+        CheckpointError: The encoder cannot be read.
+    """
+    folder, writes_rows = path.with_suffix(""), clean or not own
+    _check_names(path, rows, folder if writes_rows else None)
+    corpus, columns, apart = load_file(rows, columns)
+    kind = corpus.kind
+    if not own and kind in ("labeled_pairs", "sentences"):
+        rule = f"{kind.replace('_', ' ')} need an evaluation task"
+        move = "Give --dev FILE or --own NAME=PATH; docs/evaluation.md has the layouts."
+        raise DataError(Fault(str(rows), "", "", rule, move))
+    tasks = [task for entry in own for task in read_own(own_source(entry))]
+    notes, useless = _useless_rows(corpus, tasks, clean=clean)
+    notes = [*_described(rows, columns, corpus), *notes]
+    source, blanks = rows, corpus.dropped
+    corpus = without(corpus, useless) if clean else corpus
+    if writes_rows:
+        source, columns, blanks = folder / ROWS, "", 0
+        notes += _write_rows(corpus, folder, encoder, None if own else apart)
+        corpus = load_rows(kind, DataConfig(source=str(source)), None)
+    else:
+        notes += _lengths(corpus, encoder)
+    if not own:
+        own = (f"held-out={folder / TASK}",)
+        tasks = list(read_own(own_source(own[0])))
+    notes += [f"{task.name} {task.split}: {counted(task)}" for task in tasks]
+    scores = [score for task in tasks for score in objectives_of(task)]
+    objective = default_among(scores)
+    if objective is None:
+        rule, move = "none of the tasks has a dev score", "Give a task with a dev split."
+        raise DataError(Fault("--own", "", ", ".join(own), rule, move))
+    values = {
+        "rows": rows.name,
+        "encoder": encoder,
+        "source": str(source),
+        "columns": columns,
+        "blanks": blanks,
+        "own": list(own),
+        # A classifier's score is too slow to be taken while a trial runs.
+        "is_scored": any(score.is_cheap and score.split == "dev" for score in scores),
+        **_sizes(len(corpus), encoder),
+        **vars(_RECIPES[kind]),
+    }
+    template = Path(__file__).with_suffix(".toml.jinja").read_text(encoding="utf-8")
+    text = jinja2.Template(template, undefined=jinja2.StrictUndefined).render(values)
+    path.write_text(text + "\n", encoding="utf-8")
+    return notes, str(objective)
+
+
+def _check_names(path: Path, rows: Path, folder: Path | None) -> None:
+    """Refuse names of a space and of its rows, and an old folder of rows."""
+    if path.exists() or path.suffix != ".toml" or (folder and folder.exists()):
+        rule = "must be a new file whose name ends in .toml"
+        rule += f", and {folder} must not exist" if folder else ""
+        raise ConfigError(Fault("OUT", "", str(path), rule, "Choose another name."))
+    if any(" + " in str(name) for name in (path, rows)):
+        rule = "must not contain ' + ', which separates sources"
+        raise ConfigError(Fault("init", "", f"{path}, {rows}", rule, "Rename it."))
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _useless_rows(
+    corpus: Corpus, tasks: Sequence[OwnTask], *, clean: bool
+) -> tuple[list[str], list[npt.NDArray[np.bool_]]]:
+    """What is wrong with rows, and masks of those that `--clean` drops."""
+    notes, masks = [], []
+    for problem in problems(corpus):
+        done = "; they are dropped" if clean else "; --clean drops them"
+        notes.append(f"{problem}{done * problem.is_useless}")
+        masks += [problem.mask] * problem.is_useless
+    for overlap in overlaps(corpus, tasks):
+        done = "they are dropped" if clean else "a search refuses them, --clean drops them"
+        notes.append(f"{overlap}; {done}")
+        masks.append(overlap.mask)
+    return notes, masks
+
+
+def _write_rows(
+    corpus: Corpus, folder: Path, encoder: str, apart: Mapping[str, Corpus] | None
+) -> list[str]:
+    """Write the rows to train on and those that are held out, and describe them.
+
+    `apart` has the rows of the file's own splits; None: nothing is held out.
+    """
+    # In random order, so that the first rows of a sorted file stand for all.
+    order = np.random.default_rng(0).permutation(len(corpus))
+    corpus = make_corpus(corpus.kind, corpus.table.take(pa.array(order)), corpus.source)
+    with atomic_folder(folder) as scratch:
+        if apart is not None:
+            train, dev, test = hold_out(corpus, scratch, apart)
+            written = (
+                f"held out, with no text in common with the {train:,} rows left to train on: "
+                f"{dev:,} rows as dev and {test:,} as test, in {folder / TASK}"
+            )
+            written += f" ({' and '.join(sorted(apart))} by the column split)" * bool(apart)
+        else:
+            pq.write_table(corpus.table, scratch / ROWS)
+            written = f"the {len(corpus):,} rows left to train on are in {folder / ROWS}"
+        # Too few rows are refused before torch is imported, and a bad encoder leaves no folder.
+        notes = [*_lengths(corpus, encoder), written]
+    if "row" in corpus.table.column_names:
+        notes.append("lists of positives: each positive is a row of its own now")
+    return notes
+
+
+def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
+    mapped = f", columns {columns.replace(',', ', ')}" if columns else ""
+    yield f"{rows}: {len(corpus):,} rows, read as {corpus.shown_kind}{mapped}"
+    yield from corpus.notes
+    if corpus.dropped:
+        yield f"rows with a blank text, which are left out: {corpus.dropped:,}"
+    config = DataConfig(source=str(rows), columns=columns, blanks="drop")
+    yield from scripts(*open_source(corpus.kind, config, None))
+
+
+def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:
+    """The lengths of the texts in tokens, and how many are cut off."""
+    from tune_sentcl.model.checkpoints.tokenizer_files import quiet  # they import torch
+    from tune_sentcl.model.encoder import load_encoder
+    from tune_sentcl.model.tokenizing import token_ids
+
+    loaded = load_encoder(resolve_checkpoint(encoder), "auto", "auto", "cpu")
+    texts = corpus.sentences()[:_SAMPLE]
+    with quiet():
+        ids = token_ids(loaded.tokenizer, 10**6, texts)
+    lengths = np.array([len(text) for text in ids])
+    among = "" if len(texts) < _SAMPLE else f" of the first {_SAMPLE:,} texts"
+    yield (
+        f"tokens per text{among}: {int(np.median(lengths))} in the median, {lengths.max()} at most"
+    )
+    limit = loaded.max_length
+    if cut := int((lengths > limit).sum()):
+        yield f"texts that {encoder} cuts off after {limit} tokens: {cut:,} of {len(texts):,}"
+
+
+def _sizes(rows: int, encoder: str) -> dict[str, object]:
+    """Batch sizes, epochs and learning rate for a number of rows and an encoder."""
+    epochs = 5 if rows < 1_000 else 3 if rows < 5_000 else 2 if rows < 50_000 else 1
+    allowed = [size for size in (16, 32, 64) if 8 * size <= rows] or [max(2, rows // 8)]
+    steps = epochs * math.ceil(rows / allowed[-1])
+    return {
+        "batch_sizes": allowed,
+        "epochs": epochs,
+        "steps": f"{steps:,}",
+        "every": max(1, steps // 10),
+        **_rate(resolve_checkpoint(encoder)),
+    }
+
+
+def _rate(checkpoint: Checkpoint) -> dict[str, object]:
+    """The learning rate, and where it comes from."""
+    if checkpoint.is_static:
+        usual = "0.2 is sentence-transformers' for new static vectors"
+        return {"lr": 0.2 if checkpoint.is_new_static else 0.01, "usual": usual}
+    usual = "2e-5 to 5e-5 is usual (Devlin et al. 2019)"
+    return {"lr": 5e-5 if (checkpoint.width or 0) <= 384 else 2e-5, "usual": usual}
