@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The search of docs/your-own.md, whose table the README shows first. One trial at a time, so that the sampler has been
 # told of every trial before it on every machine: else what it draws depends on how many trials run side by side.
 DEMO := studies/demo
-SEARCH := docs/examples/support.toml --objective support:ndcg@10:dev --study $(DEMO) --trials 5 --max-concurrent 1 \
+SEARCH := docs/examples/support.toml --objective support:ndcg@10:dev --study $(DEMO) --samples 5 --max-concurrent 1 \
 	--cpus-per-trial 2 --set data.source=$(DEMO)-data/pairs.csv --set 'evaluation.own=["support=$(DEMO)-data/support"]'
 
 # One environment serves all, and it is made once.

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,22 +72,22 @@ def _measure(count: int) -> dict[str, Any]:
 
 def _prepared(count: int) -> Any:
     from tune_sentcl.space import load_space
-    from tune_sentcl.tuning.prepare import prepare
-    from tune_sentcl.tuning.search_options import SearchOptions
+    from tune_sentcl.tuning.options import SearchOptions
+    from tune_sentcl.tuning.question import ask
 
     space = load_space("scl/lambda", {"encoder.checkpoint": "toy", "data.source": "toy"})
     options = SearchOptions(
-        trials=count - len(space.configurations), sampler="random", launcher="local", keep=1
+        samples=count - len(space.configurations), sampler="random", launcher="local", keep=1
     )
-    return prepare(space, None, (0,), options)
+    return ask(space, None, (0,), options)
 
 
 def _build(study: str, count: int) -> dict[str, Any]:
-    from tune_sentcl.launchers import run_prepared
+    from tune_sentcl.tuning.search import run_search
 
     spent: list[float] = []
     files = 0
-    prepared = _prepared(count)
+    question = _prepared(count)
     half = 0.0
 
     class Killed(BaseException):
@@ -108,7 +108,7 @@ def _build(study: str, count: int) -> dict[str, Any]:
         raise Killed
 
     with suppress(Killed):
-        run_prepared(prepared, study, drive)
+        run_search(question, study, lambda *_: nullcontext(drive))
     tenth = max(1, len(spent) // 10)
     return {
         "end of a trial, mean": (1e3 * statistics.fmean(spent), "ms"),
@@ -160,24 +160,24 @@ def _worked(config: Any) -> Any:
 
 
 def _end(study: str, count: int) -> dict[str, Any]:
-    from tune_sentcl.launchers import run_prepared
+    from tune_sentcl.tuning.search import run_search
 
-    prepared = _prepared(count)
+    question = _prepared(count)
     start = time.perf_counter()
-    run_prepared(prepared, study, lambda session: None)
+    run_search(question, study, lambda *_: nullcontext(lambda session: None))
     return {"resume, run nothing, end": (time.perf_counter() - start, "s")}
 
 
 def _resume(study: str, count: int) -> dict[str, Any]:
     """Time the way from the imports to a session that can hand out the next trial."""
     from tune_sentcl.tuning.limits import Limits
-    from tune_sentcl.tuning.search_run import open_session
+    from tune_sentcl.tuning.search import open_session
 
-    prepared = _prepared(count)
+    question = _prepared(count)
     before, start = _resident(), time.perf_counter()
-    with open_session(prepared, study, Limits()) as session:
+    with open_session(question, study, Limits()) as session:
         seconds = time.perf_counter() - start
-        done = session.proposals.done
+        done = session.queue.done
     if done != count:
         raise SystemExit(f"{done} of {count} trials were recognized")
     name, memory = "resume after a kill", (_peak() - before) / 1e3

@@ -7,8 +7,8 @@ It measures choices, takes tables, and is not run by `make bench`.
         [--plot FILE.svg]
 
 A policy is the options of `tune-sentcl search` for sampling and early stopping, `default`, or the
-name of a peer (`replay_peers.PEERS`). Options without `--trials` and `--budget` have the budget of
-the replay, and without `--seeds` all seeds of the table. `--learn-from learn` means the tables
+name of a peer (`replay_peers.PEERS`). Options without `--samples` and `--budget` have the budget
+of the replay, and without `--seeds` all seeds of the table. `--learn-from learn` means the tables
 of `--learn`; `default` learns from them if there are any. A run does not learn from its own table.
 `--confirm` changes no choice, and is not run. A TABLE is a Parquet file
 (`replay_table`) or a study's folder. A row tells for one table and policy:

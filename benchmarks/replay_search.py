@@ -1,4 +1,4 @@
-"""The package's own search over a table: its proposals, stages and session, without a study.
+"""The package's own search over a table: its queue, stages and session, without a study.
 
 Only the ends are replaced: the space is the table's, the trials are rows of the table, and the
 driver writes nothing. A proposed configuration becomes the nearest one of the table that the
@@ -24,14 +24,14 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.portfolio import MOST_WHOLE, best_params, standardized
-from tune_sentcl.tuning.sampler.sampling import distribution
-from tune_sentcl.tuning.search_configurations import SearchConfigurations
-from tune_sentcl.tuning.search_options import SAMPLING, STAGES, SearchOptions
-from tune_sentcl.tuning.search_run import limits_of
+from tune_sentcl.tuning.configurations import SearchConfigurations
+from tune_sentcl.tuning.older_studies import MOST_WHOLE, best_params, standardized
+from tune_sentcl.tuning.options import SAMPLING, STAGES, SearchOptions
+from tune_sentcl.tuning.question import Question
+from tune_sentcl.tuning.queue import Queue
+from tune_sentcl.tuning.sampler import distribution
+from tune_sentcl.tuning.search import limits_of
 from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.session_study import SessionSettings
 from tune_sentcl.tuning.stages import SHARES
 from tune_sentcl.tuning.worker import Failure
 
@@ -91,7 +91,7 @@ def parse_policy(text: str) -> Policy:
     if len(options.objectives) > 1:
         raise _fault(text, "must have one objective: a table has one score")
     seeds = parse_seeds(context.params.get("seeds")) or ()
-    return Policy(options, seeds, "trials" in given or "budget" in given)
+    return Policy(options, seeds, "samples" in given or "budget" in given)
 
 
 def _is_given(context: Any, name: str) -> bool:
@@ -172,9 +172,9 @@ class _Namer:
         """The index of a configuration in the table."""
         return self._task.table.index[self._task.table.key(values)]
 
-    def resolve(self, values: Values) -> Any:
-        """The inputs and requested scores, the same for all."""
-        return SimpleNamespace(inputs=self._inputs, requested=frozenset())
+    def inputs(self, values: Values) -> Any:
+        """The inputs, the same for all."""
+        return self._inputs
 
     def configuration(self, values: Values) -> str:
         """The name of a configuration."""
@@ -195,19 +195,13 @@ class _TableConfigurations(SearchConfigurations):
         return TableConfig(dict(self[name].values))
 
 
-class TableProposals(Proposals):
-    """Proposals that take the nearest free configuration of the table."""
+class TableQueue(Queue):
+    """A queue that takes the nearest free configuration of the table."""
 
-    def __init__(
-        self, table: Table, namer: Any, options: SearchOptions, seeds: Sequence[int]
-    ) -> None:
-        super().__init__(TableSpace.of(table), namer, options, seeds)
+    def __init__(self, table: Table, question: Question) -> None:
         self._free, self._table = Free(table), table
-
-    def _configurations_of(
-        self, space: Space, warn: Callable[[str], None]
-    ) -> SearchConfigurations:
-        return _TableConfigurations(space, self.namer, self.seeds, warn)
+        configurations = _TableConfigurations(question.space, question.namer, question.seeds)
+        super().__init__(question, History(question.objectives), configurations=configurations)
 
     def _is_new(self, params: Params) -> bool:
         return self._free.exists(params)
@@ -250,13 +244,13 @@ class OwnSearch:
         learn: Sequence[Table] = (),
         priors: Sequence[Params] = (),
     ) -> None:
-        """Prepare the search as `tune_sentcl.tuning.prepare` does."""
+        """Prepare the search as `tune_sentcl.tuning.question` does."""
         options = _sized(policy, budget, task.seed)
         self._task, self._namer = task, _Namer(task)
         self._objective = parse_objectives(options.objectives, allow_test=True)[0]
         seeds = policy.seeds or tuple(range(len(task.seeds)))
-        proposals = TableProposals(task.table, self._namer, options, seeds)
-        options.check(proposals.configurations.space)
+        space = TableSpace.of(task.table)
+        options.check(space)
         if max(seeds) >= len(task.seeds):
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
             raise ConfigError(Fault("--seeds", "", str(policy.seeds), rule, "Ask for fewer."))
@@ -267,13 +261,20 @@ class OwnSearch:
             )
         past = best_params(_past_studies(learn)) if options.learn_from else []
         shares = (1.0,) if options.is_whole else shares_of(task.table.points)
-        given = [*past, *priors]
-        whole = [*past[:MOST_WHOLE], *priors[:1]]
-        proposals.resume_from(History([self._objective]), shares, given=given, whole=whole)
-        settings, driver, watcher = SessionSettings("table", keep=0), _no_study(), _Silent()
-        self._session = Session(
-            driver, proposals, settings, cast(Any, watcher), limits=limits_of(options)
+        watcher: Any = _Silent()
+        question = Question(
+            space,
+            replace(options, keep=0),
+            seeds,
+            (self._objective,),
+            cast(Any, self._namer),
+            watcher,
+            shares,
+            given=(*past, *priors),
+            whole=(*past[:MOST_WHOLE], *priors[:1]),
         )
+        queue, limits = TableQueue(task.table, question), limits_of(options)
+        self._session = Session(_no_study(), queue, question, watcher, limits=limits)
         self._trials: dict[tuple[int, int], str] = {}
         self._points: dict[tuple[int, int], int] = {}
         self._scores: dict[str, list[float]] = {}

@@ -123,7 +123,7 @@ start() {
   unset RAY_AUTH_TOKEN RAY_ADDRESS
   export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$STATE/auth_token
   first=${FIRST_PORT:-$(free_block $((workers + 1)))}
-  cores=$(python -c 'from tune_sentcl.tuning.resources import usable_cores; print(usable_cores())')
+  cores=$(python -c 'from tune_sentcl.tuning.machine import usable_cores; print(usable_cores())')
   share=${WORKER_CPUS:-$((workers > 0 && cores > workers ? cores / workers : 1))}
   mapfile -t gpus < <(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null || true)
 

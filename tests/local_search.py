@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tune_sentcl import launch
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.search import SearchOutcome
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tune_sentcl.tuning.stages import FAILED, Stages
+from tune_sentcl.tuning.stages import FAILED, Halving, Stages
 
 End = float | None
 Ended = Mapping[str, Sequence[End]]
@@ -15,12 +15,33 @@ def order(ends: Mapping[str, End]) -> list[str]:
     return sorted(ranked, key=lambda name: (-(ends[name] or 0), name))
 
 
-def waiting(halving: Ended, sizes: Sequence[int]) -> list[set[str]]:
-    """The configurations of each stage of one halving."""
-    found = [set(halving)]
-    for stage, size in enumerate(sizes[1:]):
-        found.append(set(order({name: halving[name][stage] for name in found[-1]})[:size]))
+def waiting(halving: Halving, parts: Sequence[Ended]) -> list[set[str]]:
+    """The configurations of each stage of one halving, given the ends of each of its parts."""
+    stages = len(halving.shares)
+    own = stages if stages < 3 else stages - 1
+    found = [set[str]() for _ in range(own)]
+    ends = {name: one for part in parts for name, one in part.items()}
+    for part, size in zip(parts, halving.parts, strict=False):
+        members = set(part)
+        found[0] |= members
+        for stage in range(1, own):
+            size = max(1, size // 4)
+            members = set(order({name: ends[name][stage - 1] for name in members})[:size])
+            found[stage] |= members
+    if own < stages:
+        best = order({name: ends[name][own - 1] for name in found[-1]})
+        found.append(set(best[: last(halving)]))
     return found
+
+
+def last(halving: Halving) -> int:
+    """How many configurations train to the end."""
+    size = 0
+    for part in halving.parts:
+        for _ in range(len(halving.shares) - 2):
+            part = max(1, part // 4) if part else 0
+        size += part
+    return max(1, size // 4) + halving.further
 
 
 def with_seeds(

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import optuna
@@ -16,14 +17,13 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
 from processes import wait_until
-from stand_in import StandIn
+from stand_in import StandIn, by
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.evaluate.suites import Measures, expected_measurements
 from tune_sentcl.history import Action, Assignment, History, Result
 from tune_sentcl.launch import search
-from tune_sentcl.launchers import run_prepared
 from tune_sentcl.objective import Objective
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score
@@ -34,12 +34,14 @@ from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.rows import scores_table
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.sampling import Params, Sampler
-from tune_sentcl.tuning.search_configurations import TrialNamer
-from tune_sentcl.tuning.search_options import SamplerName, SchedulerName, SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.configurations import TrialNamer
+from tune_sentcl.tuning.measuring import Request, measure_study
+from tune_sentcl.tuning.options import SamplerName, SchedulerName, SearchOptions
+from tune_sentcl.tuning.question import Question, ask
+from tune_sentcl.tuning.queue import Queue
+from tune_sentcl.tuning.sampler import Params, Sampler
+from tune_sentcl.tuning.search import SearchOutcome, run_search
+from tune_sentcl.watch.terminal import terminal_watcher
 
 # Read once at Ray's first import, so before any test module can import it.
 prepare_ray()
@@ -97,7 +99,7 @@ OBJECTIVES = (
 )
 
 
-def proposals(
+def queue_of(
     space: Space,
     *,
     seeds: Sequence[int] = (0,),
@@ -113,19 +115,28 @@ def proposals(
     record: SearchRecord | None = None,
     given: Sequence[Params] = (),
     whole: Sequence[Params] = (),
-) -> Proposals:
-    """Proposals as a driver makes them: with what the study knows, even if that is nothing."""
+) -> Queue:
+    """A queue as a driver makes it: with what the study knows, even if that is nothing."""
     options = SearchOptions(
-        trials=sampled,
+        samples=sampled,
         budget=budget,
         sampler=sampler,
         sampler_seed=sampler_seed,
         scheduler=scheduler,
     )
-    made = Proposals(space, TrialNamer(NoInputs()), options, seeds)
-    known = history(OBJECTIVES[:objectives], results or {}, adopted or {})
-    made.resume_from(known, shares, record, given=given, whole=whole)
-    return made
+    scores, namer = OBJECTIVES[:objectives], TrialNamer(NoInputs())
+    question = Question(
+        space,
+        options,
+        tuple(seeds),
+        scores,
+        namer,
+        terminal_watcher(shown=False),
+        tuple(shares),
+        given=tuple(given),
+        whole=tuple(whole),
+    )
+    return Queue(question, history(scores, results or {}, adopted or {}), record)
 
 
 def history(
@@ -174,9 +185,9 @@ def finished(*values: float) -> Result:
 
 
 def drive(
-    made: Proposals, judge: Callable[[TrialConfig], Result], most: int = 1000
+    made: Queue, judge: Callable[[TrialConfig], Result], most: int = 1000
 ) -> list[Assignment]:
-    """Run proposals to their end, one trial after another, with planted results."""
+    """Run a queue to its end, one trial after another, with planted results."""
     given: list[Assignment] = []
     while not ended(made):
         assignment = made.next()
@@ -196,7 +207,7 @@ def assigned(config: TrialConfig, loader: InputLoader, action: Action = "train")
     return Assignment(*names, config, "grid", inputs.fingerprints, action, "1-1")
 
 
-def ended(made: Proposals) -> bool:
+def ended(made: Queue) -> bool:
     return made.finished
 
 
@@ -265,8 +276,24 @@ def run_planted(
     asked = SearchOptions(**{**usual, **options})
     stand_in = stand_in or StandIn(study)
     stand_in.keep = asked.keep > 0
-    outcome = run_prepared(prepare(space, data, seeds, asked), str(study), stand_in)
+    outcome = run_search(ask(space, data, seeds, asked, str(study)), str(study), by(stand_in))
     return outcome, [action for _, action in stand_in.handed]
+
+
+def measure_planted(
+    study: Path,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    stand_in: StandIn | None = None,
+    *,
+    best: int | None = None,
+    **options: Any,
+) -> tuple[SearchOutcome, list[tuple[str, str]]]:
+    """`measure` as `run_planted` searches; what was handed out are trials with their actions."""
+    stand_in = stand_in or StandIn(study)
+    asked = SearchOptions(**{"launcher": "local", "gpus_per_trial": 0.0, **options})
+    request, watcher = Request(settings, best), terminal_watcher(shown=True)
+    outcome = measure_study(str(study), request, None, asked, by(stand_in), watcher)
+    return outcome, stand_in.handed
 
 
 def reported(study: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +23,15 @@ from tune_sentcl.train.state import TrainingState
 from tune_sentcl.trial import Account, Progress
 from tune_sentcl.trial.inputs import measures_of
 from tune_sentcl.trial.output import TrialState, made_for
+from tune_sentcl.tuning.search import Launcher
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure
+
+
+def by(launch: Callable[[Session], None]) -> Launcher:
+    """A launcher that runs every session by `launch`."""
+    return lambda question, path: nullcontext(launch)
+
 
 Fate = Literal["finish", "fail", "diverge", "lose", "lose_once"]
 Seen = tuple[int, float]

@@ -100,9 +100,9 @@ def test_a_simulation_of_verdicts_prints_shares_of_every_case_and_procedure() ->
     keys = {"case", "procedure", "configurations", "seeds", "difference_sd"}
     assert len({tuple(row[key] for key in sorted(keys)) for row in rows}) == len(rows)
     for row in rows:
-        assert set(row) == keys | {"established", "false_claims"}
+        assert set(row) == keys | {"established", "false_claims", "spent"}
         assert 0 <= row["established"] <= 1 and 0 <= row["false_claims"] <= 1
-    assert {row["procedure"] for row in rows} == {"planned", "confirm"}
+    assert {row["procedure"] for row in rows} == {"planned", "confirm", "follow"}
 
 
 @pytest.mark.long

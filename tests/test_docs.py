@@ -77,9 +77,9 @@ def test_the_library_example_of_the_readme_runs(
     The two configurations of the grid run with both seeds, the sampled one at least with one.
     """
     (code,) = re.findall(r"```python\n(.*?)```", read(ROOT / "README.md"), re.S)
-    assert code.count("SearchOptions(trials=4)") == 1
+    assert code.count("SearchOptions(samples=4)") == 1
     monkeypatch.chdir(tmp_path)
-    exec(code.replace("trials=4", "trials=1, launcher='local'"), {})
+    exec(code.replace("samples=4", "samples=1, launcher='local'"), {})
     study, lines = read_study("studies/api"), capsys.readouterr().out.splitlines()
     assert len(study.trials) in (5, 6)
     assert len(lines) == (1 + len(study.trials)) + (1 + len(study.configurations()))

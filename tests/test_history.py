@@ -18,6 +18,7 @@ from tune_sentcl.store.study import Study
 OBJECTIVES = parse_objectives(
     ["STS-B:spearman:dev", "SST2:accuracy:dev", "MR:accuracy:dev:senteval-5fold"], allow_test=False
 )
+UNSCORED = Measurement("toy", "TREC", "test", "logreg-10fold", None)
 CONFIG = parse_dotted({"method.name": "scl", "data.source": "toy"}, "test")
 
 
@@ -107,18 +108,15 @@ def test_a_reading_says_what_the_rows_say(
         if status != "finished":
             expected = [None] * len(OBJECTIVES)
         assert list(history.values(name)) == expected
-        asked = {Measurement("toy", "SST2", "test", "logreg-10fold", None), *held, *failed}
-        lacking = asked - held
-        action = history.action(name, frozenset(asked))
-        rested = {m for m in lacking if any(o.rests_on(m) for o in OBJECTIVES)}
-        wanted = "retrain" if (lacking - failed) | rested else None
-        assert action == {"finished": wanted, "failed": "train", "pruned": None}[status]
-        history.weights = {name}
-        action = history.action(name, frozenset(asked))
-        assert action == {"failed": "train", "pruned": None}.get(
-            status, "measure" if lacking else None
+        held, failed = (found if status == "finished" else set() for found in (held, failed))
+        for asked in (held, held | failed, {*held, UNSCORED}):
+            assert history.lacks(name, frozenset(asked)) == bool(asked - held)
+        without = (
+            objective
+            for objective, number in zip(OBJECTIVES, expected, strict=True)
+            if number is None and not any(map(objective.rests_on, failed))
         )
-        history.weights = set()
+        assert history.lacks_objective(name) == any(True for _ in without)
     told = [name for stored in history.configurations() for name in stored.trials.values()]
     assert sorted(told) == sorted(named)
     assert list(history.configurations()) == [], "they are forgotten then"
@@ -129,34 +127,5 @@ def test_an_empty_study_has_an_empty_history(tmp_path: Path) -> None:
     assert len(history) == 0
     assert "t0" not in history
     assert history.attempts("t0") == 0
-    assert history.action("t0", frozenset()) == "train"
+    assert history.status("t0") is None
     assert list(history.configurations()) == []
-
-
-def test_a_reason_that_came_again_is_hopeless_for_the_rest_of_the_run() -> None:
-    history = History(OBJECTIVES)
-    broken = Score(
-        "transfer", "MR", "test", "accuracy", "logreg-10fold", "toy", None, 0, reason="gone"
-    )
-    number = Score("sts", "STS-B", "dev", "spearman", "cosine", "toy", 50.0, 9)
-    other = Score(
-        "transfer", "CR", "test", "accuracy", "logreg-10fold", "toy", None, 0, reason="gone"
-    )
-    asked = frozenset({broken.measurement, number.measurement})
-    for name in ("t0", "t1", "t2"):
-        history.record_end(name, "finished", 1, [number, broken])
-    history.record_end("t2", "finished", 1, [other])
-    history.weights = {"t0", "t1", "t2"}
-    assert [history.action(name, asked) for name in ("t0", "t1", "t2")] == ["measure"] * 3
-    history.record_end("t0", "finished", 1, [number, broken])
-    assert [history.action(name, asked) for name in ("t0", "t1", "t2")] == [None] * 3
-    both = asked | {other.measurement}
-    assert history.action("t1", both) == history.action("t2", both) == "measure"
-    history.record_end(
-        "t1", "finished", 1, [Score(**{**_values(broken), "value": 1.0, "reason": None})]
-    )
-    assert history.action("t1", asked) is None
-
-
-def _values(score: Score) -> dict[str, Any]:
-    return {name: getattr(score, name) for name in Score.__dataclass_fields__ if name != "_"}

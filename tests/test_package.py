@@ -73,7 +73,7 @@ CALLS = [
         "search('smoke', 'new', options=SearchOptions(objectives=('foo:spearman:dev',)))",
         "SearchOptions.objectives: foo:spearman:dev: the trials measure no such task",
     ),
-    ("SearchOptions(trials='4')", "SearchOptions.trials: '4': must be a valid integer"),
+    ("SearchOptions(samples='4')", "SearchOptions.samples: '4': must be a valid integer"),
     ("load_space('smoke', plugins='a.py')", "plugins: 'a.py': must be a list or a tuple"),
     ("load_space(None)", "name: None: must be"),
     ("load_space('smoke').with_overrides([])", "overrides: []: must be"),
@@ -96,7 +96,7 @@ COMMANDS = [
     ("plan smoke --study=", "--study: '': must not be empty"),
     ("search smoke --study new --objective foo:spearman:dev", "--objective: foo:spearman:dev: "),
     ("search smoke --study new --set evaluation.own=[faq=gone]", "faq = gone: there is no such"),
-    ("search smoke --study new --trials 1 --learn-from gone", "gone: must be a study"),
+    ("search smoke --study new --samples 1 --learn-from gone", "gone: must be a study"),
     ("search smoke --study new --launcher local --address auto", "--address: auto: cannot be"),
     ("plan smoke --study afile", "afile: must be a folder"),
     ("check smoke --launcher local", "--launcher: local: runs on no cluster"),
@@ -171,9 +171,8 @@ def test_the_wheel_carries_spaces_numbers_types_and_licence(tmp_path: Path) -> N
         f"tune_sentcl/{p.relative_to(ROOT)}" for p in (ROOT / "search_spaces").rglob("*.toml")
     }
     assert spaces and spaces <= names
-    assert {
-        f"tune_sentcl/{name}" for name in ("py.typed", "data/toy.parquet", "export/card.md.jinja")
-    } <= names
+    files = ("py.typed", "data/toy.parquet", "export/card.md.jinja", "init/new_space.toml.jinja")
+    assert {f"tune_sentcl/{name}" for name in files} <= names
     numbers = {"paper_results.csv", "errata.csv"}
     assert {f"tune_sentcl/analysis/reported/{name}" for name in numbers} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)

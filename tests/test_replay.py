@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from search_samples import LAMBDA, lambda_space, rows, run_planted
-from stand_in import StandIn
+from stand_in import StandIn, by
 
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.launchers import run_prepared
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import confirmation_search
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.search import confirmation_of, run_search
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
@@ -87,7 +86,7 @@ def one_row(table: Table, policy: str, *, budget: float = 5.0, repeats: int = 3)
     return row
 
 
-def ask(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+def arguments(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     given = {"policy": None, "budget": [5.0], "workers": 4, "repeats": 1, "seed": 0, "jobs": 1}
     given |= {"held_out": False, "learn": [], "plot": None, "quick": False, "json": True}
     monkeypatch.setattr(script, "options", lambda *_: argparse.Namespace(**{**given, **changes}))
@@ -240,9 +239,9 @@ def test_random_options_are_the_random_peer_in_distribution(tmp_path: Path) -> N
 
 def test_the_sampler_is_told_the_configurations_that_ran(curves: Table) -> None:
     task = task_of(curves, 0)
-    search = OwnSearch(task, parse_policy("--scheduler none --seeds 0 --trials 12"), 12)
+    search = OwnSearch(task, parse_policy("--scheduler none --seeds 0 --samples 12"), 12)
     run = replay(task, search, 12, 4)
-    sampler: Any = search._session.proposals._sampler
+    sampler: Any = search._session.queue._sampler
     study = sampler._study
     complete = [t.params for t in study.get_trials() if t.state.name == "COMPLETE"]
     assert all(trial.params in curves.params for trial in study.get_trials())
@@ -346,22 +345,22 @@ def test_a_study_is_a_table(tmp_path: Path) -> None:
     assert set(table.scores[0, 0, :-1]) == {math.inf, 5.0}  # not evaluated yet, then once
     assert table.rows[0].tolist() == [8 * (part + 1) for part in range(10)]
     assert one_row(table, "default", budget=6)["cost"] <= 6
-    assert one_row(table, "--scheduler none --trials 3", budget=6)["regret_mean"] == 0
+    assert one_row(table, "--scheduler none --samples 3", budget=6)["regret_mean"] == 0
 
 
 def test_a_study_with_stopped_trials_is_a_table_of_the_other_configurations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space, study = lambda_space(tmp_path, 0.2, 0.5, ranges=LAMBDA), tmp_path / "study"
-    asked = SearchOptions(launcher="local", gpus_per_trial=0.0, trials=12, confirm=1)
-    prepared = prepare(space, None, (0, 1), asked)
-    run_prepared(prepared, str(study), StandIn(study))
-    again = confirmation_search(prepared, str(study))
+    asked = SearchOptions(launcher="local", gpus_per_trial=0.0, samples=12, confirm=1)
+    question = ask(space, None, (0, 1), asked)
+    run_search(question, str(study), by(StandIn(study)))
+    again = confirmation_of(question, str(study))
     assert again is not None
-    run_prepared(again, str(study), StandIn(study, keep=False))
+    run_search(again, str(study), by(StandIn(study, keep=False)))
     table, sampled = read_table(str(study)), {row["configuration"] for row in rows(study)}
     assert table.scores.shape[1] == 2 and 1 < len(table) < len(sampled)
-    ask(monkeypatch, tables=[str(study)], policy=["random"])
+    arguments(monkeypatch, tables=[str(study)], policy=["random"])
     script.main()
     assert f"study: {len(table)} of {len(sampled)} configurations" in capsys.readouterr().err
 
@@ -452,7 +451,7 @@ def test_bad_input_ends_with_one_sentence_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ask(monkeypatch, **{"tables": [curves.path], **changes})
+    arguments(monkeypatch, **{"tables": [curves.path], **changes})
     with pytest.raises(SystemExit) as raised:
         script.main()
     assert raised.value.code == 2
@@ -466,7 +465,7 @@ def test_rows_are_printed_before_they_are_drawn(
     shown: list[str] = []
     monkeypatch.setattr(script, "check_pictures", lambda: None)
     monkeypatch.setattr(script, "draw", lambda *_: shown.append(capsys.readouterr().out))
-    ask(monkeypatch, tables=[curves.path], plot=Path("plot.svg"))
+    arguments(monkeypatch, tables=[curves.path], plot=Path("plot.svg"))
     script.main()
     assert len(json.loads(shown[0])) == 1
 

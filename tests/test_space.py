@@ -11,7 +11,7 @@ from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.config import Fingerprints, TrialConfig, parse_dotted, trial_id
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
-from tune_sentcl.tuning.sampler.sampling import Sampler
+from tune_sentcl.tuning.sampler import Sampler
 
 ROOT = Path(__file__).parents[1] / "search_spaces"
 

@@ -14,7 +14,7 @@ from tune_sentcl.store.study import Study
 PAGE = (Path(__file__).parents[1] / "docs" / "your-own.md").read_text(encoding="utf-8")
 # Fewer trials, and fewer seeds for each.
 for long, short in (
-    ("--trials 6", "--trials 1"),
+    ("--samples 6", "--samples 1"),
     ("--confirm 3", "--confirm 1"),
     ("--rows pairs.csv", "--rows pairs.csv --encoder toy"),
 ):

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames, paper_results, read_study
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
-    from tune_sentcl.launch import search
+    from tune_sentcl.launch import measure, search
     from tune_sentcl.plugins import loss, method, source, task, watcher
     from tune_sentcl.space import Space, load_space
-    from tune_sentcl.tuning.search_options import SearchOptions
+    from tune_sentcl.tuning.options import SearchOptions
 
 __all__ = [
     "SearchOptions",
@@ -24,6 +24,7 @@ __all__ = [
     "TuneSentclError",
     "load_space",
     "loss",
+    "measure",
     "method",
     "paper_results",
     "read_study",
@@ -34,13 +35,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "SearchOptions": "tune_sentcl.tuning.search_options",
+    "SearchOptions": "tune_sentcl.tuning.options",
     "Space": "tune_sentcl.space",
     "StudyFrames": "tune_sentcl.analysis",
     "TrialConfig": "tune_sentcl.config",
     "TuneSentclError": "tune_sentcl.errors",
     "load_space": "tune_sentcl.space",
     "loss": "tune_sentcl.plugins",
+    "measure": "tune_sentcl.launch",
     "method": "tune_sentcl.plugins",
     "paper_results": "tune_sentcl.analysis",
     "read_study": "tune_sentcl.analysis",

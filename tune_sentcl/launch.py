@@ -9,21 +9,21 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic import InstanceOf
+from pydantic import InstanceOf, NonNegativeInt
 
 from tune_sentcl.arguments import Location, Seeds, checked, renamed
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.errors import BadInputError, TrialFailedError
-from tune_sentcl.plugins import Plugin, load_plugins
+from tune_sentcl.errors import BadInputError, ConfigError, Fault, TrialFailedError
+from tune_sentcl.plugins import Plugin, activate, load_plugins
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.files import study_path
 from tune_sentcl.tuning.first_checks import first_checks
-from tune_sentcl.tuning.search_options import SearchOptions, python_names
+from tune_sentcl.tuning.options import SearchOptions, python_names
 from tune_sentcl.watch.terminal import terminal_watcher
 from tune_sentcl.watch.watcher import Watcher
 
 if TYPE_CHECKING:
-    from tune_sentcl.tuning.search_run import SearchOutcome
+    from tune_sentcl.tuning.search import SearchOutcome
 
 _NAMES = {
     "SPACE": "space",
@@ -32,6 +32,7 @@ _NAMES = {
     "--set": "overrides",
     "--seeds": "seeds",
     "--plugin": "plugins",
+    "--best": "best",
 }
 """How Python writes the arguments of the command line that are no options of a search."""
 
@@ -64,8 +65,7 @@ def search(
     """Run every trial of a space that the study does not hold yet.
 
     A search that was killed and is called again in the same way ends with every trial exactly
-    once. If a finished study lacks a requested score, it is measured on the kept weights. A trial
-    without kept weights is trained again only if the options say `retrain`.
+    once. A study measures what its first search asked for; `measure` adds tasks and scores to it.
 
     Args:
         space: A loaded space, the name of a shipped one, or a TOML file.
@@ -91,11 +91,63 @@ def search(
     elif overrides:
         space = space.with_overrides(overrides)
     first_checks(space, options, path)
-    from tune_sentcl.launchers import run_and_confirm
-    from tune_sentcl.tuning.prepare import prepare
+    from tune_sentcl.launchers import launcher
+    from tune_sentcl.tuning.question import ask
+    from tune_sentcl.tuning.search import run_and_confirm
 
     shown = terminal_watcher(watcher, shown=progress)
-    outcome = run_and_confirm(prepare(space, data, seeds, options, path, watcher=shown), path)
+    question = ask(space, data, seeds, options, path, watcher=shown)
+    outcome = run_and_confirm(question, path, launcher)
+    return replace(outcome, notes=tuple(shown.notes))
+
+
+@_python_names(**{"--set": "settings"})
+@checked
+def measure(
+    study: Location,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    data: Location | None = None,
+    options: InstanceOf[SearchOptions] | None = None,
+    train: bool = False,
+    best: NonNegativeInt = 0,
+    plugins: Sequence[Location] = (),
+    progress: bool = False,
+) -> "SearchOutcome":
+    """Score every kept model of a study, and add tasks and scores to the study.
+
+    A repeated call goes on after an interruption. Later searches of the study measure the same.
+
+    Args:
+        study: A folder or an object store's URL.
+        settings: Dotted keys of `evaluation` that add tasks and scores, such as
+            `{"evaluation.suites": ["transfer"]}`; None adds none.
+        data: The data root; None takes TUNE_SENTCL_DATA.
+        options: Resources and limits; other options have no effect.
+        train: Train those trials of the best configurations again whose weights were not kept.
+        best: How many configurations that are; 0: winner, baseline and runner-up.
+        plugins: Files that end in .py, or names of installed plugins.
+        progress: Show on stderr what the command shows; otherwise nothing is printed.
+
+    Returns:
+        Counts of trials, the reason of an early end, and the messages.
+
+    Raises:
+        BadInputError: An argument or an input is wrong.
+    """
+    if best and not train:
+        raise ConfigError(
+            Fault("--best", "", str(best), "is for trials that are trained again", "Add --train.")
+        )
+    path, loaded = study_path(study), load_plugins(plugins)
+    activate(loaded)
+    from tune_sentcl.launchers import launcher
+    from tune_sentcl.tuning.measuring import Request, measure_study
+
+    shown = terminal_watcher(shown=progress)
+    request = Request(settings or {}, best if train else None, loaded)
+    options = options or SearchOptions()
+    outcome = measure_study(path, request, data, options, launcher, shown)
     return replace(outcome, notes=tuple(shown.notes))
 
 
@@ -138,10 +190,13 @@ def train_one(
     import pyarrow.compute as pc
     import torch
 
-    from tune_sentcl.launchers import run_prepared
+    from tune_sentcl.history import History
+    from tune_sentcl.launchers import launcher
     from tune_sentcl.store.rows import scores_table
     from tune_sentcl.store.study import Study
-    from tune_sentcl.tuning.prepare import prepare
+    from tune_sentcl.tuning.question import ask
+    from tune_sentcl.tuning.queue import Queue
+    from tune_sentcl.tuning.search import run_search
     from tune_sentcl.tuning.worker import Attempt, worker_settings
 
     share = options.gpus_per_trial
@@ -149,20 +204,20 @@ def train_one(
         share = float(torch.cuda.is_available())
     options = replace(options, gpus_per_trial=share)
     watcher, seeds = terminal_watcher(shown=progress), (config.seed,)
-    prepared = prepare(space, data, seeds, options, path, "single", watcher=watcher)
-    (assignment,) = prepared.proposals.assignments()
+    question = ask(space, data, seeds, options, path, "single", watcher=watcher)
+    (assignment,) = Queue(question, History(question.objectives)).assignments()
     name = assignment.trial_id
     if path is None:
         settings_here = worker_settings(
             None,
             replace(options, keep=0, save_every=0),
             share,
-            prepared.loader.early_stopping_objective,
+            question.loader.early_stopping_objective,
         )
-        with closing(Attempt(assignment, prepared.loader, settings_here).points()) as points:
+        with closing(Attempt(assignment, question.loader, settings_here).points()) as points:
             *_, last = points
         return list(scores_table(name, last.scores).to_pylist())
-    run_prepared(prepared, path)
+    run_search(question, path, launcher)
     kept = Study.read(path)
     rows = kept.trials(["trial_id", "status", "error_type", "error_text"])
     for row in rows.filter(pc.field("trial_id") == name).to_pylist():

@@ -1,23 +1,15 @@
-"""Runs prepared searches: in this process, with Ray on this machine, or on a cluster."""
+"""Runs searches: in this process, with Ray on this machine, or on a cluster."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from tune_sentcl.errors import DeviceError, StudyError
 from tune_sentcl.history import Assignment
 from tune_sentcl.on_ray.environment import prepare_ray
-from tune_sentcl.tuning.limits import Limits
-from tune_sentcl.tuning.plan import with_estimate
-from tune_sentcl.tuning.prepare import PreparedSearch
-from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
-from tune_sentcl.tuning.search_run import (
-    Launch,
-    SearchOutcome,
-    confirmation_search,
-    limits_of,
-    run_session,
-)
+from tune_sentcl.tuning.machine import gpus_a_trial, this_machine, trials_at_a_time
+from tune_sentcl.tuning.question import Question
+from tune_sentcl.tuning.search import Launch
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings, worker_settings
 
@@ -56,68 +48,35 @@ def _run_trial(session: Session, assignment: Assignment, settings: WorkerSetting
         session.abort(type(lost)(f"{lost}; repeat the command to go on in a new process"))
 
 
-def run_and_confirm(
-    prepared: PreparedSearch, path: str, launch: Launch | None = None
-) -> SearchOutcome:
-    """Run the search, and then winner, baseline and runner-up on fresh seeds if options say so.
-
-    `launch` is that of `run_prepared`.
-    """
-    limits = limits_of(prepared.options)
-    outcome = run_prepared(prepared, path, launch, limits)
-    # Trials that fail again and again do not block the confirmation: all others have run.
-    complete = not outcome.ended_by or (limits.failure_reason and not outcome.untried)
-    confirmation = confirmation_search(prepared, path) if complete else None
-    if confirmation is None:
-        return outcome
-    limits.reset_failures()
-    return outcome.combined_with(run_prepared(confirmation, path, launch, limits))
-
-
-def run_prepared(
-    prepared: PreparedSearch,
-    path: str,
-    launch: Launch | None = None,
-    limits: Limits | None = None,
-) -> SearchOutcome:
-    """Run what a study lacks, with the launcher of the options or with `launch`; then compact it.
-
-    `limits` are those of the search so far; None: those of the options.
-    """
-    limits = limits or limits_of(prepared.options)
-    with _launcher(prepared, path) if launch is None else nullcontext(launch) as run:
-        return run_session(prepared, path, run, limits)
-
-
 @contextmanager
-def _launcher(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
+def launcher(question: Question, path: str) -> Iterator[Launch]:
     """The launcher of the options; a given cluster is checked before anything is written."""
-    options = prepared.options
+    options = question.options
     if options.is_here:
         machine = this_machine()
         at_a_time = trials_at_a_time(options, [machine])
-        prepared.watcher.where = f"{at_a_time} at a time on this machine ({machine})"
+        question.watcher.where = f"{at_a_time} at a time on this machine ({machine})"
     if options.launcher == "local":
         gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
-        here = worker_settings(path, options, gpus, prepared.loader.early_stopping_objective)
-        yield with_estimate(lambda session: run_locally(session, here), prepared)
+        here = worker_settings(path, options, gpus, question.loader.early_stopping_objective)
+        yield lambda session: run_locally(session, here)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
-        # `prepare` has checked this machine's resources, so Ray can start later.
-        yield with_estimate(lambda session: _on_ray_here(session, prepared, path), prepared)
+        # `first_checks` has checked this machine's resources, so Ray can start later.
+        yield lambda session: _on_ray_here(session, question, path)
     else:
-        with _on_ray(prepared, path) as run:
-            yield with_estimate(run, prepared)
+        with _on_ray(question, path) as run:
+            yield run
 
 
 @contextmanager
-def _on_ray(prepared: PreparedSearch, path: str) -> Iterator[Launch]:
+def _on_ray(question: Question, path: str) -> Iterator[Launch]:
     prepare_ray()
     from tune_sentcl.on_ray.launcher import on_ray
 
-    with on_ray(prepared, path) as run:
+    with on_ray(question, path) as run:
         yield run
 
 
-def _on_ray_here(session: Session, prepared: PreparedSearch, path: str) -> None:
-    with _on_ray(prepared, path) as run:
+def _on_ray_here(session: Session, question: Question, path: str) -> None:
+    with _on_ray(question, path) as run:
         run(session)

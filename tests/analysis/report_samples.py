@@ -16,7 +16,6 @@ from tune_sentcl.config import parse_config
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store import CurvePoint, SearchRecord, Study, StudyDriver, TrialRow
-from tune_sentcl.store.manifest import PlanRecord
 
 DEV = "STS-B:spearman:dev"
 STS = [
@@ -29,7 +28,7 @@ HOSTILE = "</script><script>alert('lost')</script> <b>& \"loss\" | is_nan \\ 5 %
 
 
 def write_whole_study(path: Path) -> Path:
-    """Two methods by lambda, pooling and rate, some pruned and failed, with stages and a plan."""
+    """Two methods by lambda, pooling and rate, some pruned and failed, with stages."""
     number = 0
     with StudyDriver.open(path, space=_space(), command=["tune-sentcl", "search"]) as driver:
         for method in ("scl", "simcse"):
@@ -43,7 +42,7 @@ def write_whole_study(path: Path) -> Path:
         for share, method in ((1 / 16, "scl"), (1 / 4, "simcse"), (1 / 64, "scl")):
             number += 1
             driver.commit(_stopped(number, method, share))
-        driver.record(SearchRecord((DEV,), "tpe", 0), PlanRecord(3600, 4000, 48))
+        driver.record(SearchRecord((DEV,), "tpe", 0))
     return path
 
 

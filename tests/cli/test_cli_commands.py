@@ -16,7 +16,18 @@ from tune_sentcl.store.rows import SCORES, trials_schema
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
 
-COMMANDS = ("", "spaces", "plan", "check", "search", "train", "evaluate", "data check", "show")
+COMMANDS = (
+    "",
+    "spaces",
+    "plan",
+    "check",
+    "search",
+    "measure",
+    "train",
+    "evaluate",
+    "data check",
+    "show",
+)
 HEAVY = ("torch", "ray", "transformers", "optuna", "pandas", "pyarrow", "datasets", "scipy")
 _HELP = """
 import sys
@@ -61,7 +72,7 @@ def test_spaces(place: Path) -> None:
 
 
 def test_plan_lists_what_would_run(place: Path) -> None:
-    done = invoke("plan", "smoke", "--json", "--seeds", "3,5", "--trials", "2")
+    done = invoke("plan", "smoke", "--json", "--seeds", "3,5", "--samples", "2")
     planned = json.loads(done.out)
     assert [(row["lambda"], row["seed"], row["status"]) for row in planned] == [
         (0.3, 3, "to run"),
@@ -126,13 +137,58 @@ def test_train_with_a_study_runs_a_trial_once(held: Path, place: Path) -> None:
     assert len(trials("study")) == 2
 
 
-def test_train_trains_again_what_has_lost_its_weights(held: Path, place: Path) -> None:
+HERE = ("--launcher", "local", "--gpus-per-trial", "0")
+
+
+def test_a_study_of_single_trials_measures_what_its_first_asked_for(
+    held: Path, place: Path
+) -> None:
+    shutil.copytree(held, place / "study")
+    more = ("--set", 'evaluation.protocols=["cosine","relatedness"]')
+    way = "measure STUDY --set 'evaluation.protocols=[\"relatedness\"]'"
+    refused(invoke("train", *TOY, *more, "--study", "study"), way)
+    done = invoke("measure", "study", *more, *HERE)
+    assert done.code == 0, done.err
+    assert "1 trials were scored now, 0 failed. Study: study" in done.out
+    assert "relatedness" in invoke("train", *TOY, "--study", "study").out
+    other = invoke("train", *TOY, "--set", "seed=1", "--study", "study")
+    assert other.code == 0 and "relatedness" in other.out, "new trials get all"
+    assert {row["origin"] for row in trials("study")} == {"single"}
+    assert "0 trials were scored now" in invoke("measure", "study", *HERE).out
+
+
+def test_measure_trains_what_has_lost_its_weights_only_where_it_is_asked_to(
+    held: Path, place: Path
+) -> None:
     shutil.copytree(held, place / "study")
     shutil.rmtree(place / "study" / "checkpoints")
-    more = ["--set", 'evaluation.protocols=["cosine","relatedness"]', "--study", "study"]
-    done = invoke("train", *TOY, *more)
-    assert "--retrain trains them again" in done.err and "relatedness" not in done.out
-    assert "relatedness" in invoke("train", *TOY, *more, "--retrain").out
+    more = ("measure", "study", "--set", "evaluation.cost=true", *HERE)
+    done = invoke(*more)
+    assert "1 trials lack a score, and their weights were not kept; --train" in done.err
+    assert "0 trials were scored now" in done.out
+    done = invoke(*more, "--train")
+    assert "1 trials of 1 configurations are trained again" in done.err
+    assert "1 trials were scored now, 0 failed" in done.out
+    (row,) = trials("study")
+    assert (row["origin"], row["attempt"]) == ("single", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gone",), "must be a study"),
+        (("study", "--best", "2"), "--best"),
+        (("study", "--set", "method.lambda=0.3"), "must say what is scored"),
+        (("study", "--set", "evaluation.suites=[nli]"), "evaluation.suites"),
+        (("study", "--set", "evaluation.own=[a=nowhere]"), "no such file"),
+        (("study", "--cpus-per-trial", "4000"), "must fit this machine"),
+    ],
+)
+def test_bad_words_of_measure(held: Path, place: Path, words: tuple[str, ...], said: str) -> None:
+    shutil.copytree(held, place / "study")
+    before = snapshot(place)
+    refused(invoke("measure", *words), said)
+    assert snapshot(place) == before
 
 
 def test_show_prints_the_trials_table(held: Path) -> None:

@@ -32,7 +32,7 @@ def on_ray(*arguments: object) -> Done:
 )
 def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     """What follows the first search needs no Ray."""
-    options = ("--trials", "1", "--sampler", "random")
+    options = ("--samples", "1", "--sampler", "random")
     first = run("search", "smoke", "--study", "study", *SMALL, *options, "--max-concurrent", "1")
     assert first.code == 0, first.err
     assert "3 runs ended now, 0 of them failed" in first.out and "[3/3]" in first.err

@@ -127,7 +127,7 @@ def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str]) -> 
 def test_the_handler_of_a_library_s_user_stays(tmp_path: Path, own: dict[str, str]) -> None:
     script = f"""
 import os, signal, sys
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.launch import search
 
 def mine(number, frame):

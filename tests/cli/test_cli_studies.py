@@ -14,7 +14,7 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, StudyDriver, TrialRow
-from tune_sentcl.tuning.resources import usable_cores
+from tune_sentcl.tuning.machine import usable_cores
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -189,23 +189,13 @@ def test_a_study_lies_where_its_url_points_and_no_credentials_are_taken(place: P
     refused(invoke("show", f"{url}-gone"), "gone", "must be a study")
 
 
-def test_plan_says_what_lacks_a_score_and_what_would_be_trained_again(place: Path) -> None:
-    # The trials have a row and a dev score, but not all scores, and no weights are left.
+def test_plan_needs_a_value_of_the_objective_and_no_other_score(place: Path) -> None:
     ids = [row["trial_id"] for row in rows("plan", "smoke")]
     write_study(place / "study", {name: {SPEARMAN: 70.0} for name in ids}, [SPEARMAN])
-
-    def statuses(*options: str) -> set[str]:
-        return {row["status"] for row in rows("plan", "smoke", "--study", "study", *options)}
-
-    assert statuses() == {"finished; lacks a score, its weights were not kept"}
-    told = invoke("plan", "smoke", "--study", "study")
-    assert "2 lack a requested score" in told.out and "--retrain" in told.out
-    assert statuses("--retrain") == {"to train again"}
-    # Without a value of the objective itself there is nothing to go by.
-    asked = ("--objective", "SICK-R:spearman")
-    done = invoke("plan", "smoke", "--study", "study", *asked)
-    refused(done, "no such score", "SICK-R:spearman:dev", "--retrain")
-    assert statuses(*asked, "--retrain") == {"to train again"}
+    planned = rows("plan", "smoke", "--study", "study")
+    assert {row["status"] for row in planned} == {"finished"}
+    done = invoke("plan", "smoke", "--study", "study", "--objective", "SICK-R:spearman")
+    refused(done, "no such score", "SICK-R:spearman:dev", "tune-sentcl measure STUDY")
 
 
 def test_plan_counts_trials_at_a_time() -> None:

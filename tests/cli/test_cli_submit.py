@@ -63,10 +63,10 @@ def test_every_option_of_search_is_passed_on() -> None:
 
 
 def test_what_was_not_given_is_left_to_the_cluster() -> None:
-    context = SUBMIT.make_context("submit", ["smoke", "--trials", "0"])
+    context = SUBMIT.make_context("submit", ["smoke", "--samples", "0"])
     assert list(command_words(context, "s3://b/s")) == [
         *("python", "-m", "tune_sentcl", "search", "space.toml"),
-        *("--study", "s3://b/s", "--address", "auto", "--trials=0"),
+        *("--study", "s3://b/s", "--address", "auto", "--samples=0"),
     ]
 
 

@@ -124,7 +124,7 @@ method.num_positives = { choices = [1, "all"] }
 
 def test_lists_and_choices_of_several_types_are_searched_shown_and_judged(place: Path) -> None:
     write(place / "mixed.toml", MIXED)
-    done = invoke("search", "mixed.toml", "--trials", "2", "--scheduler", "none", "--study", "s")
+    done = invoke("search", "mixed.toml", "--samples", "2", "--scheduler", "none", "--study", "s")
     assert done.code == 0, done.err
     assert "= 16, the first epoch leaves out 2 of the 34 rows of toy" in done.err
     shown = {(row["num_positives"], row["dims"]) for row in tables(invoke("show", "s").out)[0]}

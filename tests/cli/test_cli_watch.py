@@ -18,11 +18,10 @@ import pytest
 from cli_samples import Done, invoke, refused
 from processes import wait_until
 from rich.console import Console
-from stand_in import StandIn
+from stand_in import StandIn, by
 
 from tune_sentcl.cli import watch_command
 from tune_sentcl.config import parse_config
-from tune_sentcl.launchers import run_prepared
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, StudyDriver, TrialRow
 from tune_sentcl.store.files import StudyFiles
@@ -30,8 +29,9 @@ from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import PROGRESS, RunningTrial, SearchProgress, State
 from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial import Progress
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.search import run_search
 from tune_sentcl.watch import progress_file
 from tune_sentcl.watch.progress_file import ProgressFileWatcher
 from tune_sentcl.watch.terminal import RichWatcher
@@ -47,11 +47,11 @@ def shown(written: str) -> list[str]:
     return [_CODES.sub("", line) for line in re.split(r"[\r\n]+", written)]
 
 
-def run_search(study: Path, console: Console) -> None:
+def search_watched(study: Path, console: Console) -> None:
     """Two trials that train nothing."""
     space = load_space("smoke", {"data.limit": 32, "evaluation.every": 0})
-    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    run_prepared(replace(prepared, watcher=RichWatcher(console)), str(study), StandIn(study))
+    question = ask(space, None, (0,), SearchOptions(launcher="local"))
+    run_search(replace(question, watcher=RichWatcher(console)), str(study), by(StandIn(study)))
 
 
 def finished_row(trial: str) -> TrialRow:
@@ -84,11 +84,10 @@ class Search:
         self._driver.write_progress(progress)
 
 
-def test_the_time_left_is_by_the_rate_of_this_run_else_by_the_estimate() -> None:
-    planned = SearchProgress("running", now(), 10.0, done=3, total=8, planned_seconds=100.0)
-    assert planned.seconds_left == 90.0
-    assert replace(planned, ended=2).seconds_left == 25.0
-    assert replace(planned, planned_seconds=None).seconds_left is None
+def test_the_time_left_is_by_the_rate_of_this_run() -> None:
+    begun = SearchProgress("running", now(), 10.0, done=3, total=8)
+    assert begun.seconds_left is None
+    assert replace(begun, ended=2).seconds_left == 25.0
 
 
 def driving(study: Path | str) -> StudyDriver:
@@ -165,13 +164,13 @@ def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(
 
 def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> None:
     terminal, file = io.StringIO(), io.StringIO()
-    run_search(tmp_path / "a", Console(file=terminal, width=80, force_terminal=True))
+    search_watched(tmp_path / "a", Console(file=terminal, width=80, force_terminal=True))
     lines = shown(terminal.getvalue())
     assert max(map(len, lines)) <= 80
     bars = [one for one in lines if one.startswith("trials ")]
     pattern = r"2/2 best \d+\.\d\d  left \d:\d\d  failed 0 running \d$"
     assert any(re.search(pattern, one) for one in bars), bars
-    run_search(tmp_path / "b", Console(file=file, width=80))
+    search_watched(tmp_path / "b", Console(file=file, width=80))
     told = file.getvalue()
     assert "\x1b" not in told and "\r" not in told
     assert max(map(len, told.splitlines())) <= 80
@@ -272,9 +271,6 @@ def test_an_object_store_hears_the_last_word_at_once_and_the_others_at_times() -
         file_watcher = ProgressFileWatcher(RichWatcher(), driver)
         file_watcher.begin(0, 3)
         wait_until(lambda: SearchProgress.read(files) is not None, "the first word")
-        file_watcher.planned(9.0)
-        said = SearchProgress.read(files)
-        assert said is not None and said.planned_seconds is None
         file_watcher.end("ended")
     said = SearchProgress.read(files)
     assert said is not None and (said.state, said.total) == ("ended", 3)

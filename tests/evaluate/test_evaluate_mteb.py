@@ -13,7 +13,7 @@ from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.errors import DataError
 from tune_sentcl.evaluate import Evaluation, Measures, evaluate
 from tune_sentcl.launch import search
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 
 mteb = pytest.importorskip("mteb")
 

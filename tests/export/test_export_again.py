@@ -18,7 +18,7 @@ from tune_sentcl.export.rerun_command import train_command
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 
 SPACE = """name = "mine"
 [fixed]

@@ -23,7 +23,7 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.space import load_space, space_names
 from tune_sentcl.store import Study
 from tune_sentcl.trial import InputLoader, run
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 
 SMALL = {
     "encoder.checkpoint": "toy",

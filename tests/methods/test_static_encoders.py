@@ -20,7 +20,7 @@ from tune_sentcl.model.saving import export
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.train.loop import train
 from tune_sentcl.trial import InputLoader, assemble
-from tune_sentcl.tuning.disk_need import kept_bytes
+from tune_sentcl.tuning.keeping import kept_bytes
 
 NAME = "static:16:toy"
 

@@ -20,7 +20,7 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.mining import mined_negatives, with_negatives
 from tune_sentcl.trial import InputLoader, inputs
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 
 
@@ -147,7 +147,7 @@ def test_a_worker_takes_the_rows_that_the_driver_has_mined(
 
     monkeypatch.setattr(inputs, "mined_negatives", mines)
     monkeypatch.setattr(launchers, "Attempt", elsewhere)
-    options = SearchOptions(launcher="local", gpus_per_trial=0, trials=2)
+    options = SearchOptions(launcher="local", gpus_per_trial=0, samples=2)
     assert search(space, tmp_path / "study", options=options).failures == 0
     assert len(mined) == len({*mined}) > 2
 

@@ -13,7 +13,7 @@ import faulty_loader  # noqa: E402 - Ray's settings come first
 import ray  # noqa: E402
 
 from tune_sentcl import cli  # noqa: E402
-from tune_sentcl.tuning import prepare as prepared  # noqa: E402
+from tune_sentcl.tuning import question as question_module  # noqa: E402
 from tune_sentcl.tuning import timing  # noqa: E402
 
 
@@ -26,7 +26,7 @@ if __name__ == "__main__":
     ray.cloudpickle.register_pickle_by_value(faulty_loader)
     tries = Path(sys.argv.pop(1))
     loader = functools.partial(faulty_loader.FaultyLoader, {}, tries)
-    vars(prepared)["InputLoader"] = lambda root: loader()
-    vars(prepared)["first_shares"] = lambda *_: (0.25, 1.0)
+    vars(question_module)["InputLoader"] = lambda root: loader()
+    vars(question_module)["first_shares"] = lambda *_: (0.25, 1.0)
     timing.TrialTimer.trial = no_time  # type: ignore[assignment,method-assign]
     cli.main()

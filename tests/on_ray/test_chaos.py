@@ -24,7 +24,7 @@ from search_samples import (
 from table_reader import reading
 
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning import prepare as prepare_module
+from tune_sentcl.tuning import question as question_module
 from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
@@ -131,7 +131,7 @@ def test_kills_between_stages_change_no_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finds a stage that is decided by what a killed driver had in its memory alone."""
-    options = ("--trials", str(SAMPLED), "--sampler", "random", "--seeds", "0,1")
+    options = ("--samples", str(SAMPLED), "--sampler", "random", "--seeds", "0,1")
     fixed = "optimizer.epochs = 4"
     space = lambda_space(tmp_path / "space", 0.5, ranges=LAMBDA, fixed=fixed)
     (tmp_path / "tries").mkdir()
@@ -142,10 +142,10 @@ def test_kills_between_stages_change_no_decision(
         with search(tmp_path, *options) as process:
             _, told = process.communicate(timeout=900)
     assert process.returncode == 0, told
-    monkeypatch.setattr(prepare_module, "first_shares", lambda *_: (0.25, 1.0))
+    monkeypatch.setattr(question_module, "first_shares", lambda *_: (0.25, 1.0))
     monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
     here = tmp_path / "here"
-    run_here(space, here, trials=SAMPLED, sampler="random", seeds=(0, 1), scheduler="halving")
+    run_here(space, here, samples=SAMPLED, sampler="random", seeds=(0, 1), scheduler="halving")
     study = tmp_path / "study"
     assert numbers(study) == numbers(here)
     columns = ("trial_id", "status", "steps", "stages")

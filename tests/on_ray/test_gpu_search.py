@@ -13,7 +13,7 @@ from tune_sentcl.launch import search
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.ray]
 
@@ -24,7 +24,7 @@ TOLERANCE = 0.5
 DRIVER = """
 import sys
 from tune_sentcl.launch import search
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 options = SearchOptions(launcher="local", gpus_per_trial=1.0, save_every=1e-4)
 search(sys.argv[1], sys.argv[2], options=options)
 """

@@ -26,17 +26,17 @@ from search_samples import (
     temporary_files,
     tiny_space,
 )
-from stand_in import StandIn
+from stand_in import StandIn, by
 
 from tune_sentcl.errors import CaptureError, DeviceError, NodeDrainingError
-from tune_sentcl.launchers import run_prepared
+from tune_sentcl.launchers import launcher
 from tune_sentcl.on_ray.trainable import _assignment, params_of
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.search import SearchOutcome, run_search
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 
@@ -51,10 +51,10 @@ def test_weights_that_are_replaced_under_a_search_fail_its_trials(tmp_path: Path
     changes = {"encoder.checkpoint": str(folder), "encoder.max_length": 16}
     space = tiny_space(tmp_path / "space").with_overrides(changes)
     study = tmp_path / "study"
-    prepared = prepare(space, None, (0,), HERE)
+    question = ask(space, None, (0,), HERE)
     weights = load_file(folder / "model.safetensors")
     save_file({name: value + 1 for name, value in weights.items()}, folder / "model.safetensors")
-    outcome = run_prepared(prepared, str(study))
+    outcome = run_search(question, str(study), launcher)
     assert (outcome.ran, outcome.failures) == (1, 1)
     (row,) = rows(study)
     assert row["error_type"] == "OtherInputsError"
@@ -86,17 +86,17 @@ def test_the_local_launcher_stops_where_its_device_is_lost(
     (tmp_path / "tries").mkdir()
     loader = FaultyLoader({0.3: harm}, tmp_path / "tries")
     loader.driver = -1
-    prepared = prepare(space, None, (0,), HERE)
-    swap(prepared, loader)
+    question = ask(space, None, (0,), HERE)
+    swap(question, loader)
     with pytest.raises(error, match="repeat the command to go on in a new process"):
-        run_prepared(prepared, str(study))
+        run_search(question, str(study), launcher)
     assert rows(study) == []
     assert run_here(space, study, gpus_per_trial=0.0).ran == 2
 
 
-def swap(prepared: Any, loader: InputLoader) -> None:
+def swap(question: Any, loader: InputLoader) -> None:
     """What the workers load by."""
-    prepared.proposals.namer.loader = loader
+    question.namer.loader = loader
 
 
 def test_an_end_that_is_reported_twice_counts_once(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_an_end_that_is_reported_twice_counts_once(tmp_path: Path) -> None:
                 session.fail(assignment.trial_id, Failure("ValueError", "planted", {}))
                 session.worker_lost(assignment.trial_id, Failure("WorkerDied", "gone", {}))
 
-    prepared = prepare(space, None, (0,), replace(HERE, max_failures=3))
-    outcome = run_prepared(prepared, str(study), twice)
+    question = ask(space, None, (0,), replace(HERE, max_failures=3))
+    outcome = run_search(question, str(study), by(twice))
     assert (outcome.ran, outcome.failures, outcome.ended_by) == (2, 2, "")
     assert statuses(study) == ["failed", "failed"]
 
@@ -128,7 +128,7 @@ def test_losses_before_the_beginning_cost_none_after_it(tmp_path: Path, text: st
             session.worker_lost(assignment.trial_id, lost)
         StandIn(study)(session)
 
-    run_prepared(prepare(space, None, (0,), HERE), str(study), launch)
+    run_search(ask(space, None, (0,), HERE), str(study), by(launch))
     assert statuses(study) == ["finished"]
 
 
@@ -169,8 +169,8 @@ def test_moves_cost_no_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             session.node_draining(assignment.trial_id)
             session.node_draining(assignment.trial_id)  # an end that is reported twice counts once
 
-    prepared = prepare(space, None, (0,), replace(HERE, retries=0))
-    outcome = run_prepared(prepared, str(study), moves)
+    question = ask(space, None, (0,), replace(HERE, retries=0))
+    outcome = run_search(question, str(study), by(moves))
     said = capsys.readouterr().err
     assert said.count("moves to another node, because its node is draining") == 20
     assert outcome.failures == 1, "without end it would go round for ever"
@@ -204,7 +204,7 @@ def test_a_failed_capture_costs_no_try(
             session.fail(name, failed)
 
     settings = WorkerSettings(None, False, 1, 0.0)
-    run_prepared(prepare(space, None, (0,), replace(HERE, retries=0)), str(study), launch)
+    run_search(ask(space, None, (0,), replace(HERE, retries=0)), str(study), by(launch))
     assert sorted(seen) == [*2 * [(False, False)], (False, True), (True, False), (True, True)]
     assert sorted(row["error_text"] for row in rows(study)) == [
         *2 * [failed.error_text],
@@ -224,9 +224,9 @@ def harmed(folder: Path, harms: dict[float, Harm], **options: Any) -> SearchOutc
     register_by_value(faulty_loader)
     space = lambda_space(folder / "space", *harms, 0.9)
     (folder / "tries").mkdir()
-    prepared = prepare(space, None, (0,), SearchOptions(**{"gpus_per_trial": 0.0, **options}))
-    swap(prepared, FaultyLoader(harms, folder / "tries"))
-    return run_prepared(prepared, str(folder / "study"))
+    question = ask(space, None, (0,), SearchOptions(**{"gpus_per_trial": 0.0, **options}))
+    swap(question, FaultyLoader(harms, folder / "tries"))
+    return run_search(question, str(folder / "study"), launcher)
 
 
 def by_lambda(folder: Path) -> dict[float, Row]:

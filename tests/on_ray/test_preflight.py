@@ -13,7 +13,7 @@ from tune_sentcl.on_ray.preflight import (
     faults,
     warnings,
 )
-from tune_sentcl.tuning.resources import Bundle, Node, trials_to_request
+from tune_sentcl.tuning.machine import Bundle, Node, trials_to_request
 
 VERSIONS = {"python": "3.11", "torch": "2.13.0", "tune-sentcl": "0.1.0", "pandas": "3.0"}
 VERSIONS["plugin nice"] = "a" * 16

@@ -24,12 +24,13 @@ from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ResourceError, TuneSentclError
-from tune_sentcl.launchers import run_prepared
+from tune_sentcl.launchers import launcher
 from tune_sentcl.on_ray import cluster as on_ray_cluster
 from tune_sentcl.on_ray.cluster import check_address, cluster
 from tune_sentcl.on_ray.preflight import ACCELERATOR
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.search import run_search
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +65,9 @@ def test_all_faults_come_at_once_and_leave_nothing(
     )
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
-    prepared = prepare(space, None, (0,), SearchOptions(address=two_nodes))
+    question = ask(space, None, (0,), SearchOptions(address=two_nodes))
     with pytest.raises(ResourceError) as caught:
-        run_prepared(prepared, "/proc/self/cwd/study")
+        run_search(question, "/proc/self/cwd/study", launcher)
     storage, encoder = caught.value.faults
     assert (storage.where, encoder.where) == ("--study", "encoder.checkpoint")
     assert storage.rule.startswith("every node must share the study's storage with the driver")

@@ -1,6 +1,7 @@
 """The Ray launcher on a local Ray: what it does as the local one, and where Tune has traps."""
 
 import pickle
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from search_samples import (
 )
 from stand_in import StandIn
 
+from tune_sentcl import measure
 from tune_sentcl.analysis import configurations
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.history import Assignment
@@ -36,12 +38,12 @@ from tune_sentcl.on_ray.preflight import cluster_nodes
 from tune_sentcl.on_ray.trainable import params_of
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning import prepare as prepare_module
+from tune_sentcl.tuning import question as question_module
 from tune_sentcl.tuning.limits import Limits
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.resources import Bundle, trials_at_a_time
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import open_session
+from tune_sentcl.tuning.machine import Bundle, trials_at_a_time
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.search import open_session
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
@@ -61,8 +63,8 @@ def actor_pids() -> set[int]:
 
 def test_trap_the_searcher_is_pickled_although_its_session_holds_a_lock(tmp_path: Path) -> None:
     space = lambda_space(tmp_path / "space", 0.3)
-    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    with open_session(prepared, str(tmp_path / "study"), Limits()) as session:
+    question = ask(space, None, (0,), SearchOptions(launcher="local"))
+    with open_session(question, str(tmp_path / "study"), Limits()) as session:
         pickle.dumps(_SessionSearcher(session, lambda: 2))
         pickle.dumps(_TrialEndCallback(session, 0.0))
 
@@ -92,13 +94,13 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
     """Tune tells the end of the earlier one after the same trial was handed out again."""
     with_a_pause(monkeypatch)
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA), tmp_path / "study"
-    prepared = prepare(space, None, (0,), SearchOptions(launcher="local", trials=4))
+    question = ask(space, None, (0,), SearchOptions(launcher="local", samples=4))
 
     def ended(one: Assignment) -> Any:
         facts = {"trial_id": one.attempt_files, "config": params_of(one), "error_file": None}
         return SimpleNamespace(is_finished=lambda: True, **facts)
 
-    with open_session(prepared, str(study), Limits()) as session:
+    with open_session(question, str(study), Limits()) as session:
         callback, paused = _TrialEndCallback(session, 0.0), []
         for _ in range(5):  # the first is the grid's
             assignment = session.next()
@@ -119,7 +121,7 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
 
 def with_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sampled trials pause after a quarter, however short they are."""
-    monkeypatch.setattr(prepare_module, "first_shares", lambda *_: (0.25, 1.0))
+    monkeypatch.setattr(question_module, "first_shares", lambda *_: (0.25, 1.0))
     monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
 
 
@@ -130,8 +132,8 @@ def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(
     space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
     run_planted(space, study, StandIn(study, lambda config: "fail"))
     failed = [row["trial_id"] for row in rows(study)]
-    prepared = prepare(space, None, (0,), SearchOptions(launcher="local"))
-    with open_session(prepared, str(study), Limits()) as session:
+    question = ask(space, None, (0,), SearchOptions(launcher="local"))
+    with open_session(question, str(study), Limits()) as session:
         obeying = _SessionScheduler(session)
         names = ["new", *failed, "newer"]
         configs = [{"trial": name} for name in names]
@@ -179,7 +181,7 @@ def test_trials_on_reused_actors_give_the_local_launchers_scores_to_the_bit(
 
     monkeypatch.setattr(Session, "next", spied)
     before = actor_pids()
-    asked: dict[str, Any] = {"trials": 4, "sampler": "random", "scheduler": "halving"}
+    asked: dict[str, Any] = {"samples": 4, "sampler": "random", "scheduler": "halving"}
     outcome = run_on_ray(space, study, **asked, max_concurrent=9, max_time=500.0)
     assert (outcome.ran, outcome.failures) == (2 + 4 + 1, 0), "one sampled trial goes on"
     assert max(under_way) <= sum(node.slots(Bundle(1, 0.0)) for node in cluster_nodes())
@@ -215,7 +217,6 @@ def points(study: Path) -> set[tuple[object, ...]]:
     }
 
 
-@pytest.mark.long
 def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_to(
     tmp_path: Path,
 ) -> None:
@@ -227,15 +228,18 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
     values = objectives(study)
     (kept,) = checkpoints(study)
     (other,) = values.keys() - {kept}
-    asked = space.with_overrides({"evaluation.suites": ["sts", "transfer"]})
-    for retrain, names, attempt in ((False, {kept}, 1), (True, {kept, other}, 2)):
-        outcome = run_on_ray(asked, study, retrain=retrain)
+    here, more = tmp_path / "here", {"evaluation.suites": ["transfer"]}
+    shutil.copytree(study, here)
+    for train, names, attempt in ((False, {kept}, 1), (True, {kept, other}, 2)):
+        outcome = measure(study, more, train=train)
         assert (outcome.ran, outcome.failures) == (1, 0)
-        assert outcome.needs_retraining == (() if retrain else (other,))
         assert {key[0] for key in numbers(study) if key[1] == "SST2"} == names
         attempts = {row["trial_id"]: row["attempt"] for row in rows(study)}
         assert attempts == {kept: 1, other: attempt}
     assert objectives(study) == pytest.approx(values, abs=1e-3)
+    locally = SearchOptions(launcher="local", gpus_per_trial=0.0)
+    assert measure(here, more, train=True, options=locally).ran == 2
+    assert numbers(here) == numbers(study)
 
 
 def test_trap_what_this_machine_lacks_is_refused_and_nothing_is_left_pending(

@@ -17,8 +17,8 @@ from tune_sentcl.launch import train_one
 from tune_sentcl.plugins import EXTENSIONS, load_plugins
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.store.study import Study
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import make_plan
-from tune_sentcl.tuning.search_options import SearchOptions
 
 __all__ = ["registry"]
 
@@ -98,8 +98,6 @@ def test_a_study_refuses_changed_code_under_the_same_name(tmp_path: Path) -> Non
     run_here(near_space(tmp_path), study)
     with pytest.raises(StudyError, match=r"its code or data have changed\. Restore that"):
         run_here(near_space(tmp_path, code=other), study)
-    assert run_here(near_space(tmp_path, '"again=plugin:near"', other), study).failures == 0
-    assert {s["task"] for s in Study.read(study).scores().to_pylist()} >= {"near", "again"}
     EXTENSIONS.clear()
     text = SPACE.replace('plugins = ["near.py"]', "").format(own='"plugin:near"', select="last")
     (tmp_path / "near.toml").write_text(text)

@@ -62,7 +62,7 @@ def test_the_commands_of_the_page_run_its_files(
     assert len(commands) == 8
     printed = ""
     for command in commands:
-        short = command.replace("--trials 4", "--trials 1")
+        short = command.replace("--samples 4", "--samples 1")
         with searches_without_ray():
             done = CliRunner().invoke(app, shlex.split(short))
         assert done.exit_code == 0, done.output

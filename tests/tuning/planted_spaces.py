@@ -10,9 +10,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tune_sentcl.space import Range, Space
 from tune_sentcl.tuning import stages, timing
-from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.sampling import Params, Sampler
-from tune_sentcl.tuning.search_options import SamplerName
+from tune_sentcl.tuning.options import SamplerName
+from tune_sentcl.tuning.queue import Queue
+from tune_sentcl.tuning.sampler import Params, Sampler
 
 Quality = Callable[[Mapping[str, Any]], float]
 
@@ -31,9 +31,9 @@ def frozen(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(params.items()))
 
 
-def sampler_trials(sampler: Sampler | Proposals, *states: TrialState) -> list[FrozenTrial]:
+def sampler_trials(sampler: Sampler | Queue, *states: TrialState) -> list[FrozenTrial]:
     """What TPE was told, in the order in which it was; or its trials with other states."""
-    found = sampler._sampler if isinstance(sampler, Proposals) else sampler
+    found = sampler._sampler if isinstance(sampler, Queue) else sampler
     assert found._study is not None
     return found._study.get_trials(states=states or (TrialState.COMPLETE,))
 

@@ -19,16 +19,17 @@ from tune_sentcl.errors import ConfigError, DataError, refuse_credentials
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.space.space import space_names
 from tune_sentcl.store.study import Study
+from tune_sentcl.tuning.configurations import TrialNamer
 from tune_sentcl.tuning.input_checks import (
     check_first_batches,
     check_lengths,
     range_ends,
     read_inputs,
-    warnings,
 )
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_configurations import TrialNamer
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.remarks import warnings
+from tune_sentcl.tuning.resuming import read_queue
 
 ROOT = Path(__file__).parents[2]
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)
@@ -60,18 +61,18 @@ def test_what_is_left_to_the_checkpoint_is_what_its_files_say(
     folder = theirs(tmp_path / "theirs")
     choices = f'encoder.checkpoint = {{ choices = ["toy", {json.dumps(folder)}] }}'
     space = lambda_space(tmp_path / "space", 0.3, ranges=choices).with_overrides(AUTO)
-    prepared = prepare(space, None, None, replace(LOCAL, trials=1, sampler="random"))
+    question = ask(space, None, None, replace(LOCAL, samples=1, sampler="random"))
     ids = {}
     for name, said in ((folder, ("cls", 48)), ("toy", ("mean", 512))):
-        config = prepared.space.sampled({"encoder.checkpoint": name})
+        config = question.space.sampled({"encoder.checkpoint": name})
         assert (config.encoder.pooling, config.encoder.max_length) == said
-        values = prepared.space.sampled_values({"encoder.checkpoint": name})
+        values = question.space.sampled_values({"encoder.checkpoint": name})
         assert values == config.dotted()
         left = space.sampled({"encoder.checkpoint": name})
-        ids[name] = prepared.loader.load(left).trial_id(left)
+        ids[name] = question.loader.load(left).trial_id(left)
         # An explicit value has the id that it always had.
-        assert ids[name] == trial_id(config, prepared.loader.load(config).fingerprints)
-    (assignment,) = prepared.proposals.assignments()
+        assert ids[name] == trial_id(config, question.loader.load(config).fingerprints)
+    (assignment,) = read_queue(question, None).assignments()
     assert assignment.trial_id == ids["toy"] and assignment.config.encoder.max_length == 512
     assert "files of" not in capsys.readouterr().err
 
@@ -85,7 +86,7 @@ def test_a_search_says_where_it_does_otherwise_than_the_files(
         "encoder.max_length = 48 (here 512); auto takes what they say"
     )
     for left, times in (({}, 1), (AUTO, 0)):
-        prepare(load_space("smoke", {"encoder.checkpoint": folder, **left}), None, None, LOCAL)
+        ask(load_space("smoke", {"encoder.checkpoint": folder, **left}), None, None, LOCAL)
         assert capsys.readouterr().err.count(said) == times
 
 
@@ -97,8 +98,8 @@ def test_the_demo_s_grid_has_the_ids_that_readme_prints(tmp_path: Path) -> None:
         "evaluation.own": [f"support={tmp_path / 'support'}"],
     }
     space = load_space(str(ROOT / "docs/examples/support.toml"), files)
-    prepared = prepare(space, None, None, replace(LOCAL, objectives=("support:ndcg@10:dev",)))
-    found = {one.trial_id[:8] for one in prepared.proposals.assignments()}
+    question = ask(space, None, None, replace(LOCAL, objectives=("support:ndcg@10:dev",)))
+    found = {one.trial_id[:8] for one in read_queue(question, None).assignments()}
     printed = re.findall(r"^([0-9a-f]{8}) .* grid ", (ROOT / "README.md").read_text(), re.M)
     assert found == set(printed)
 
@@ -166,7 +167,7 @@ def test_a_length_beyond_the_positions_is_refused(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.5).with_overrides({"encoder.max_length": 100_000})
     said = r"max_length = 100000: toy has 64 positions.*64 at most"
     with pytest.raises(ConfigError, match=said):
-        prepare(space, None, None, SearchOptions(launcher="local"))
+        ask(space, None, None, SearchOptions(launcher="local"))
     # Spaces state 512 for every encoder, and an encoder with fewer positions truncates sooner.
     check_lengths(space.with_overrides({"encoder.max_length": 512}), NoInputs(), sampled=False)
     ranged = lambda_space(tmp_path, 0.5, ranges=f"{LAMBDA}\n{LENGTHS}")
@@ -184,7 +185,7 @@ def test_files_that_are_missing_are_named_once_before_the_first_trial(
     own = f'evaluation.own = ["mine={write_pairs(tmp_path / "dev.tsv", pairs)}"]\n'
     space = lambda_space(tmp_path, 0.3, 0.6, fixed=own + FILES)
     asked = SearchOptions(launcher="local")
-    prepare(space, tmp_path / "root", None, asked)
+    ask(space, tmp_path / "root", None, asked)
     said = capsys.readouterr().err
     for name in ("MRPC", "MR", "SUBJ"):
         assert said.count(f"{name} is not measured: ") == 1
@@ -278,8 +279,8 @@ def test_rows_that_stand_in_a_task_are_refused_unless_allowed(
     (tmp_path / "mine.toml").write_text(text)
     space = load_space(tmp_path / "mine.toml")
     with pytest.raises(DataError, match="mine dev contains 9 of the training rows"):
-        prepare(space, None, None, SearchOptions())
-    prepare(space, None, None, SearchOptions(allow_overlap=True))
+        ask(space, None, None, SearchOptions())
+    ask(space, None, None, SearchOptions(allow_overlap=True))
     said = capsys.readouterr().err
     for note in ("mine dev contains 9", "that repeat an earlier row: 1", "equal to the anchor: 2"):
         assert note in said

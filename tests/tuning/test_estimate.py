@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from search_samples import NoInputs, lambda_space, run_here, statuses, tiny_space
+from search_samples import NoInputs, lambda_space, run_here, tiny_space
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.launchers import run_locally, run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning import timing
-from tune_sentcl.tuning.plan import estimate, make_plan, with_estimate
-from tune_sentcl.tuning.prepare import PreparedSearch, prepare
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.plan import Estimate, estimate, make_plan
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.resuming import read_queue
 from tune_sentcl.tuning.timing import (
     TrialSeconds,
     TrialTimer,
@@ -27,17 +27,20 @@ from tune_sentcl.tuning.timing import (
     kind_of,
     shortest_training,
 )
-from tune_sentcl.tuning.worker import worker_settings
 from tune_sentcl.watch.clock import clock
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
 HERE = SearchOptions(launcher="local", gpus_per_trial=0.0)
 
 
-def resumed(space: Space, study: Path | None, **asked: Any) -> PreparedSearch:
+def planned(
+    space: Space, study: Path | None = None, **asked: Any
+) -> tuple[Estimate | None, TrialTimer]:
+    """The estimate of a search over a study, or over a new one, and what has timed it."""
     seeds, options = asked.pop("seeds", (0,)), {"launcher": "local", "gpus_per_trial": 0.0}
-    prepared = prepare(space, None, seeds, SearchOptions(**{**options, **asked}))
-    return prepared.resumed(Study.read(study) if study else None)[0]
+    question = ask(space, None, seeds, SearchOptions(**{**options, **asked}))
+    timer = TrialTimer(question.loader, question.options)
+    return estimate(read_queue(question, Study.read(study) if study else None), timer), timer
 
 
 @pytest.mark.parametrize(
@@ -83,16 +86,15 @@ def test_one_trial_makes_the_pass_of_a_frozen_encoder(
     monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / "cache"))
     space, study = lambda_space(tmp_path, 0.3), tmp_path / "study"
     space = space.with_overrides({"method.name": "clsr", "data.limit": 32})
-    first = resumed(space, None, seeds=(0, 1))
-    planned, each = estimate(first), first.timer.trial(space.configurations[0])
-    (encoding,) = first.timer.passes.values()
-    assert planned and planned.runs == 2 and encoding > 0
-    assert planned.seconds == pytest.approx(10 + 2 * (each.whole + 0.3) + encoding)
+    first, timer = planned(space, seeds=(0, 1))
+    each = timer.trial(space.configurations[0])
+    (encoding,) = timer.passes.values()
+    assert first and first.runs == 2 and encoding > 0
+    assert first.seconds == pytest.approx(10 + 2 * (each.whole + 0.3) + encoding)
     run_here(space, study, gpus_per_trial=0.0)
-    again = resumed(space, None, seeds=(0, 1))
-    estimate(again)
-    assert list(again.timer.passes.values()) == [0], "it is cached by now"
-    assert estimate(resumed(space, study)) is None, "there is nothing to do"
+    _, again = planned(space, seeds=(0, 1))
+    assert list(again.passes.values()) == [0], "it is cached by now"
+    assert planned(space, study)[0] is None, "there is nothing to do"
 
 
 def test_trials_without_a_training_do_not_count_in_the_seconds_of_a_trial(
@@ -105,9 +107,9 @@ def test_trials_without_a_training_do_not_count_in_the_seconds_of_a_trial(
     monkeypatch.setattr(TrialTimer, "trial", seconds)
     for names, each, total in (("none", 2, 2.3), ("none, scl", 100, 102.6)):
         grid = f'grid."method.name" = {json.dumps(names.split(", "))}'
-        planned = estimate(resumed(tiny_space(tmp_path / names, grid), None))
-        assert planned and planned.basis == f"about {each} s a trial"
-        assert planned.seconds == pytest.approx(10 + total)
+        found, _ = planned(tiny_space(tmp_path / names, grid))
+        assert found and found.basis == f"about {each} s a trial"
+        assert found.seconds == pytest.approx(10 + total)
 
 
 @pytest.mark.parametrize(("method", "compared"), [("none, scl", 2), ("scl", 3)])
@@ -119,11 +121,11 @@ def test_a_confirmation_trains_winner_runner_up_and_a_baseline_that_is_not_const
 
     monkeypatch.setattr(TrialTimer, "trial", seconds)
     space = tiny_space(tmp_path, f'grid."method.name" = {json.dumps(method.split(", "))}')
-    planned = estimate(resumed(space, None, confirm=4))
-    assert planned and planned.confirmation == pytest.approx(10 + compared * 4 * 50.3)
-    assert estimate(resumed(space, None)).confirmation == 0  # type: ignore[union-attr]
+    found, without = (planned(space, confirm=confirm)[0] for confirm in (4, 0))
+    assert found and found.confirmation == pytest.approx(10 + compared * 4 * 50.3)
+    assert without and without.confirmation == 0
     notes = make_plan(space, None, None, (0,), replace(HERE, confirm=4)).notes
-    assert f"and {clock(planned.confirmation)} for --confirm 4" in notes
+    assert f"and {clock(found.confirmation)} for --confirm 4" in notes
 
 
 def test_a_machine_without_a_gpu_times_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,60 +146,13 @@ def test_a_plan_tells_of_the_classifiers_that_it_does_not_count(tmp_path: Path) 
         assert ("does not include the classifiers" in notes) == noted
 
 
-LINE = r"planned \d+:\d\d for (\d+) runs? \(about \d+ s a trial\), took \d+:\d\d"
-
-
-def run_compared(space: Space, study: Path, seeds: tuple[int, ...] = (0,), **asked: Any) -> None:
-    """A search for Ray's launcher, which is estimated, run by the local one, which is quicker."""
-    usual = {"gpus_per_trial": 0.0, "address": "local", "scheduler": "none"}
-    options = SearchOptions(**{**usual, **asked})
-    settings = worker_settings(str(study), options, 0.0)
-    prepared = prepare(space, None, seeds, options)
-    launch = with_estimate(lambda s: run_locally(s, settings), prepared)
-    run_prepared(prepared, str(study), launch)
-
-
-def test_a_search_compares_itself_with_its_plan(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path, 0.3, 0.7), tmp_path / "study"
-    run_compared(space, study)
-    line = re.search(LINE, capsys.readouterr().err)
-    assert line is not None and line[1] == "2"
-    record = Study.read(study).manifest.plan
-    assert record is not None and record.trials == 2
-    assert record.planned_seconds > 0 and record.actual_seconds > 0
-    run_compared(space, study)
-    assert re.search(LINE, capsys.readouterr().err) is None, "nothing was to be done"
-    assert Study.read(study).manifest.plan == record
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [{"launcher": "local", "address": None}, {"address": "10.0.0.1:6379"}, {"max_time": 599.0}],
-    ids=str,
-)
-def test_some_searches_are_not_estimated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
-) -> None:
-    """Those whose trials run elsewhere, and short ones."""
-    monkeypatch.setattr(timing, "_measure", lambda *_: pytest.fail("it is timed"))
-    space, study = lambda_space(tmp_path, 0.3), tmp_path / "study"
-    run_compared(space, study, **asked)
-    assert statuses(study) == ["finished"] and Study.read(study).manifest.plan is None
-
-
-def test_a_trial_that_cannot_be_timed_ends_no_search(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path, 0.3), tmp_path / "study"
+def test_a_plan_says_what_cannot_be_timed(tmp_path: Path) -> None:
     # A doubled sentence of this length does not fit the encoder, which shows when it is assembled.
     changes = {"method.name": "conisi", "encoder.max_length": 512, "encoder.train_length": 512}
-    run_compared(space.with_overrides(changes), study)
-    printed = capsys.readouterr().err
-    assert "the time cannot be estimated" in printed and "train_length" in printed
-    assert statuses(study) == ["failed"]
-    assert Study.read(study).manifest.plan is None
+    space = lambda_space(tmp_path, 0.3).with_overrides(changes)
+    notes = make_plan(space, None, None, None, HERE).notes
+    (note,) = (text for text in notes if "the time cannot be estimated" in text)
+    assert "train_length" in note
 
 
 def test_a_grid_without_trainings_leaves_the_stages_of_what_is_sampled(tmp_path: Path) -> None:

@@ -15,24 +15,23 @@ from search_samples import (
     finished,
     knob,
     lambda_space,
-    proposals,
+    queue_of,
     rows,
     run_here,
     run_planted,
     statuses,
     tiny_space,
 )
-from stand_in import StandIn
+from stand_in import StandIn, by
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
-from tune_sentcl.launchers import run_and_confirm, run_prepared
 from tune_sentcl.space import Space
 from tune_sentcl.tuning.limits import Limits
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.search_options import SchedulerName, SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.options import SchedulerName, SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.queue import Queue
+from tune_sentcl.tuning.search import SearchOutcome, run_and_confirm, run_search
 
 
 def test_time_is_over_when_the_clock_says_so() -> None:
@@ -154,12 +153,12 @@ def diverges(config: TrialConfig) -> bool:
     return config.optimizer.lr > EDGE
 
 
-def learned(made: Proposals) -> Seen:
+def learned(made: Queue) -> Seen:
     """What the sampler was told, in no order."""
     return sorted((sorted(t.params.items()), t.values) for t in sampler_trials(made))
 
 
-def end_next(made: Proposals, *ends: Result) -> None:
+def end_next(made: Queue, *ends: Result) -> None:
     for end in ends:
         assignment = made.next()
         assert assignment is not None
@@ -179,7 +178,7 @@ def end_next(made: Proposals, *ends: Result) -> None:
 def test_a_seed_that_fails_decides_what_is_told_and_ends_its_configuration(
     tmp_path: Path, ends: list[Result], values: list[float] | None
 ) -> None:
-    made = proposals(lambda_space(tmp_path, 0.1, ranges=LAMBDA), seeds=(0, 1, 2), sampled=1)
+    made = queue_of(lambda_space(tmp_path, 0.1, ranges=LAMBDA), seeds=(0, 1, 2), sampled=1)
     end_next(made, *[finished(3.0)] * 3, *ends)
     assert [t.values for t in sampler_trials(made)] == [
         [3.0],
@@ -197,22 +196,23 @@ def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
 ) -> None:
     let_toys_have_all_stages(monkeypatch)
     space, study = rate_space(tmp_path / "space"), tmp_path / "study"
-    before: list[Seen] = []
+    before, queues = list[Seen](), list[Queue]()
 
     class Looks(StandIn):
         def __call__(self, session: Any) -> None:
-            before.append(learned(session.proposals))
+            queues.append(session.queue)
+            before.append(learned(session.queue))
             super().__call__(session)
 
     def fate(config: TrialConfig) -> Any:
         return "fail" if diverges(config) else "finish"
 
     for trials in (5, 6):
-        options = SearchOptions(trials=trials, scheduler=scheduler, max_failures=99)
-        prepared = prepare(space, None, seeds, options)
+        options = SearchOptions(samples=trials, scheduler=scheduler, max_failures=99)
+        question = ask(space, None, seeds, options)
         stand_in = Looks(study, fate, error="OutOfMemoryError", at_once=1)
-        run_prepared(prepared, str(study), stand_in)
-        before.append(learned(prepared.proposals))
+        run_search(question, str(study), by(stand_in))
+        before.append(learned(queues[-1]))
     assert before[1] == before[2]
     assert len(before[1]) == (8 if scheduler == "none" else 5)
     assert [-math.inf] in [values for _, values in before[1]]
@@ -220,7 +220,7 @@ def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
 
 def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
     """The sampler keeps away from what it has proposed and does not know yet."""
-    made = proposals(lambda_space(tmp_path, 0.1, 0.5, 0.9, ranges=LAMBDA), sampled=20)
+    made = queue_of(lambda_space(tmp_path, 0.1, 0.5, 0.9, ranges=LAMBDA), sampled=20)
     given = [made.next() for _ in range(8)]
     assert [a.origin for a in given if a] == ["grid"] * 3 + ["sampler"] * 5
     running = [t.params["method.lambda"] for t in sampler_trials(made, TrialState.RUNNING)]
@@ -240,12 +240,13 @@ def confirm(
         launcher="local", gpus_per_trial=0.0, keep=0, confirm=confirm, max_failures=max_failures
     )
     study, space = folder / "study", lambda_space(folder / "space", *lambdas)
-    prepared = prepare(space, None, (0,), options)
+    question = ask(space, None, (0,), options)
 
     def fate(config: TrialConfig) -> Any:
         return "fail" if knob(config, "method.lambda") > 0.9 else "finish"
 
-    outcome = run_and_confirm(prepared, str(study), StandIn(study, fate, keep=False, at_once=1))
+    stand_in = StandIn(study, fate, keep=False, at_once=1)
+    outcome = run_and_confirm(question, str(study), by(stand_in))
     fresh = [row for row in rows(study) if row["origin"] == "confirm"]
     return outcome, sorted((row["method.lambda"], row["seed"]) for row in fresh)
 
@@ -256,8 +257,8 @@ def test_what_is_best_is_confirmed_though_other_trials_fail(tmp_path: Path) -> N
     assert (first.ran, first.failures, first.to_run) == (5, 3, 3)
     assert first.ended_by == "3 trials in a row failed with ValueError"
     second, fresh = confirm(tmp_path, *lambdas, confirm=2, max_failures=3)
-    assert (second.ran, second.failures, second.ended_by) == (5, 3, "")
-    assert fresh == [(0.1, 1000), (0.1, 1001), (0.1, 1002)]
+    assert (second.ran, second.failures, second.ended_by) == (4, 3, "")
+    assert fresh == [(0.1, 1000), (0.1, 1001)]
 
 
 def test_a_search_that_gives_up_before_its_end_confirms_nothing(tmp_path: Path) -> None:

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows
-from stand_in import StandIn
+from stand_in import StandIn, by
 
-from tune_sentcl import launchers
 from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import search
-from tune_sentcl.launchers import run_prepared
+from tune_sentcl.launchers import launcher
 from tune_sentcl.results.judgement import judge
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome, confirmation_search, limits_of
+from tune_sentcl.tuning import search as search_run
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.search import SearchOutcome, confirmation_of, limits_of, run_search
 
 
 def run(
@@ -27,12 +27,14 @@ def run(
     """A search of planted trials and its confirmation, as `search` puts them together."""
     seeds = options.pop("seeds", (0, 1))
     asked = SearchOptions(launcher="local", gpus_per_trial=0.0, **options)
-    prepared = prepare(space, None, seeds, asked)
-    outcome = run_prepared(prepared, str(study), StandIn(study, fate))
-    again = confirmation_search(prepared, str(study))
+    question = ask(space, None, seeds, asked)
+    outcome = run_search(question, str(study), by(StandIn(study, fate)))
+    again = confirmation_of(question, str(study))
     if again is None:
         return outcome
-    return outcome.combined_with(run_prepared(again, str(study), StandIn(study, fate, keep=False)))
+    return outcome.combined_with(
+        run_search(again, str(study), by(StandIn(study, fate, keep=False)))
+    )
 
 
 def fresh(study: Path) -> list[dict[str, Any]]:
@@ -108,8 +110,8 @@ def test_trap_they_leave_no_weights_and_teach_the_sampler_nothing(tmp_path: Path
     space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
     plain, study = tmp_path / "plain", tmp_path / "study"
     asked: dict[str, Any] = {"sampler": "tpe", "sampler_seed": 4}
-    run(space, plain, trials=3, **asked)
-    run(space, study, trials=3, confirm=4, **asked)
+    run(space, plain, samples=3, **asked)
+    run(space, study, samples=3, confirm=4, **asked)
     assert checkpoints(study) == checkpoints(plain) != set()
     first, second = (Study.read(path).manifest.search for path in (plain, study))
     assert first and second and second.seed_plan and first.seed_plan
@@ -125,7 +127,7 @@ def test_trap_they_leave_no_weights_and_teach_the_sampler_nothing(tmp_path: Path
     assert len(mirrored(study)) == len(mirrored(plain)) == 5
     draws = []
     for path in (plain, study):
-        run(space, path, trials=6, **asked)
+        run(space, path, samples=6, **asked)
         searched = [row for row in rows(path) if row["origin"] != "confirm"]
         draws.append({row["configuration"]: row["objective"] for row in searched})
     assert draws[0] == draws[1]
@@ -162,11 +164,12 @@ def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
         made.append(make(options))
         return made[-1]
 
-    monkeypatch.setattr(launchers, "limits_of", spied)
+    monkeypatch.setattr(search_run, "limits_of", spied)
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1, max_time=3600.0)
     space = lambda_space(tmp_path / "space", 0.3)
     search(space, tmp_path / "study", seeds=(0,), options=options)
     assert len(fresh(tmp_path / "study")) == len(made) == 1
     made[0].clock = lambda: made[0]._start + 3601.0
-    prepared = prepare(space, None, (1,), options)
-    assert run_prepared(prepared, str(tmp_path / "study"), limits=made[0]).ended_by
+    question = ask(space, None, (1,), options)
+    study = str(tmp_path / "study")
+    assert run_search(question, study, launcher, made[0]).ended_by

@@ -22,7 +22,7 @@ from search_samples import lambda_space, rows, run_here
 
 from tune_sentcl.on_ray.launcher import _tune_environment
 from tune_sentcl.trial.accounting import Account
-from tune_sentcl.tuning import mps, resources, worker
+from tune_sentcl.tuning import machine, mps, worker
 
 CONTROL = r"""#!/bin/sh
 # A process stands for the server; its number stands for the sockets of the pipe directory.
@@ -228,7 +228,7 @@ def test_a_search_says_once_that_its_trials_take_turns(
     """Only what CUDA computes is replaced: the account and the device are a CPU's."""
     (commands / "cards").write_text("")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(resources, "_may_have_gpus", lambda: True)
+    monkeypatch.setattr(machine, "_may_have_gpus", lambda: True)
 
     def account(device: str, *given: Any) -> Account:
         assert device == "cuda" and mps._joined, "the account starts CUDA"

@@ -15,8 +15,8 @@ from search_samples import lambda_space
 from tune_sentcl.history import Configuration, Result
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
-from tune_sentcl.tuning.sampler.sampling import distributions
+from tune_sentcl.tuning.journal import JournalMirror
+from tune_sentcl.tuning.sampler import distributions
 
 RANGES = """
 method.lambda = { low = 0.0, high = 0.9 }

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,19 @@ import pytest
 from own_samples import write_beir, write_labeled, write_pairs
 from typer.testing import CliRunner
 
+from tune_sentcl import measure
 from tune_sentcl.analysis.frames import read_study
 from tune_sentcl.cli import app
 from tune_sentcl.data.tasks.sts_data import load_sts
 from tune_sentcl.errors import ConfigError, DataError, ObjectiveError, SpaceError, StudyError
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
-from tune_sentcl.tuning.prepare import PreparedSearch, prepare
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import Question, ask
+from tune_sentcl.tuning.resuming import read_queue
+from tune_sentcl.tuning.search import SearchOutcome
 
+HERE = SearchOptions(launcher="local", gpus_per_trial=0.0)
 SPACE = """name = "mine"
 [fixed]
 encoder.checkpoint = "toy"
@@ -78,14 +82,16 @@ def run(space: Path, study: Path, *objectives: str, **changes: Any) -> SearchOut
     return search(space, study, overrides=changes, options=options)
 
 
-def asked(space: Path, *objectives: str, **changes: Any) -> PreparedSearch:
+def asked(space: Path, *objectives: str, **changes: Any) -> Question:
     """A search before it runs."""
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, objectives=objectives)
-    return prepare(load_space(space, changes), None, None, options)
+    return ask(load_space(space, changes), None, None, options)
 
 
 def asked_ids(space: Path, *objectives: str, **changes: Any) -> set[str]:
-    return {a.trial_id for a in asked(space, *objectives, **changes).proposals.assignments()}
+    return {
+        a.trial_id for a in read_queue(asked(space, *objectives, **changes), None).assignments()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +136,7 @@ def test_every_task_of_ones_own_is_scored_and_no_other(mine: tuple[Path, Path]) 
 
 
 def test_tables_report_and_card_have_its_scores(mine: tuple[Path, Path], tmp_path: Path) -> None:
-    study, out, model = str(mine[1]), tmp_path / "report.md", tmp_path / "model"
+    study, out, model = str(mine[1]), tmp_path / "report.html", tmp_path / "model"
     for command, exits in (("show", (0,)), ("judge", (0, 3))):  # 3: judge wants more seeds
         shown = CliRunner().invoke(app, [command, study], env={"COLUMNS": "300"})
         assert shown.exit_code in exits and "support" in shown.output
@@ -147,19 +153,21 @@ def test_other_cut_offs_are_measured_when_they_are_asked_for(tmp_path: Path) -> 
     study, keep = tmp_path / "study", {"options": {"keep": 2}}
     run(space, study, "support:ndcg@10", **keep)
     before = read_study(study).trials.set_index("trial_id")
+    others = ("support:recall@5", "support:mrr@300")
+    with pytest.raises(ObjectiveError, match=r"no such score.*tune-sentcl measure STUDY"):
+        run(space, study, *others, **keep)
     for ran in (2, 0):
-        assert run(space, study, "support:recall@5", "support:mrr@300", **keep).ran == ran
+        assert measure(study, {"evaluation.cutoffs": [5, 300]}, options=HERE).ran == ran
+    assert run(space, study, *others, **keep).ran == 0
     after = read_study(study).trials.set_index("trial_id")
     for kept in ("attempt", "train_seconds", "steps"):
         assert after[kept].to_dict() == before[kept].to_dict()
     assert set(after["objective_name"]) == {"support:recall@5:dev"}
     assert after[["objective", "objective_2"]].notna().all(axis=None)
-    cutoffs: dict[str, Any] = {"evaluation.cutoffs": [3, 300], **keep}
-    for ran in (2, 0):
-        assert run(space, study, "support:ndcg@10", **cutoffs).ran == ran
-    more = {f"{name}@{k}" for name in ("ndcg", "mrr", "recall") for k in (3, 300)}
-    usual = {"ndcg@10", "mrr@10", "recall@100", "recall@5"}
-    assert set(read_study(study).scores["metric"]) == usual | more
+    with pytest.raises(ConfigError, match=r"measure STUDY --set 'evaluation.cutoffs=\[3\]'"):
+        run(space, study, "support:ndcg@10", **{"evaluation.cutoffs": [3, 300]}, **keep)
+    more = {f"{name}@{k}" for name in ("ndcg", "mrr", "recall") for k in (5, 300)}
+    assert set(read_study(study).scores["metric"]) == {"ndcg@10", "mrr@10", "recall@100"} | more
 
 
 def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
@@ -170,13 +178,42 @@ def test_rows_that_changed_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="rows have changed") as error:
         run(space, study)
     assert "support = dev" in str(error.value)
-    again = run(
-        space,
-        study,
-        **{"evaluation.own": [own.replace("support=", "later=")]},
-        options={"keep": 0, "retrain": True},
-    )
-    assert again.ran == 2
+    with pytest.raises(StudyError, match="rows have changed"):
+        measure(study, {"evaluation.cost": True}, options=HERE)
+    shutil.rmtree(tmp_path / "support")
+    write_support(tmp_path / "support")
+    moved = shutil.copytree(tmp_path / "support", tmp_path / "moved")
+    shutil.rmtree(tmp_path / "support")
+    entry = f"support={moved}"
+    assert run(space, study, **{"evaluation.own": [entry]}).ran == 0, "the rows are the same"
+    later = f"later={write_support(tmp_path / 'later', 3.0)}"
+    with pytest.raises(ConfigError, match=r"measure STUDY --set 'evaluation.own=\[\"later="):
+        run(space, study, **{"evaluation.own": [entry, later]})
+    assert measure(study, {"evaluation.own": [later]}, options=HERE).ran == 1
+    assert set(read_study(study).scores["task"]) == {"support", "later"}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_task_that_is_added_changes_neither_objective_nor_ids(
+    tmp_path: Path, own: list[str], *, named: bool
+) -> None:
+    # Finds a study whose trials are all trained again, because another score selects weights.
+    intent, support, _ = own
+    first, added = (intent, {"evaluation.own": [support]})
+    suites: list[str] = ["sts"]
+    if not named:
+        first, added, suites = support, {"evaluation.suites": ["sts"]}, []
+    space, study = space_of(tmp_path, [first]), tmp_path / "study"
+    changes: dict[str, Any] = {"evaluation.suites": suites, "evaluation.select": "best"}
+    objectives = ("intent:accuracy",) if named else ()
+    keep = {"options": {"keep": 2}}
+    run(space, study, *objectives, **changes, **keep)
+    before = read_study(study).trials.set_index("trial_id")["objective"].to_dict()
+    assert measure(study, added, options=HERE).ran == 2
+    assert run(space, study, *objectives, **changes, **keep).ran == 0
+    frames = read_study(study)
+    assert frames.trials.set_index("trial_id")["objective"].to_dict() == before
+    assert {"STS-B", "support"} <= set(frames.scores["task"])
 
 
 def test_one_name_is_one_task_in_all_blocks(tmp_path: Path) -> None:

@@ -31,10 +31,15 @@ from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space, space_names
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.past_trials import past_studies
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.sampler.portfolio import best_params, portfolio, prior_params, standardized
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.older_studies import (
+    best_params,
+    past_studies,
+    portfolio,
+    prior_params,
+    standardized,
+)
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
 
 
 def elsewhere(folder: Path, **options: Any) -> Path:
@@ -102,12 +107,12 @@ def test_one_study_under_five_spellings_teaches_once(tmp_path: Path) -> None:
     relative = os.path.relpath(other)
     spellings = (f"{other}/", other.as_uri(), str(tmp_path / "link"), relative, str(other))
     space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-    prepared = prepare(space, None, None, SearchOptions(trials=3, learn_from=spellings))
+    question = ask(space, None, None, SearchOptions(samples=3, learn_from=spellings))
     once = past_studies([str(other)], space, (DEFAULT,), NoInputs())
     assert past_studies(spellings, space, (DEFAULT,), NoInputs()) == once
-    assert prepared.given == best_params(once)
-    assert prepared.record().learned_from == spellings[:1]
-    options = SearchOptions(launcher="local", trials=3, learn_from=(str(other),))
+    assert list(question.given) == best_params(once)
+    assert question.options.learn_from == spellings[:1]
+    options = SearchOptions(launcher="local", samples=3, learn_from=(str(other),))
     for spelling in spellings:
         with pytest.raises(ConfigError, match="learns from its own study"):
             search(space, spelling, options=options)
@@ -142,10 +147,10 @@ def test_configurations_that_were_stopped_in_another_study_are_its_worst(
 ) -> None:
     let_toys_have_all_stages(monkeypatch)
     other, space = tmp_path / "other", lambda_space(tmp_path / "space", 0.7, ranges=LAMBDA)
-    run_planted(space, other, trials=16, scheduler="halving", sampler="random")
+    run_planted(space, other, samples=16, scheduler="halving", sampler="random")
     found = past_lambdas(other, space)
     stopped = {row["method.lambda"] for row in rows(other) if row["status"] == "pruned"}
-    assert len(stopped) == 14 and len(found) == 17
+    assert len(stopped) == 15 and len(found) == 17
     assert {weight for weight, score in found.items() if score == -1} == stopped
 
 
@@ -163,11 +168,11 @@ def test_studies_that_teach_nothing_are_refused_together(
     ranges = f"method.lambda = {{ low = {low}, high = 1.0 }}"
     space, study = lambda_space(tmp_path / "space", 0.7, ranges=ranges), tmp_path / "study"
     with pytest.raises(StudyError) as caught:
-        run_planted(space, study, trials=1, learn_from=tuple(map(str, others)))
+        run_planted(space, study, samples=1, learn_from=tuple(map(str, others)))
     rule = f"has no configuration in the ranges of tiny{says}"
     assert [(f.value, f.rule) for f in caught.value.faults] == [(str(o), rule) for o in others]
     with pytest.raises(StudyError, match="must be a study"):
-        run_planted(space, study, trials=1, learn_from=(str(tmp_path / "nothing"),))
+        run_planted(space, study, samples=1, learn_from=(str(tmp_path / "nothing"),))
     assert not study.exists()
 
 
@@ -255,11 +260,11 @@ def test_a_resumed_search_starts_with_the_same_configurations(
     before = rows(other)
     best = [r["method.lambda"] for r in sorted(before, key=lambda r: -r["objective"])[:5]]
     for trials, left in ((2, 2), (4, 2), (7, 1)):
-        run_planted(space, study, trials=trials, **learns)
+        run_planted(space, study, samples=trials, **learns)
         said = f"the first {left} sampled configurations are the best of {other}"
         assert capsys.readouterr().err.splitlines().count(said) == 1
         assert set(best[:trials]) <= set(sampled(study))
-    run_planted(space, whole, trials=5, **learns)
+    run_planted(space, whole, samples=5, **learns)
     assert set(sampled(whole)) == set(best)
     assert len(sampled(study)) == 7, "the last two were drawn"
     assert rows(other) == before
@@ -286,7 +291,7 @@ def test_priors_are_sampled_first_for_each_method_that_has_all(
     space = tiny_space(tmp_path / "space", "fixed.method.lambda = 0.3", ranges=ranges)
     assert len(prior_params(space)) == len(expected)
     study = tmp_path / "study"
-    run_planted(space, study, trials=len(expected), sampler="random")
+    run_planted(space, study, samples=len(expected), sampler="random")
     first = [row for row in rows(study) if row["origin"] == "sampler"]
     assert {(row["method.name"], row["method.lambda"]) for row in first} == expected
     assert {row["optimizer.batch_size"] for row in first} <= {16}
@@ -297,7 +302,7 @@ def test_a_prior_without_those_of_the_other_ranges_is_refused(tmp_path: Path) ->
     ranges = PRIORS.replace(", prior = 16", "")
     space = tiny_space(tmp_path / "space", "fixed.method.lambda = 0.3", ranges=ranges)
     with pytest.raises(BadInputError) as caught:
-        prepare(space, None, (0,), SearchOptions(trials=1))
+        ask(space, None, (0,), SearchOptions(samples=1))
     (fault,) = caught.value.faults
     assert (fault.key, fault.next_move) == (
         "method.lambda.prior",
@@ -310,7 +315,7 @@ def test_a_prior_in_the_grid_is_not_proposed_again(
 ) -> None:
     ranges = "method.lambda = { low = 0.0, high = 1.0, prior = 0.3 }"
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
-    run_planted(space, study, trials=1)
+    run_planted(space, study, samples=1)
     assert len(rows(study)) == 2 and sampled(study) != [0.3]
     assert "sampled configurations are" not in capsys.readouterr().err
 

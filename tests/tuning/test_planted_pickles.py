@@ -15,6 +15,7 @@ import pytest
 import torch
 from search_samples import lambda_space, rows, run_here
 
+from tune_sentcl import measure
 from tune_sentcl.errors import StudyError, TuneSentclError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.embedding_cache import EmbeddingCache
@@ -23,6 +24,7 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial.output import TrialState
+from tune_sentcl.tuning.options import SearchOptions
 
 TABLES = ("trials", "scores", "curves")
 CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
@@ -92,11 +94,6 @@ def study(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "study"))
 
 
-def more(space: Space) -> Space:
-    """The same trials with another measurement, for which the kept weights are read."""
-    return space.with_overrides({"evaluation.protocols": ["cosine", "relatedness"]})
-
-
 def test_in_what_readers_and_drivers_open(
     space: Space, study: Path, tmp_path: Path, bombs: dict[str, bytes]
 ) -> None:
@@ -140,7 +137,7 @@ def embeddings_with(bomb: bytes, folder: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_in_a_checkpoint(
-    space: Space, study: Path, bombs: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+    study: Path, bombs: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder,) = (study / "checkpoints").iterdir()
     for file in ("model.safetensors", "config.json", "tokenizer.json"):
@@ -151,12 +148,12 @@ def test_in_a_checkpoint(
                 load_encoder(resolve_checkpoint(str(folder)), "mean", 64)
         (folder / file).write_bytes(before)
     (folder / "model.safetensors").write_bytes(bombs["pickle"])
-    assert run_here(more(space), study).failures == 1
+    more = {"evaluation.protocols": ["relatedness"]}  # for which the kept weights are read
+    here = SearchOptions(launcher="local", gpus_per_trial=0.0)
+    assert measure(study, more, options=here, progress=True).failures == 1
     assert "Error" in capsys.readouterr().err  # of ours, in one line
     (row,) = rows(study)
     assert row["status"] == "finished"  # as it was; the measuring has failed
-    search = Study.read(study).manifest.search
-    assert search is not None and search.failed_again == (row["trial_id"],)
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(bombs["pickle"])
     with pytest.raises(TuneSentclError, match="a pickle of more than tensors"):

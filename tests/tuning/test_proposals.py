@@ -16,7 +16,7 @@ from search_samples import (
     finished,
     knob,
     lambda_space,
-    proposals,
+    queue_of,
     tiny_space,
 )
 
@@ -25,13 +25,14 @@ from tune_sentcl.errors import StudyError
 from tune_sentcl.history import Assignment, Result
 from tune_sentcl.space import Space
 from tune_sentcl.store.manifest import SearchRecord
+from tune_sentcl.tuning import sampler as sampling
 from tune_sentcl.tuning import stages
-from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler import sampling
-from tune_sentcl.tuning.search_options import SamplerName, SchedulerName
+from tune_sentcl.tuning.options import SamplerName, SchedulerName
+from tune_sentcl.tuning.queue import Queue
 
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
 SHARES = (1 / 16, 1 / 4, 1.0)
+FOUR = (1 / 64, *SHARES)
 
 
 def judge(config: TrialConfig) -> Result:
@@ -57,12 +58,12 @@ class Trained:
 
     def search(
         self, *, workers: int = 1, order: int = 0, most: int = 10**9, **options: Any
-    ) -> Proposals:
+    ) -> Queue:
         """A search by so many workers, whose trials end in any order, up to `most` ends."""
         usual = {"sampler": "random", "scheduler": "halving", "shares": SHARES}
         adopted = {name: one for name, one in self.sampled.items() if name in self.results}
         study = {"adopted": adopted, "results": self.results, "record": self.record}
-        made = proposals(self.space, **{**usual, **study, **options})
+        made = queue_of(self.space, **{**usual, **study, **options})
         running: list[Assignment] = []
         generator = random.Random(order)
         while not made.finished:
@@ -82,7 +83,7 @@ class Trained:
                 self.sampled.setdefault(assignment.configuration, config)
         return made
 
-    def end(self, made: Proposals, one: Assignment) -> None:
+    def end(self, made: Queue, one: Assignment) -> None:
         """Of eleven stages of sampled ones one diverges, and one in a hundred may be lost."""
         name, planted = one.trial_id, random.Random(f"{one.trial_id} {one.until}").randrange(1100)
         stages = dict(self.results[name].stages) if name in self.results else {}
@@ -133,7 +134,7 @@ def test_workers_order_and_deaths_change_no_configuration_and_no_stage(
     other.search(**ASKED, workers=workers, order=order)
     alone.search(**ASKED)  # what was lost runs once a command
     assert other.record == alone.record and alone.record is not None
-    assert len(alone.record.halvings) == 2 and other.runs() == alone.runs()
+    assert len(alone.record.halvings[0].sampled) == 2 and other.runs() == alone.runs()
 
 
 def test_the_second_half_is_told_a_rank_of_each_configuration_of_the_first(
@@ -142,7 +143,7 @@ def test_the_second_half_is_told_a_rank_of_each_configuration_of_the_first(
     """And nothing of the grid, of later stages, and of what was lost."""
     study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA), loses=True)
     made = study.search(**{**ASKED, "budget": 12.0})
-    first = made.record.halvings[0].sampled or ()
+    first, _ = made.record.halvings[0].sampled
     told = {t.params["method.lambda"]: t.values[0] for t in sampler_trials(made)}
     by_lambda = {knob(c, "method.lambda"): name for name, c in study.sampled.items()}
     ends = {}
@@ -161,25 +162,25 @@ def test_the_second_half_is_told_a_rank_of_each_configuration_of_the_first(
     assert told.keys() <= {params["method.lambda"] for params in first} and len(in_order) > 3
 
 
-def test_the_second_half_begins_while_finalists_of_the_first_train(
+def test_the_second_half_begins_while_the_best_of_the_first_go_on(
     small_halves: None, tmp_path: Path
 ) -> None:
-    """Waiting for the end of the first half would leave workers idle."""
-    made = proposals(
+    """Waiting for the end of the first half's third stage would leave workers idle."""
+    made = queue_of(
         lambda_space(tmp_path, 0.3, ranges=LAMBDA),
-        **{**ASKED, "scheduler": "halving", "shares": SHARES, "budget": 12.0},
+        **{**ASKED, "scheduler": "halving", "shares": FOUR, "budget": 12.0},
     )
     running: dict[str, Assignment] = {}
-    while made.record.halvings[-1].sampled is None:
+    while len(made.record.halvings[0].sampled) < 2:
         assignment = made.next()
         if assignment is not None:
             running[assignment.trial_id] = assignment
             continue
-        short = [t for t, a in running.items() if a.until < 1 and a.origin == "sampler"]
+        short = [t for t, a in running.items() if a.until < 1 / 4]
         ended = running.pop(short[0])
-        share = {s: float(hash(ended.trial_id) % 97) for s in SHARES if s <= ended.until}
+        share = {s: float(int(ended.trial_id, 16) % 97) for s in FOUR if s <= ended.until}
         made.end(ended.trial_id, Result("pruned", (), share))
-    assert any(a.until == 1 and a.origin == "sampler" for a in running.values())
+    assert any(a.until == 1 / 4 for a in running.values())
 
 
 def test_a_larger_budget_adds_a_halving_and_changes_nothing_that_ran(
@@ -192,8 +193,8 @@ def test_a_larger_budget_adds_a_halving_and_changes_nothing_that_ran(
     study.search(**{**ASKED, "budget": 4.0})
     assert study.record == record and not set(study.given[len(before) :]) - set(before)
     made = study.search(**{**ASKED, "budget": 12.0})
-    assert study.record is not None and len(study.record.halvings) == 3
-    assert study.record.halvings[:2] == record.halvings and study.record.budget == 12
+    assert study.record is not None and len(study.record.halvings) == 2
+    assert study.record.halvings[:1] == record.halvings and study.record.budget == 12
     again = {run for run in study.given[len(before) :] if run in before}
     lost = {t for t, r in study.results.items() if r.error_type == "WorkerLostError"}
     assert {trial for trial, _ in again} <= lost | set(study.results)
@@ -207,7 +208,7 @@ def test_the_best_of_older_studies_run_whole_and_compete_for_seeds(
     older = [{"method.lambda": value} for value in (0.81, 0.82, 0.83, 0.84)]
     made = study.search(**ASKED, given=older, whole=older[:3])
     assert made.record.whole == tuple(older[:3])
-    assert (made.record.halvings[0].sampled or ())[0] == older[3]
+    assert made.record.halvings[0].sampled[0][0] == older[3]
     until: dict[float, list[tuple[int, float]]] = {}
     for trial_id, share in study.given:
         found = made.configurations.of_trial(trial_id)
@@ -235,7 +236,7 @@ def two_by_two(folder: Path) -> Space:
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_the_grid_comes_first_and_exactly_once(tmp_path: Path, sampler: SamplerName) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, 0.1, ranges=LAMBDA)
-    given = drive(proposals(space, sampled=5, sampler=sampler, seeds=(0, 1)), judge)
+    given = drive(queue_of(space, sampled=5, sampler=sampler, seeds=(0, 1)), judge)
     grid = [(knob(a.config, "method.lambda"), a.config.seed) for a in given[:6]]
     assert grid == [(0.3, 0), (0.3, 1), (0.7, 0), (0.7, 1), (0.1, 0), (0.1, 1)]
     assert [a.origin for a in given] == ["grid"] * 6 + ["sampler"] * 10
@@ -268,7 +269,7 @@ def test_what_takes_no_step_takes_no_place_behind_the_first_stage(tmp_path: Path
 
 def test_who_certainly_goes_on_runs_before_others_begin(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
-    made = proposals(space, sampled=8, scheduler="halving", shares=(0.25, 1.0))
+    made = queue_of(space, sampled=8, scheduler="halving", shares=(0.25, 1.0))
 
     def handed(count: int) -> list[tuple[str, float]]:
         given = (made.next() for _ in range(count))
@@ -289,8 +290,8 @@ def test_who_certainly_goes_on_runs_before_others_begin(tmp_path: Path) -> None:
     assert best == (first[-1][0], 1.0)
     assert until == 0.25 and last not in {name for name, _ in first}
     assert handed(1) == [], "the last one decides who else goes on"
-    made.requeue(best[0], "train")
-    made.requeue(grid[0], "train")
+    made.requeue(best[0])
+    made.requeue(grid[0])
     assert handed(3) == [grid, best]
 
 
@@ -300,7 +301,7 @@ def test_one_number_is_told_of_each_configuration(
 ) -> None:
     """The mean over all seeds where all have them, else the first stage's."""
     space = lambda_space(tmp_path, 0.3, ranges=LAMBDA)
-    made = proposals(space, seeds=(0, 1, 2), sampled=1, scheduler=scheduler)
+    made = queue_of(space, seeds=(0, 1, 2), sampled=1, scheduler=scheduler)
     first, second, third = (made.next() for _ in range(3))
     assert first and second and third
     made.end(third.trial_id, finished(40.0))
@@ -312,7 +313,7 @@ def test_one_number_is_told_of_each_configuration(
 
 
 def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:
-    made = proposals(lambda_space(tmp_path, 0.3, ranges=LAMBDA), sampled=1)
+    made = queue_of(lambda_space(tmp_path, 0.3, ranges=LAMBDA), sampled=1)
     for _ in range(2):
         assignment = made.next()
         assert assignment is not None
@@ -329,7 +330,7 @@ def test_trap_an_end_reported_twice_changes_nothing(tmp_path: Path) -> None:
 def test_a_finite_space_ends_and_says_so(
     tmp_path: Path, sampler: SamplerName, end: Result
 ) -> None:
-    made = proposals(two_by_two(tmp_path), sampled=100, sampler=sampler, seeds=(0, 1))
+    made = queue_of(two_by_two(tmp_path), sampled=100, sampler=sampler, seeds=(0, 1))
     given = drive(made, lambda config: end)
     assert len({a.configuration for a in given}) == 4
     # A sampled configuration whose first seed fails has no second stage.
@@ -341,6 +342,6 @@ def test_a_finite_space_ends_and_says_so(
 
 def test_of_several_objectives_the_first_is_told(tmp_path: Path) -> None:
     space = lambda_space(tmp_path, 0.3, 0.7, ranges=LAMBDA)
-    made = proposals(space, sampled=3, objectives=2, seeds=(0, 1))
+    made = queue_of(space, sampled=3, objectives=2, seeds=(0, 1))
     drive(made, lambda config: finished(*(float(i + config.seed) for i in range(2))))
     assert [t.values for t in sampler_trials(made)] == [[0.5]] * 5

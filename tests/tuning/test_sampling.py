@@ -23,8 +23,8 @@ from planted_spaces import (
 )
 
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.sampler.sampling import Params, Sampler, distributions
-from tune_sentcl.tuning.search_options import SamplerName
+from tune_sentcl.tuning.options import SamplerName
+from tune_sentcl.tuning.sampler import Params, Sampler, distributions
 
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
 

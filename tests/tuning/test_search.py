@@ -31,9 +31,9 @@ from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader, Progress
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import make_plan
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.question import ask
 from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 from tune_sentcl.watch.watcher import Watcher
 
@@ -95,7 +95,7 @@ def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
     ranges += "method.lambda = { choices = [0.1, 0.3, 0.5] }"
     fixed, study = 'evaluation.data = "toy"', tmp_path / "study"
     space = lambda_space(tmp_path / "space", 0.3, ranges=ranges, fixed=fixed)
-    outcome, _ = run_planted(space, study, trials=9, sampler="random")
+    outcome, _ = run_planted(space, study, samples=9, sampler="random")
     # Of six points one is the grid's, and three have data that is not there.
     assert (outcome.ran, outcome.failures, outcome.exhausted) == (3, 0, True)
     shown = capsys.readouterr().err
@@ -103,7 +103,7 @@ def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
     assert shown.count("away.csv") == 1
     lines = [f"a man plays {i},someone plays {i},{i % 3}" for i in range(48)]
     away.write_text("\n".join(["premise,hypothesis,label", *lines]) + "\n")
-    outcome, _ = run_planted(space, study, trials=9, sampler="random")
+    outcome, _ = run_planted(space, study, samples=9, sampler="random")
     assert (outcome.ran, outcome.failures) == (3, 0), "once it is there, it is drawn"
 
 
@@ -115,10 +115,10 @@ def test_prefixes_that_an_encoder_was_made_for_are_spoken_of(
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     settings = {"encoder.checkpoint": str(folder), "method.name": "none", "data.limit": 8}
     said = f"{folder} puts 'query: ' before queries, 'passage: ' before documents and '' before"
-    prepare(load_space("smoke", settings), None, None, LOCAL)
+    ask(load_space("smoke", settings), None, None, LOCAL)
     assert capsys.readouterr().err.count(said) == 1
     asked = {**settings, "encoder.query_prefix": "query: ", "encoder.text_prefix": "passage: "}
-    prepare(load_space("smoke", asked), None, None, LOCAL)
+    ask(load_space("smoke", asked), None, None, LOCAL)
     assert said not in capsys.readouterr().err
 
 
@@ -149,7 +149,7 @@ def test_of_many_names_the_first_three_are_told() -> None:
 def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:
     """Real training, of a shipped space."""
     planned = make_plan(load_space("smoke"), None, None, (0,), SearchOptions(launcher="local"))
-    outcome = run_here("smoke", tmp_path, trials=1, seeds=(0, 1))
+    outcome = run_here("smoke", tmp_path, samples=1, seeds=(0, 1))
     assert (outcome.trials, outcome.ran, outcome.failures) == (6, 6, 0)
     trials = rows(tmp_path)
     assert {row["status"] for row in planned.rows()} == {"to run"}

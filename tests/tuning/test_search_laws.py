@@ -1,14 +1,14 @@
 """The laws of a search, on real studies, against a model in plain Python.
 
 Searches with other suites, objectives, seeds, samplers and numbers of checkpoints follow each
-other over one study; trials fail or lose their worker; a driver dies between any two writes.
+other over one study, and `measure` adds tasks to it; trials fail or lose their worker; a driver
+dies between any two writes.
 After each search, every score is still there, no trial is trained unasked or twice, the journal
 shows every run, the stages hold the configurations that a plain restatement of halving lets go on,
 and a trial that lost its worker is tried up to twice more. A trial continues from its saved state,
 which is deleted once no trial can need it.
 """
 
-import itertools
 import random
 import shutil
 import statistics
@@ -33,7 +33,7 @@ from search_samples import (
     run_planted,
     temporary_files,
 )
-from stand_in import Fate, Left, StandIn, pause_of, planted_scores
+from stand_in import Fate, Left, StandIn, by, pause_of, planted_scores
 from stops import Stopped, bury
 from stops import writes as stopped_after
 
@@ -41,15 +41,19 @@ from tune_sentcl.analysis import configurations
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import ConfigError, ObjectiveError, StudyError
 from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.launchers import run_prepared
 from tune_sentcl.objective import parse_objectives
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import measures_of
-from tune_sentcl.tuning.prepare import PreparedSearch, prepare
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import confirmation_search
+from tune_sentcl.tuning.measuring import Request, measure_study
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import Question
+from tune_sentcl.tuning.question import ask as question_of
+from tune_sentcl.tuning.queue import Queue
+from tune_sentcl.tuning.resuming import read_queue
+from tune_sentcl.tuning.search import confirmation_of, run_search
 from tune_sentcl.tuning.stages import FAILED, Stages
+from tune_sentcl.watch.terminal import terminal_watcher
 
 LAMBDAS = tuple(number / 20 for number in range(1, 15))
 GRID = (0.2, 0.5)
@@ -102,7 +106,6 @@ class Ask:
     keep: int = 1
     sampler: Any = "random"
     trials: int = 0
-    retrain: bool = False
     scheduler: Any = "none"
     budget: float | None = None
     confirm: int = 0
@@ -125,23 +128,23 @@ class World:
         older = lambda_space(folder / "theirs", 0.1, 0.3, 0.4, 0.6, ranges=RANGES)
         run_planted(older, folder / "older")
 
-    def prepare(self, ask: Ask) -> PreparedSearch:
+    def prepare(self, ask: Ask) -> Question:
         older = str(self.study.with_name("older"))
         options = SearchOptions(
             learn_from=(older,) if ask.learns else (),
-            trials=ask.trials,
+            samples=ask.trials,
             budget=ask.budget,
             sampler=ask.sampler if ask.trials or ask.budget else "grid",
             objectives=ask.objectives,
             keep=ask.keep,
-            retrain=ask.retrain,
             scheduler=ask.scheduler,
             confirm=ask.confirm,
             max_failures=ask.max_failures,
             launcher="local",
             gpus_per_trial=0.0,
         )
-        return prepare(self.space.with_overrides(ask.overrides), None, ask.seeds, options)
+        space = self.space.with_overrides(ask.overrides)
+        return question_of(space, None, ask.seeds, options, str(self.study))
 
     def search(
         self,
@@ -164,14 +167,15 @@ class World:
         stand_in = StandIn(self.study, fate, broken, ask.keep > 0, **how)
         weights, failed, before = self.weights(), self.failed_before(), self.held()
         clashes, another = self.clashes(ask), self.is_of_another_rule(ask)
+        lacking = self.lacking(ask)
         refused: type[Exception] | None = None
-        prepared, ended = None, False
+        question, ended = None, False
         try:
-            prepared = self.prepare(ask)
+            question = self.prepare(ask)
             with stopped_after(self.study, writes):
-                outcome = run_prepared(prepared, str(self.study), stand_in)
+                outcome = run_search(question, str(self.study), by(stand_in))
             ended = not outcome.ended_by
-            assert bool(outcome.ended_by) == self.gives_up(prepared, stand_in, failed)
+            assert bool(outcome.ended_by) == self.gives_up(self.queue(question), stand_in, failed)
         except Stopped:
             bury(self.study)
         except (ObjectiveError, ConfigError, StudyError) as error:
@@ -180,20 +184,74 @@ class World:
         if refused or ended:
             assert (refused is ConfigError) == clashes
             assert (refused is StudyError) == (another and not clashes)
-        if prepared is None:
+            assert (refused is ObjectiveError) == (lacking and not (another or clashes))
+        if question is None or refused:
             return
-        self.check_actions(prepared, ask, stand_in, weights)
-        self.check_order(prepared, stand_in, failed)
+        self.check_actions(stand_in)
         earlier = dict(self.truth)
         self.check_rows()
-        self.check_stages(prepared, stand_in, earlier, ended=ended)
-        self.check_states(prepared, stand_in, ended=ended and not ask.confirm)
-        if refused is ObjectiveError:
-            assert not ask.retrain and self.lacking(ask, weights)
+        if not ended and (clashes or another or lacking):
+            return  # the driver died before it was refused
+        queue = self.queue(question)
+        self.check_stages(queue, stand_in, earlier, ended=ended)
+        self.check_states(queue, stand_in, ended=ended and not ask.confirm)
         if ended:
-            assert not self.lacking(ask, weights) or ask.retrain
-            self.check_rest(prepared, ask, stand_in, weights, broken)
-            self.confirm(prepared, ask, fate)
+            self.check_rest(queue, ask, stand_in, weights, broken)
+            self.confirm(question, ask, fate)
+
+    def queue(self, question: Question) -> Queue:
+        """What a repetition of a command would find."""
+        there = (self.study / "study.json").is_file()
+        return read_queue(question, Study.read(self.study) if there else None)
+
+    def measure(
+        self,
+        settings: dict[str, Any],
+        best: int | None,
+        fate: Callable[[TrialConfig], Fate],
+        broken: frozenset[str],
+        writes: int | None,
+    ) -> None:
+        """Law 7: `measure` adds scores to what has finished, and takes nothing away."""
+        before, weights, left = dict(self.truth), self.weights(), set(self.states)
+        if not (self.study / "study.json").is_file():
+            return
+        recorded = Study.read(self.study).manifest.measured
+        stand_in = StandIn(self.study, fate, broken, curve=learns)
+        options = SearchOptions(launcher="local", gpus_per_trial=0.0, max_failures=99)
+        arguments = (str(self.study), Request(settings, best), None, options, by(stand_in))
+        ended = False
+        try:
+            with stopped_after(self.study, writes):
+                measure_study(*arguments, terminal_watcher(shown=False))
+            ended = True
+        except Stopped:
+            bury(self.study)
+        except StudyError:
+            assert recorded is None or not any(t.status == "finished" for t in before.values())
+        for name, action in stand_in.handed:
+            assert before[name].status == "finished"
+            assert action == ("measure" if name in weights else "train")
+            assert action == "measure" or best is not None
+        self.check_rows()
+        assert {n: t.status for n, t in before.items()} == {
+            n: t.status for n, t in self.truth.items()
+        }
+        assert self.weights() >= weights
+        unfinished = {name for name in left if name not in before}
+        assert Study.read(self.study).states() >= unfinished
+        self.states = {
+            n: s for n, s in self.states.items() if n in Study.read(self.study).states()
+        }
+        if not ended:
+            return
+        measured = Study.read(self.study).manifest.measured or {}
+        assert all(set(measured[k.split(".")[1]]) >= set(v) for k, v in settings.items())
+        finished = {name for name, end in stand_in.ends if end == "finished"}
+        for name in finished:
+            truth = self.truth[name]
+            for key, value in self.asked_numbers(truth.config, broken).items():
+                assert truth.numbers[key] == value
 
     def held(self) -> list[Any]:
         """What the study holds, to compare."""
@@ -209,6 +267,8 @@ class World:
         there = (self.study / "study.json").is_file()
         search = Study.read(self.study).manifest.search if there else None
         samples = ask.trials > 0 or ask.budget is not None
+        if self.asks_for_more(ask):
+            return True
         if not samples or search is None or not search.halvings:
             return bool(ask.trials and ask.budget is not None)
         first = search.halvings[0]
@@ -218,6 +278,17 @@ class World:
         )
         others = first.first_seed != ask.seeds[0] or ask.scheduler == "none"
         return others or stage != first.objective or bool(ask.trials and ask.budget is not None)
+
+    def asks_for_more(self, ask: Ask) -> bool:
+        """Whether a command asks for scores that the study does not measure."""
+        there = (self.study / "study.json").is_file()
+        measured = Study.read(self.study).manifest.measured if there else None
+        asked = self.space.with_overrides(ask.overrides).configurations[0].evaluation
+        if not any(truth.status == "finished" for truth in self.truth.values()):
+            return False  # nothing binds the study yet
+        return measured is not None and not all(
+            set(getattr(asked, name)) <= set(measured[name]) for name in ("suites", "protocols")
+        )
 
     def is_of_another_rule(self, ask: Ask) -> bool:
         """Whether halvings are asked of a study with configurations that were sampled whole."""
@@ -231,10 +302,8 @@ class World:
         there = (self.study / "study.json").is_file()
         return Study.read(self.study).checkpoints() if there else set()
 
-    def check_actions(
-        self, prepared: PreparedSearch, ask: Ask, stand_in: StandIn, weights: set[str]
-    ) -> None:
-        """Law 2: nothing is trained unasked, nothing twice in a run, nothing without need."""
+    def check_actions(self, stand_in: StandIn) -> None:
+        """Law 2: nothing that has finished runs again, and nothing runs twice without need."""
         names = [name for name, _ in stand_in.handed]
         for name in set(names):
             pauses = sum(paused == name for paused, _, _ in stand_in.pauses)
@@ -242,55 +311,20 @@ class World:
             assert losses <= 3 and names.count(name) <= pauses + losses + (losses < 3)
         for name, action in stand_in.handed:
             before = self.truth.get(name)
-            if before is None or before.status != "finished":
-                assert action == "train" and not (before and diverged(before))
-            else:
-                assert action == ("measure" if name in weights else "retrain")
-            assert action != "retrain" or ask.retrain
-            if action != "train":
-                truth = self.truth[name]
-                found = prepared.proposals.configurations.of_trial(name)
-                assert found is not None
-                config = prepared.proposals.configurations.config(found[0].name)
-                asked = set(map(measured, self.asked_numbers(config, frozenset())))
-                lacking = asked - set(map(measured, truth.numbers))
-                wanted = {(o.task, "", o.protocol) for o in prepared.objectives}
-                wanted |= {(o.task, o.split, o.protocol) for o in prepared.objectives}
-                needed = (lacking - truth.reasons) | (lacking & wanted)
-                assert needed if action == "retrain" else lacking
+            assert action == "train" and not (before and diverged(before))
+            assert before is None or before.status != "finished"
 
     def failed_before(self) -> dict[str, str | None]:
-        """The errors of the trials that failed last; None of those whose row is of before that."""
+        """The errors of the trials that failed last."""
         if not (self.study / "study.json").is_file():
             return {}
-        study = Study.read(self.study)
-        found = {row["trial_id"]: row["error_type"] for row in study.trials().to_pylist()}
-        search = study.manifest.search
-        again = dict.fromkeys(search.failed_again if search else ())
-        return {**{name: error for name, error in found.items() if error}, **again}
+        rows = Study.read(self.study).trials().to_pylist()
+        return {row["trial_id"]: row["error_type"] for row in rows if row["error_type"]}
 
-    def check_order(
-        self, prepared: PreparedSearch, stand_in: StandIn, failed: Mapping[str, str | None]
-    ) -> None:
-        """What failed in an earlier run comes behind all that its end does not decide on."""
-        found = {a.trial_id: a for a in prepared.proposals.assignments()}
-        first = prepared.proposals.seeds[0]
-        names = [
-            name
-            for name in dict.fromkeys(name for name, _ in stand_in.handed)
-            if name not in found
-            or found[name].origin == "grid"
-            or found[name].config.seed == first
-            if name not in self.truth or self.truth[name].status != "pruned"
-        ]
-        assert sorted(names, key=failed.__contains__) == names
-
-    def confirm(
-        self, prepared: PreparedSearch, ask: Ask, fate: Callable[[TrialConfig], Fate]
-    ) -> None:
+    def confirm(self, question: Question, ask: Ask, fate: Callable[[TrialConfig], Fate]) -> None:
         """What `show` ranks first runs again, beside its rivals; nothing else changes."""
-        again = confirmation_search(prepared, str(self.study))
-        (objective, *_) = prepared.objectives
+        again = confirmation_of(question, str(self.study))
+        (objective, *_) = question.objectives
         whole: dict[str, bool] = {}
         scored: set[str] = set()
         for row in Study.read(self.study).trials().to_pylist():
@@ -315,9 +349,9 @@ class World:
         continued = [set(known.seeds) for known in earlier][-1:] == [own]
         assert min(own) >= 1000 and (continued or not own & seeds)
         stand_in = StandIn(self.study, fate, keep=False, curve=learns, saves=ask.saves)
-        ended = not run_prepared(again, str(self.study), stand_in).ended_by
+        ended = not run_search(again, str(self.study), by(stand_in)).ended_by
         self.check_rows()
-        self.check_states(again, stand_in, ended=ended)
+        self.check_states(self.queue(again), stand_in, ended=ended)
 
     def check_rows(self) -> None:
         """Law 1: a number stays; a finished trial stays finished; a row shows once."""
@@ -365,19 +399,19 @@ class World:
 
     def check_stages(
         self,
-        prepared: PreparedSearch,
+        queue: Queue,
         stand_in: StandIn,
         earlier: Mapping[str, Truth],
         *,
         ended: bool,
     ) -> None:
         """Law 6: a stage is run once, and by whom it is once the whole stage before has ended."""
-        objective = str(prepared.loader.early_stopping_objective)
+        objective = str(queue.question.loader.early_stopping_objective)
         paused = [(name, share) for name, share, _ in stand_in.pauses]
         assert len(set(paused)) == len(paused)
         for name, share in paused:
             assert name not in earlier or (objective, share) not in earlier[name].stages
-        stages = prepared.proposals.stages
+        stages = queue.stages
         if stages is None:
             assert not paused
             return
@@ -385,26 +419,27 @@ class World:
         assert {share for _, share in paused} <= set(shares[:-1])
         if not ended:
             return
-        sampled, grid = self.stage_ends(prepared, shares)
-        halvings = self.drawn(prepared)
+        sampled, grid = self.stage_ends(queue, shares)
+        halvings = self.drawn(queue)
         if halvings is None:
             self.check_whole(stages, sampled, earlier)
-            halvings = [[name for name, ends in sampled.items() if ends]]
+            halvings = [[[name for name, ends in sampled.items() if ends]]]
         runs: set[tuple[str, int]] = set()
-        finalists = set(self.run_whole(prepared))
+        finalists = set(self.run_whole(queue))
         runs |= {(name, len(shares) - 1) for name in finalists}
-        for names, halving in zip(halvings, stages.halvings, strict=True):
-            members = waiting({name: sampled[name] for name in names}, halving.sizes)
+        for drawn, halving in zip(halvings, stages.halvings, strict=True):
+            ends = [{name: sampled[name] for name in part} for part in drawn]
+            members = waiting(halving, ends)
             runs |= {(name, stage) for stage, found in enumerate(members) for name in found}
             finalists |= members[-1]
         finals = {name: ends[len(shares) - 1 :] for name, ends in sampled.items()}
         for number, found in enumerate(with_seeds(stages, finalists, finals, grid), len(shares)):
             runs |= {(name, number) for name in found}
-        assert self.ran(prepared, shares, paused, earlier) <= runs
+        assert self.ran(queue, shares, paused, earlier) <= runs
 
     def ran(
         self,
-        prepared: PreparedSearch,
+        queue: Queue,
         shares: Sequence[float],
         paused: Sequence[tuple[str, float]],
         earlier: Mapping[str, Truth],
@@ -414,29 +449,32 @@ class World:
         for name, truth in self.truth.items():
             is_new = name not in earlier or earlier[name].status != "finished"
             if truth.is_sampled and truth.status == "finished" and is_new:
-                seed = prepared.proposals.seeds.index(truth.config.seed)
+                seed = queue.question.seeds.index(truth.config.seed)
                 ran.add((truth.configuration, len(shares) - 1 + seed))
         return ran
 
-    def run_whole(self, prepared: PreparedSearch) -> list[str]:
+    def run_whole(self, queue: Queue) -> list[str]:
         """The best of the older study, which run whole without a halving."""
         search = Study.read(self.study).manifest.search
         names = {t.config.dotted()["method.lambda"]: t.configuration for t in self.truth.values()}
-        if prepared.options.is_whole or search is None:
+        if queue.question.options.is_whole or search is None:
             return []
         return [names[one["method.lambda"]] for one in search.whole]
 
-    def drawn(self, prepared: PreparedSearch) -> list[list[str]] | None:
-        """The configurations of each halving, as the study records them; None without halvings."""
+    def drawn(self, queue: Queue) -> list[list[list[str]]] | None:
+        """The configurations of each part of each halving, as recorded; None without one."""
         search = Study.read(self.study).manifest.search
-        if prepared.options.is_whole or search is None or not search.halvings:
+        if queue.question.options.is_whole or search is None or not search.halvings:
             return None
         names = {t.config.dotted()["method.lambda"]: t.configuration for t in self.truth.values()}
-        given = [halving.sampled for halving in search.halvings]
-        assert None not in given, "every halving has begun by the end"
-        lambdas = [[one["method.lambda"] for one in sampled or ()] for sampled in given]
-        assert len({*itertools.chain(*lambdas)}) == sum(map(len, lambdas))
-        return [[names[value] for value in drawn] for drawn in lambdas]
+        assert all(len(each.sampled) == len(each.parts) for each in search.halvings), "all begun"
+        drawn = [
+            [[names[one["method.lambda"]] for one in part] for part in halving.sampled]
+            for halving in search.halvings
+        ]
+        every = [name for parts in drawn for part in parts for name in part]
+        assert len(set(every)) == len(every)
+        return drawn
 
     def check_whole(self, stages: Stages, sampled: Ended, earlier: Mapping[str, Truth]) -> None:
         """Without halvings a search fills the first stage, beyond it with what had ended alone."""
@@ -448,19 +486,17 @@ class World:
         drawn = held - {truth.configuration for truth in earlier.values()}
         assert not drawn or len(taken) == most
 
-    def stage_ends(
-        self, prepared: PreparedSearch, shares: tuple[float, ...]
-    ) -> tuple[Ended, Ended]:
+    def stage_ends(self, queue: Queue, shares: tuple[float, ...]) -> tuple[Ended, Ended]:
         """How those that take part in the stages ended each, and the grid each number of seeds."""
-        seeds = prepared.proposals.seeds
+        seeds = queue.question.seeds
         sampled, grid = {}, {}
         found: dict[str, dict[int, Truth]] = {}
         for truth in self.truth.values():
             found.setdefault(truth.configuration, {})[truth.config.seed] = truth
         for name, trials in found.items():
-            ended = [self.end(prepared, share, [trials.get(seeds[0])]) for share in shares]
+            ended = [self.end(queue, share, [trials.get(seeds[0])]) for share in shares]
             for count in range(2, len(seeds) + 1):
-                ended.append(self.end(prepared, 1.0, [trials.get(seed) for seed in seeds[:count]]))
+                ended.append(self.end(queue, 1.0, [trials.get(seed) for seed in seeds[:count]]))
             ends = [end for one in ended for end in one]
             first = trials.get(seeds[0])
             if not next(iter(trials.values())).is_sampled:
@@ -469,32 +505,30 @@ class World:
                 sampled[name] = ends
         return sampled, grid
 
-    def stage(self, prepared: PreparedSearch, truth: Truth, share: float) -> list[float]:
-        found = truth.stages.get((str(prepared.loader.early_stopping_objective), share))
+    def stage(self, queue: Queue, truth: Truth, share: float) -> list[float]:
+        found = truth.stages.get((str(queue.question.loader.early_stopping_objective), share))
         return [] if found is None else [found]
 
     def end(
-        self, prepared: PreparedSearch, share: float, trials: list[Truth | None]
+        self, queue: Queue, share: float, trials: list[Truth | None]
     ) -> Sequence[float | None]:
         """How a configuration has ended a stage; nothing if it has not."""
         ended = [truth for truth in trials if truth is not None]
-        if share < 1 and ended and (found := self.stage(prepared, ended[0], share)):
+        if share < 1 and ended and (found := self.stage(queue, ended[0], share)):
             return found
         errors = {truth.error for truth in ended if truth.status == "failed"}
         if len(ended) < len(trials) or "pruned" in {truth.status for truth in ended}:
             return []
-        values = [self.value(truth, prepared.objectives[0]) for truth in ended]
+        values = [self.value(truth, queue.question.objectives[0]) for truth in ended]
         if errors:
             return [FAILED if errors == {"NonFiniteError"} else None]
         return [None if None in values else statistics.fmean(v for v in values if v is not None)]
 
-    def gives_up(
-        self, prepared: PreparedSearch, stand_in: StandIn, failed: Mapping[str, str | None]
-    ) -> bool:
+    def gives_up(self, queue: Queue, stand_in: StandIn, failed: Mapping[str, str | None]) -> bool:
         """Whether so many of one error came in a row, with nothing that counts between them."""
         row: list[str] = []
         has_succeeded = any(truth.status == "finished" for truth in self.truth.values())
-        grid = {a.trial_id for a in prepared.proposals.assignments() if a.origin == "grid"}
+        grid = {a.trial_id for a in queue.assignments() if a.origin == "grid"}
         for name, end in stand_in.ends:
             if end in ("finished", "pruned"):
                 row, has_succeeded = [], True
@@ -502,11 +536,11 @@ class World:
                 continue
             elif end != "lost" and failed.get(name, "") not in (end, None):
                 row = [*row, end] if end in row else [end]
-            if len(row) >= prepared.options.max_failures:
+            if len(row) >= queue.question.options.max_failures:
                 return True
         return False
 
-    def check_states(self, prepared: PreparedSearch, stand_in: StandIn, *, ended: bool) -> None:
+    def check_states(self, queue: Queue, stand_in: StandIn, *, ended: bool) -> None:
         """Law 5: no work is done twice that a state is of, and no state outlives its use."""
         anew = [name for what, name, left in stand_in.events if what == "begins" and not left[1]]
         assert len(set(anew)) == len(anew) or not stand_in.saves
@@ -527,7 +561,7 @@ class World:
             if self.truth[name].status == "pruned" or self.truth[name].error == "WorkerDied"
         }
         interrupted = self.states.keys() - self.truth.keys()
-        if ended or prepared.proposals.finished:  # a driver may die behind the end of a search
+        if ended or queue.finished:  # a driver may die behind the end of a search
             interrupted = set()
         assert there >= kept | interrupted
         assert not ended or there <= unfinished
@@ -566,27 +600,22 @@ class World:
         assert len(found) <= 1
         return found[0] if found else None
 
-    def lacking(self, ask: Ask, weights: set[str]) -> bool:
-        """Whether a trial of these seeds has no value of an objective and no weights."""
+    def lacking(self, ask: Ask) -> bool:
+        """Whether a finished trial of these seeds has no value of an objective, and no reason."""
+        if not (self.study / "study.json").is_file() or self.asks_for_more(ask):
+            return False
         objectives = parse_objectives(ask.objectives, allow_test=False)
-        study = Study.read(self.study)
-        reasons = {
-            (s["trial_id"], s["task"], s["protocol"])
-            for s in study.scores().to_pylist()
-            if s["value"] is None
-        }
         return any(
-            self.value(truth, o) is None and (name, o.task, o.protocol) not in reasons
-            for name, truth in self.truth.items()
-            if name not in weights
-            and truth.status == "finished"
-            and truth.config.seed in ask.seeds
+            self.value(truth, o) is None
+            and (o.task, o.protocol) not in {(task, by) for task, _, by in truth.reasons}
+            for truth in self.truth.values()
+            if truth.status == "finished" and truth.config.seed in ask.seeds
             for o in objectives
         )
 
     def check_rest(
         self,
-        prepared: PreparedSearch,
+        queue: Queue,
         ask: Ask,
         stand_in: StandIn,
         weights: set[str],
@@ -596,20 +625,16 @@ class World:
         assert temporary_files(self.study) == []
         for name in stand_in.lost:
             ends = [end for ended, end in stand_in.ends if ended == name]
-            # A measurement is not tried again once another trial's has failed twice.
-            was_measured = dict(stand_in.handed)[name] == "measure"
-            assert ends[-1] != "lost" or ends.count("lost") == 3 or was_measured
-        known = {a.trial_id: a for a in prepared.proposals.assignments()}
+            assert ends[-1] != "lost" or ends.count("lost") == 3
+        known = {a.trial_id: a for a in queue.assignments()}
         assert known.keys() <= self.truth.keys()
         handed = dict(stand_in.handed)
         for name, assignment in known.items():
             truth = self.truth[name]
-            if truth.status != "finished" or (name not in weights and name not in handed):
+            if truth.status != "finished" or name not in handed:
                 continue
             for key, value in self.asked_numbers(assignment.config, broken).items():
-                if name in handed or key[2] not in broken:
-                    gave_up = handed.get(name) in ("measure", "retrain")
-                    assert truth.numbers.get(key) == value or gave_up
+                assert truth.numbers.get(key) == value
         self.check_mirror(ask)
         self.check_keep(ask, weights, stand_in.left)
 
@@ -705,7 +730,6 @@ def commands(draw: st.DrawFn) -> Ask:
             keep=st.integers(0, 2),
             sampler=st.sampled_from(["random", "tpe"]),
             trials=st.sampled_from([0, 0, 1, 4, 8, 14]),
-            retrain=st.booleans(),
             scheduler=st.sampled_from(["halving", "halving", "none"]),
             budget=st.sampled_from([None, None, None, 3.0, 8.0]),
             confirm=st.sampled_from([0, 0, 2]),
@@ -716,6 +740,19 @@ def commands(draw: st.DrawFn) -> Ask:
     )
     samples, first = bool(ask.trials or ask.budget), (*ask.objectives, DEV)[0]
     return replace(ask, learns=ask.learns and samples and first == DEV)
+
+
+def fate_of(
+    lambdas: tuple[frozenset[float], ...], seeds: Sequence[int]
+) -> Callable[[TrialConfig], Fate]:
+    """Trials of these lambdas and seeds fail, diverge, are lost, or are lost once."""
+
+    def fate(config: TrialConfig) -> Fate:
+        lambda_ = config.dotted()["method.lambda"] if config.seed in seeds else None
+        kinds: list[Fate] = ["fail", "diverge", "lose", "lose_once"]
+        return next((k for k, s in zip(kinds, lambdas, strict=True) if lambda_ in s), "finish")
+
+    return fate
 
 
 class Searches(RuleBasedStateMachine):
@@ -748,12 +785,24 @@ class Searches(RuleBasedStateMachine):
         writes: int | None,
         points: int | None,
     ) -> None:
-        def fate(config: TrialConfig) -> Fate:
-            lambda_ = config.dotted()["method.lambda"] if config.seed in fated else None
-            kinds: list[Fate] = ["fail", "diverge", "lose", "lose_once"]
-            return next((k for k, s in zip(kinds, fates, strict=True) if lambda_ in s), "finish")
+        self.world.search(ask, fate_of(fates, fated), broken, writes, points)
 
-        self.world.search(ask, fate, broken, writes, points)
+    @rule(
+        settings=st.sampled_from([{}, TRANSFER, TRAINED]),
+        best=st.sampled_from([None, 0, 2]),
+        lambdas=st.tuples(LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS, LAMBDA_SETS),
+        broken=st.sampled_from([frozenset(), frozenset({"SST2"})]),
+        writes=st.none() | st.integers(0, 30),
+    )
+    def measure(
+        self,
+        settings: dict[str, Any],
+        best: int | None,
+        lambdas: tuple[frozenset[float], ...],
+        broken: frozenset[str],
+        writes: int | None,
+    ) -> None:
+        self.world.measure(settings, best, fate_of(lambdas, (0, 1, 2)), broken, writes)
 
 
 TestSearches = Searches.TestCase
@@ -766,11 +815,11 @@ TestSearches.settings = settings(
 )
 
 
-def test_trap_a_smaller_command_leaves_out_what_has_no_score_of_its_objective(
+def test_trap_an_objective_that_was_added_is_refused_while_trials_lack_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They have no scores of its objective, and are more than its first stage would have."""
     let_toys_have_all_stages(monkeypatch)
     world = World(tmp_path)
     world.search(Ask(STS, (), trials=8, scheduler="halving"))
-    world.search(Ask(STS, (SICK,), trials=1, scheduler="halving", retrain=True))
+    world.measure(TRANSFER, None, lambda config: "finish", frozenset(), None)
+    world.search(Ask(TRANSFER, (CLASSES,), trials=1, scheduler="none"))

@@ -13,11 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_sentcl.errors import ConfigError, ResourceError
+from tune_sentcl.errors import ConfigError
 from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
-from tune_sentcl.tuning import resources
-from tune_sentcl.tuning.disk_need import DiskNeed, check_disk
-from tune_sentcl.tuning.resources import (
+from tune_sentcl.tuning import machine
+from tune_sentcl.tuning.machine import (
     Bundle,
     Node,
     bundle_of,
@@ -25,14 +24,14 @@ from tune_sentcl.tuning.resources import (
     this_machine,
     trials_at_a_time,
 )
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
 
 
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("trials", -1, ""),
+        ("samples", -1, ""),
         ("budget", -1.0, ""),
         ("keep", -1, ""),
         ("sampler_seed", -1, ""),
@@ -50,12 +49,12 @@ from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
         ("confirm", -1, ""),
         ("sampler", "bohb", "'bohb': must be 'tpe', 'random' or 'grid'"),
         ("scheduler", "asha", "'asha': must be 'halving' or 'none'"),
-        ("trials", 2.5, "2.5: must be a valid integer"),
-        ("trials", "5", "'5': must be a valid integer"),
-        ("trials", True, "True: must be a valid integer"),
+        ("samples", 2.5, "2.5: must be a valid integer"),
+        ("samples", "5", "'5': must be a valid integer"),
+        ("samples", True, "True: must be a valid integer"),
         ("keep", None, "None: must be a valid integer"),
         ("budget", "20", "'20': must be a valid number"),
-        ("retrain", 1, "1: must be a valid boolean"),
+        ("deterministic", 1, "1: must be a valid boolean"),
         ("budget", Fraction(3), "must be an int or a float"),
         ("max_time", "1h", "'1h': must be a valid number"),
         ("learn_from", "study", "'study': must be a valid tuple"),
@@ -93,16 +92,9 @@ def test_options_of_ray_are_refused_without_ray(option: str) -> None:
 
 def test_all_faults_are_listed_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        SearchOptions(trials=3, budget=2.0, keep=-1, max_concurrent=0)
+        SearchOptions(samples=3, budget=2.0, keep=-1, max_concurrent=0)
     places = [fault.where.removeprefix("SearchOptions.") for fault in caught.value.faults]
-    assert places == ["max_concurrent", "keep", "trials"]
-
-
-def test_trap_checkpoints_that_cannot_fit_the_disk_are_refused(tmp_path: Path) -> None:
-    check_disk(str(tmp_path / "not" / "there"), DiskNeed(1, 0))
-    with pytest.raises(ResourceError, match="MB free"):
-        check_disk(str(tmp_path / "not" / "there"), DiskNeed(10**18, 0))
-    check_disk("s3://bucket/study", DiskNeed(10**18, 0))
+    assert places == ["max_concurrent", "keep", "samples"]
 
 
 @pytest.mark.parametrize("keep", [0, 1, 2])
@@ -214,7 +206,7 @@ def test_torch_is_asked_for_gpus_only_where_there_may_be_any(
 ) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / file).touch()
-    monkeypatch.setattr(resources, "_ROOT", tmp_path)
+    monkeypatch.setattr(machine, "_ROOT", tmp_path)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -253,7 +245,7 @@ def test_cores_and_memory_are_those_of_the_affinity_and_of_the_control_groups(
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(resources, "_ROOT", tmp_path)
+    monkeypatch.setattr(machine, "_ROOT", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     node = this_machine()
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -13,17 +13,16 @@ from search_samples import (
     run_here,
     run_planted,
 )
-from stand_in import StandIn
+from stand_in import StandIn, by
 from stops import Stopped
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.launchers import run_and_confirm, run_prepared
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import output as saving
-from tune_sentcl.tuning import session_study
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.search_options import SearchOptions
-from tune_sentcl.tuning.search_run import confirmation_search
+from tune_sentcl.tuning import keeping
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.search import confirmation_of, run_and_confirm, run_search
 
 SHORT = "optimizer.epochs = 4\nevaluation.every = 4"
 OFTEN = 0.0005
@@ -75,12 +74,12 @@ def test_the_best_of_the_paused_trials_keep_their_states_as_far_as_these_fit(
 ) -> None:
     let_toys_have_all_stages(monkeypatch)
     draw_in_order(monkeypatch)  # so that each is the best so far
-    monkeypatch.setattr(session_study, "state_bytes", lambda *_: 10**9)
+    monkeypatch.setattr(keeping, "state_bytes", lambda *_: 10**9)
     ranges = "method.lambda = { choices = [0.1, 0.2, 0.4, 0.5, 0.6] }"
     space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
     launcher = planted(study)
     launcher.curve = by_lambda
-    run_planted(space, study, launcher, trials=5, states=gigabytes, **HALVING)
+    run_planted(space, study, launcher, samples=5, states=gigabytes, **HALVING)
     paused = [row for row in rows(study) if row["status"] == "pruned"]
     paused.sort(key=lambda row: -row["method.lambda"])
     assert len(paused) == 4  # a fifth one went on, beside whose state the others had to fit
@@ -91,15 +90,15 @@ def test_trap_a_confirming_trial_goes_on_where_the_command_is_repeated(tmp_path:
     """The search before it is complete, and lets its state lie."""
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
     options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1)
-    whole = prepare(space, None, (0,), options)
-    run_prepared(whole, str(study), planted(study))
-    again = confirmation_search(whole, str(study))
+    whole = ask(space, None, (0,), options)
+    run_search(whole, str(study), by(planted(study)))
+    again = confirmation_of(whole, str(study))
     assert again is not None
     with pytest.raises(Stopped):
-        run_prepared(again, str(study), planted(study, 1))
+        run_search(again, str(study), by(planted(study, 1)))
     (name,) = Study.read(study).states()
     launcher = planted(study)
-    run_and_confirm(prepare(space, None, (0,), options), str(study), launcher)
+    run_and_confirm(ask(space, None, (0,), options), str(study), by(launcher))
     (row,) = [row for row in rows(study) if row["trial_id"] == name]
     assert (row["status"], row["origin"], resumed(launcher, name)) == ("finished", "confirm", 1)
     assert not any((study / "states").iterdir())

@@ -22,7 +22,7 @@ from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.saving import export
 from tune_sentcl.train import loop
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.worker import Attempt, WorkerSettings, check_fingerprints
 
 GIB = 2**30

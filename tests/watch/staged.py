@@ -9,8 +9,8 @@ from search_samples import LAMBDA, lambda_space, run_planted
 from stand_in import Fate, StandIn
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.tuning import prepare
-from tune_sentcl.tuning.search_run import SearchOutcome
+from tune_sentcl.tuning import question
+from tune_sentcl.tuning.search import SearchOutcome
 from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 
@@ -27,9 +27,9 @@ def run_staged(
     **more: Any,
 ) -> SearchOutcome:
     """A grid of two; with ranges also four sampled configurations, one of them trained whole."""
-    patch.setattr(prepare, "first_shares", lambda *_: (0.25, 1.0))
+    patch.setattr(question, "first_shares", lambda *_: (0.25, 1.0))
     patch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
     space = lambda_space(folder / "space", 0.25, 0.75, ranges=ranges)
-    usual = {"trials": 4 if ranges else 0, "sampler": "random", "scheduler": "halving"}
+    usual = {"samples": 4 if ranges else 0, "sampler": "random", "scheduler": "halving"}
     space = replace(space, name="scl/lambda")
     return run_planted(space, launcher.study, launcher, **{**usual, **more})[0]

@@ -27,7 +27,7 @@ def test_a_repeated_search_says_first_what_is_left_and_what_is_best(
     assert second == "best so far none (STS-B:spearman:dev)"
 
     best = held_best(study)
-    run_planted(lambda_space(tmp_path / "b", 0.1, 0.9, ranges=LAMBDA), study, trials=1)
+    run_planted(lambda_space(tmp_path / "b", 0.1, 0.9, ranges=LAMBDA), study, samples=1)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("1 of 3 runs to go, ")
     assert lines[1] == f"best so far {best} (STS-B:spearman:dev)"
@@ -35,7 +35,7 @@ def test_a_repeated_search_says_first_what_is_left_and_what_is_best(
     ended = next(line for line in lines if line.startswith("[3/3]"))
     assert f"best {held_best(study)} " in ended
 
-    run_planted(lambda_space(tmp_path / "c", 0.1, 0.9, ranges=LAMBDA), study, trials=1)
+    run_planted(lambda_space(tmp_path / "c", 0.1, 0.9, ranges=LAMBDA), study, samples=1)
     lines = capsys.readouterr().err.splitlines()
     assert not any("a minute" in line for line in lines)
     assert lines[:2] == ["no trial to run", f"best so far {held_best(study)} (STS-B:spearman:dev)"]

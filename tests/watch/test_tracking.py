@@ -22,7 +22,7 @@ from tracked import READERS, Run
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import search
 from tune_sentcl.signals import shutdown_signals
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.watch import tracking
 from tune_sentcl.watch.trackers import TRACKERS, Tracker, check_tracking
 

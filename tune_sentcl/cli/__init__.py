@@ -81,6 +81,7 @@ for _command in (
     running.check,
     running.search,
     running.train,
+    running.measure,
     scoring.evaluate,
     inspecting.show,
     verifying.verify,

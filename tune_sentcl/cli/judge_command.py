@@ -10,7 +10,7 @@ from tune_sentcl.cli.exits import FAILED, say
 from tune_sentcl.cli.options import JsonOption, parse_value
 from tune_sentcl.cli.terminal_tables import line, print_json, print_table, wrapped
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.tuning.search_options import SCORE
+from tune_sentcl.tuning.options import SCORE
 
 UNDECIDED = 3
 

@@ -13,7 +13,7 @@ import typer
 from tune_sentcl.arguments import renamed
 from tune_sentcl.config.data_names import own_sources
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.tuning.search_options import (
+from tune_sentcl.tuning.options import (
     SCORE,
     TIME,
     Declaration,

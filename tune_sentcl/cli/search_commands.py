@@ -105,15 +105,15 @@ def check(
         raise ConfigError(Fault("--launcher", "", "local", rule, move))
     from tune_sentcl.on_ray.environment import prepare_ray
     from tune_sentcl.store.files import study_path
-    from tune_sentcl.tuning.prepare import prepare
+    from tune_sentcl.tuning.question import ask
 
-    prepared = prepare(loaded, data, seeds, options)
+    question = ask(loaded, data, seeds, options)
     prepare_ray()
     from tune_sentcl.on_ray.cluster import cluster, quiet_ray_logging
     from tune_sentcl.on_ray.preflight import survey
 
     with quiet_ray_logging(), cluster(options.ray_address, say):
-        nodes = survey(prepared, "" if study is None else study_path(study))
+        nodes = survey(question, "" if study is None else study_path(study))
     rows = list(nodes.rows())
     if json_rows:
         print_json(rows)
@@ -147,7 +147,7 @@ def _check_gpu(*, json_rows: bool) -> None:
 
 
 @with_search_options(
-    *("settings", "plugins", "data", "objectives", "allow_test_objective", "retrain"),
+    *("settings", "plugins", "data", "objectives", "allow_test_objective"),
     *("cpus_per_trial", "gpus_per_trial", "deterministic"),
     told={
         "settings": "Set a config value of the trial (repeatable).",
@@ -155,7 +155,6 @@ def _check_gpu(*, json_rows: bool) -> None:
         "objectives": "Score or cost to measure (repeatable). The first, or a quick score like "
         "it, selects the weights if evaluation.select is best. Default: STS-B:spearman:dev, else "
         "the first dev score of your own tasks.",
-        "retrain": "Train the trial again if the study lacks a score and its weights.",
         "cpus_per_trial": "CPU cores of the trial, and its number of torch threads.",
         "gpus_per_trial": "GPUs of the trial, 0 or 1. Default: 1 if this machine has a GPU, else "
         "0.",
@@ -182,3 +181,41 @@ def train(
         print_table(whole, layout=Layout(constant=constant, of="scores"))
     if study is not None:
         say(f"Study: {study}")
+
+
+@with_search_options(
+    *("settings", "plugins", "data", "max_concurrent", "cpus_per_trial", "gpus_per_trial"),
+    *("memory_per_trial", "deterministic", "trial_timeout", "max_time", "max_gpu_hours"),
+    *("address", "accelerator", "launcher"),
+    told={
+        "settings": "Add tasks or scores, such as evaluation.suites=[transfer] (repeatable).",
+        "data": "Folder of the data sets. Default: the environment variable TUNE_SENTCL_DATA.",
+    },
+)
+def measure(
+    study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
+    train: Annotated[
+        bool,
+        typer.Option(
+            "--train",
+            help="Train again the trials of winner, baseline and runner-up whose weights were not "
+            "kept, with all their seeds, and keep the weights.",
+        ),
+    ] = False,
+    best: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="With --train: those of the N best configurations."),
+    ] = 0,
+    **given: Any,
+) -> None:
+    """Score every kept model of a study, also by tasks that are added to the study."""
+    options = search_options(given)
+    from tune_sentcl import launch
+
+    run, values = inspect.unwrap(launch.measure), parse_settings(given["settings"] or [])
+    others = {"data": given["data"], "plugins": given["plugins"] or ()}
+    outcome = run(study, values, options=options, train=train, best=best, progress=True, **others)
+    print_study(study)
+    line(f"{outcome.ran} trials were scored now, {outcome.failures} failed. Study: {study}")
+    if outcome.failures:
+        raise typer.Exit(FAILED)

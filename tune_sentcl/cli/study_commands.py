@@ -141,7 +141,8 @@ def check(
     json_rows: JsonOption = False,
 ) -> None:
     """Count the rows of data sets, and say what is wrong with them."""
-    from tune_sentcl.data.check import check_own, check_root, check_rows
+    from tune_sentcl.data.check import check_own, check_root
+    from tune_sentcl.init.own_rows import check_rows
     from tune_sentcl.plugins import load_plugins
 
     load_plugins(plugins or ())

@@ -15,7 +15,6 @@ from tune_sentcl.history.trial_records import (
     MEASUREMENT,
     NO_FAILURES,
     WHOLE_TASKS,
-    Action,
     LostReason,
     Result,
     Status,
@@ -59,7 +58,6 @@ class History:
         self._run_columns: dict[str, dict[str, Any]] = {}
         self._rows = pa.table({name: pa.array([], pa.string()) for name in _CONFIGURED})
         self._interned: dict[frozenset[Measurement], frozenset[Measurement]] = {}
-        self._failed_twice: set[tuple[Measurement, str]] = set()
 
     @classmethod
     def read(
@@ -167,6 +165,10 @@ class History:
         )
         return Result(record.status, values, record.stages, record.error_type, lost)
 
+    def lacks(self, trial_id: str, wanted: frozenset[Measurement]) -> bool:
+        """Whether a trial lacks some of these scores."""
+        return not wanted <= self._trials[trial_id].measured
+
     def lacks_objective(self, trial_id: str) -> bool:
         """Whether a finished trial has no value of an objective, and no reason for that."""
         failed = self._trials[trial_id].failures
@@ -178,24 +180,6 @@ class History:
     def run_columns(self, trial_id: str) -> dict[str, Any]:
         """A finished trial's run columns, as arguments of `TrialRow`; empty without weights."""
         return self._run_columns.get(trial_id, {})
-
-    def action(self, trial_id: str, requested: frozenset[Measurement]) -> Action | None:
-        """The next step of a trial towards the requested scores; None if it needs none.
-
-        A failed score is measured again from kept weights. After the same failure twice, no trial
-        of this run measures it again. A trial is trained again for a failed score only if an
-        objective depends on it.
-        """
-        record = self._trials.get(trial_id)
-        if record is None or record.status == "failed":
-            return "train"
-        is_finished = record.status == "finished"
-        lacking = requested - record.measured if is_finished else frozenset()
-        if trial_id in self.weights:
-            failed_twice = all((m, record.failures.get(m)) in self._failed_twice for m in lacking)
-            return None if failed_twice else "measure"
-        rested = {m for m in lacking if any(o.rests_on(m) for o in self.objectives)}
-        return "retrain" if (lacking - record.failures.keys()) | rested else None
 
     def with_objectives(self, trials: pa.Table) -> pa.Table:
         """Set the objective columns of a trials table, which earlier searches may have written.
@@ -246,8 +230,6 @@ class History:
         measured = record.measured | {s.measurement for s in scores if s.value is not None}
         record.measured = self._interned.setdefault(measured, measured)
         failed = {s.measurement: s.reason or "" for s in scores if s.value is None}
-        # A score that failed for the same reason before has now failed twice.
-        self._failed_twice.update(set(failed.items()) & set(record.failures.items()))
         failures = {**record.failures, **failed}
         failures = {m: reason for m, reason in failures.items() if m not in measured}
         record.failures = failures or NO_FAILURES

@@ -18,9 +18,8 @@ Status = Literal["finished", "pruned", "failed"]
 LostReason = Literal["pruned", "failed"]
 """Why a seed has no score: its trial was stopped, or the trial or the score failed."""
 
-Action = Literal["train", "measure", "retrain"]
-"""The next step of a trial: train; measure its kept weights; or train again, because a score is
-missing and the weights were not kept."""
+Action = Literal["train", "measure"]
+"""What to do with a trial: train it, or score its kept weights."""
 
 
 Origin = Literal["grid", "sampler"]

@@ -27,7 +27,7 @@ from tune_sentcl.errors import (
 )
 from tune_sentcl.on_ray.environment import set_variable, temporary_token
 from tune_sentcl.signals import shutdown_signals
-from tune_sentcl.tuning.resources import this_machine
+from tune_sentcl.tuning.machine import this_machine
 
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 _PROCESSES = ("gcs_server", "raylet")

@@ -26,8 +26,8 @@ from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.disk import is_alive
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning import mps
-from tune_sentcl.tuning.prepare import PreparedSearch
-from tune_sentcl.tuning.resources import Bundle, trials_to_request
+from tune_sentcl.tuning.machine import Bundle, trials_to_request
+from tune_sentcl.tuning.question import Question
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure, worker_settings
 
@@ -41,7 +41,7 @@ _DECORATION = re.compile(r"\x1b\[[0-9;]*m|^Failure # \d+ \(occurred at .*\)\n", 
 
 
 @contextmanager
-def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session], None]]:
+def on_ray(question: Question, study: str) -> Iterator[Callable[[Session], None]]:
     """Connect to a Ray cluster and check that it can run a search; yields a launcher.
 
     Nothing is written to the study, which need not exist yet.
@@ -49,28 +49,28 @@ def on_ray(prepared: PreparedSearch, study: str) -> Iterator[Callable[[Session],
     Raises:
         ResourceError: There is no such cluster, or it cannot run the trials; lists every reason.
     """
-    with quiet_ray_logging(), cluster(prepared.options.ray_address, prepared.watcher.say):
-        surveyed = survey(prepared, study)
+    with quiet_ray_logging(), cluster(question.options.ray_address, question.watcher.say):
+        surveyed = survey(question, study)
         surveyed.check()
         for text in surveyed.warnings:
-            prepared.watcher.say(text)
-        if not prepared.watcher.where:
+            question.watcher.say(text)
+        if not question.watcher.where:
             nodes = cluster_nodes()
             fit = sum(node.slots(surveyed.trial) for node in nodes)
-            num_parallel = min(fit, prepared.options.max_concurrent or fit)
+            num_parallel = min(fit, question.options.max_concurrent or fit)
             count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"
-            prepared.watcher.where = f"{num_parallel} at a time on {count} of the cluster"
-        yield lambda session: _run(session, prepared, study, surveyed)
+            question.watcher.where = f"{num_parallel} at a time on {count} of the cluster"
+        yield lambda session: _run(session, question, study, surveyed)
 
 
-def _run(session: Session, prepared: PreparedSearch, study: str, surveyed: Survey) -> None:
+def _run(session: Session, question: Question, study: str, surveyed: Survey) -> None:
     """Run a session to its end; an interrupted trial gets no row."""
-    options, gpus = prepared.options, surveyed.trial.gpus
+    options, gpus = question.options, surveyed.trial.gpus
 
     def trial_limit() -> int:
         fit = sum(node.slots(surveyed.trial) for node in cluster_nodes())
         can_grow = options.ray_address != "local"
-        known = session.num_running + session.proposals.num_queued if can_grow else 0
+        known = session.num_running + session.queue.num_queued if can_grow else 0
         wanted = trials_to_request(fit, known)
         return int(min(wanted, options.max_concurrent or math.inf))
 
@@ -83,7 +83,7 @@ def _run(session: Session, prepared: PreparedSearch, study: str, surveyed: Surve
                 options,
                 gpus,
                 session.loader.early_stopping_objective,
-                prepared.space.plugins,
+                question.space.plugins,
             ),
             folder=str(Path.cwd()),
         )

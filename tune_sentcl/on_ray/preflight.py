@@ -31,8 +31,8 @@ from tune_sentcl.plugins.sources import read_plugin
 from tune_sentcl.space import Space
 from tune_sentcl.store.driver_files import SCRATCH
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.tuning.prepare import PreparedSearch
-from tune_sentcl.tuning.resources import Bundle, Node, bundle_of
+from tune_sentcl.tuning.machine import Bundle, Node, bundle_of
+from tune_sentcl.tuning.question import Question
 
 ACCELERATOR = "ray.io/accelerator-type"
 """The label with which Ray names a node's GPU type."""
@@ -232,29 +232,29 @@ def warnings(nodes: Sequence[NodeStatus], trial: Bundle) -> Iterator[str]:
             yield f"{status.name} has {status.free_disk / 1e9:.1f} GB of free disk for caches"
 
 
-def survey(prepared: PreparedSearch, study: str) -> Survey:
+def survey(question: Question, study: str) -> Survey:
     """Check the cluster to which this process is connected; leaves no files.
 
     Every node answers one task, which takes seconds. The single node of a local cluster is not
     asked. `study` need not exist; if it is empty, shared storage is not checked.
     """
     nodes = _nodes_by_id()
-    trial = bundle_of(prepared.options, [status.node for status in nodes.values()])
-    if prepared.options.ray_address == "local" and len(nodes) == 1:
+    trial = bundle_of(question.options, [status.node for status in nodes.values()])
+    if question.options.ray_address == "local" and len(nodes) == 1:
         (status,) = nodes.values()
         if status.node.slots(trial):
             return Survey([status], trial)
         rule = f"must fit this machine ({status.node}, {status.node.memory / 1e9:.3g} GB)"
         options = "--cpus-per-trial, --gpus-per-trial, --memory-per-trial"
         return Survey([status], trial, [Fault(options, "", str(trial), rule, "Ask for less.")])
-    versions = dict(installed_versions(prepared.space.extras))
-    installed = (plugin for plugin in prepared.space.plugins if not plugin.sources)
+    versions = dict(installed_versions(question.space.extras))
+    installed = (plugin for plugin in question.space.plugins if not plugin.sources)
     versions |= {f"{_PLUGIN}{plugin.name}": plugin.fingerprint for plugin in installed}
-    checkpoints = _fingerprints(prepared.space)
+    checkpoints = _fingerprints(question.space)
     driver = NodeStatus("driver", Node(0, 0), versions=versions, checkpoints=checkpoints)
-    question = (str(Path.cwd()), list(versions), list(checkpoints), trial.gpus > 0)
+    asked = (str(Path.cwd()), list(versions), list(checkpoints), trial.gpus > 0)
     try:
-        statuses = _ask_nodes(nodes, question, study)
+        statuses = _ask_nodes(nodes, asked, study)
     except StudyError as error:  # the driver cannot write to the study
         return Survey(list(nodes.values()), trial, error.faults)
     wrong = faults(statuses, trial, driver, study)

@@ -1,12 +1,12 @@
 """The driver of a study: it holds the writer lock and writes every row."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from tune_sentcl.score import Score, merged
 from tune_sentcl.space import Space
 from tune_sentcl.store.driver_files import SCRATCH, DriverFiles, TableWriter
 from tune_sentcl.store.files import StudyFiles
-from tune_sentcl.store.manifest import MANIFEST, Manifest, PlanRecord, SearchRecord
+from tune_sentcl.store.manifest import MANIFEST, Manifest, SearchRecord
 from tune_sentcl.store.mined import MINED, mined_file
 from tune_sentcl.store.parts import encoded_part
 from tune_sentcl.store.progress import PROGRESS, SearchProgress
@@ -180,16 +180,20 @@ class StudyDriver:
                 if not is_own(folder, self._ended):
                     self._delete(self._weights, folder)
 
-    def record(self, search: SearchRecord | None = None, plan: PlanRecord | None = None) -> None:
-        """Write a search into `study.json`, after its checks have passed and after its end.
+    def record(
+        self, search: SearchRecord | None = None, measured: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write a search into `study.json`, after its checks have passed.
 
         Args:
             search: The search; None keeps the stored one.
-            plan: Its estimated and actual duration; None keeps the stored one.
+            measured: What its trials are scored by; None keeps the stored one.
         """
         self._require_lock()
         before = self.study.manifest
-        manifest = replace(before, search=search or before.search, plan=plan or before.plan)
+        manifest = replace(
+            before, search=search or before.search, measured=measured or before.measured
+        )
         self._files.write(MANIFEST, manifest.encoded())
         self.study = replace(self.study, manifest=manifest)
 

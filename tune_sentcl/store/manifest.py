@@ -62,17 +62,21 @@ class HalvingRecord:
         budget: The whole trainings that its stages may take.
         sizes: How many configurations run each stage.
         shares: The shares of a whole training at the ends of stages.
+        parts: How many configurations are drawn at a time.
+        further: How many beyond the best quarter run the last stage.
         first_seed: The seed with which its configurations train.
         objective: The score at the ends of stages.
-        sampled: The values of the ranges of each configuration, in order; None before it begins.
+        sampled: For each part that has begun, the values of the ranges of its configurations.
     """
 
     budget: float
     sizes: tuple[Annotated[int, Field(ge=0)], ...]
     shares: tuple[Annotated[float, Field(gt=0, le=1)], ...]
+    parts: tuple[Annotated[int, Field(ge=0)], ...]
+    further: Annotated[int, Field(ge=0)]
     first_seed: int
     objective: str
-    sampled: tuple[Mapping[str, Any], ...] | None = None
+    sampled: tuple[tuple[Mapping[str, Any], ...], ...] = ()
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -82,9 +86,10 @@ class SearchRecord:
     Attributes:
         objectives: The scores that it maximized, in order.
         sampler: The sampler's name.
+        early_stopping: The score that compares running trials and selects weights, which tasks
+            that are added later do not change; empty if it was not recorded.
         sampler_seed: The sampler's seed.
         learned_from: Other studies whose trials the sampler was given.
-        failed_again: Finished trials whose last retraining or measuring failed.
         budget: The whole trainings, without those of the grid, of which `halvings` are made.
         halvings: The halvings in the order in which they begin. They stay as they were recorded.
         whole: The values of the ranges of sampled configurations that run whole without a halving.
@@ -95,26 +100,11 @@ class SearchRecord:
     sampler: str
     sampler_seed: int
     learned_from: tuple[str, ...] = ()
-    failed_again: tuple[str, ...] = ()
+    early_stopping: str = ""
     budget: float = 0.0
     halvings: tuple[HalvingRecord, ...] = ()
     whole: tuple[Mapping[str, Any], ...] = ()
     seed_plan: SeedPlan | None = None
-
-
-@dataclass(frozen=True, config=_STRICT)
-class PlanRecord:
-    """Estimated and actual duration of the last search with an estimate.
-
-    Attributes:
-        planned_seconds: The estimate before the first trial.
-        actual_seconds: From then to the end of the last trial.
-        trials: Number of trials that ran.
-    """
-
-    planned_seconds: float
-    actual_seconds: float
-    trials: int
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -131,7 +121,8 @@ class Manifest:
         git_commit: Of the last driver's working directory; None outside a checkout.
         commands: The distinct command lines of its drivers, the last one last.
         search: The last search; None before the first.
-        plan: The last estimated search; None without one.
+        measured: The knobs of `evaluation` that say which scores each trial gets; None before the
+            first search.
         epoch: The number of the last driver, which is part of its file names.
         methods: The methods of plugins that its searches have loaded.
         plugins: The plugin of each task (`plugin:NAME`) and source that they have loaded.
@@ -146,7 +137,7 @@ class Manifest:
     git_commit: str | None
     commands: tuple[str, ...]
     search: SearchRecord | None = None
-    plan: PlanRecord | None = None
+    measured: Mapping[str, Any] | None = None
     epoch: int = 0
     methods: tuple[StoredMethod, ...] = ()
     plugins: Mapping[str, str] = Field(default_factory=dict)

@@ -48,7 +48,6 @@ class SearchProgress:
         done: Trials that are neither queued nor running, including those of earlier runs.
         total: Planned trials.
         ended: Trials that ended in this run.
-        planned_seconds: Estimated duration of this run; None without an estimate.
         running: The running trials.
         driver: The process that wrote the record, as fields of `store.writer_lock.Holder`.
     """
@@ -59,7 +58,6 @@ class SearchProgress:
     done: int = 0
     total: int = 0
     ended: int = 0
-    planned_seconds: float | None = None
     running: tuple[RunningTrial, ...] = ()
     driver: Mapping[str, Any] = field(default_factory=dict)
 
@@ -80,12 +78,10 @@ class SearchProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Remaining time by the rate of this run, else by the estimate; None if unknown."""
-        if self.ended:
-            return self.seconds / self.ended * max(0, self.total - self.done)
-        if self.planned_seconds is None:
+        """Remaining time by the rate of this run; None before the first end."""
+        if not self.ended:
             return None
-        return max(0.0, self.planned_seconds - self.seconds)
+        return self.seconds / self.ended * max(0, self.total - self.done)
 
     def is_interrupted(self, files: StudyFiles) -> bool:
         """Whether the driver died without a final record; only its own machine can tell."""

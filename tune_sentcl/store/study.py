@@ -161,6 +161,11 @@ class Study(StudyTables):
         newest = states.newest_complete(trial_id)
         return None if newest is None else states.read_file(newest, name)
 
+    @property
+    def has_finished(self) -> bool:
+        """Whether a trial has finished; before, nothing has been scored."""
+        return any(end.status == "finished" for end in self.ended().values())
+
     def ended(self) -> dict[str, EndedTrial]:
         """How each trial with a row ended, and the attempt that trained its weights."""
         table = self.trials(["trial_id", "status", "attempt_files"])

@@ -11,15 +11,15 @@ from tune_sentcl.store.files import StudyFiles, refuse_itself, refuse_memory, st
 from tune_sentcl.store.manifest import MANIFEST
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.writer_lock import refuse_held
-from tune_sentcl.tuning.resources import this_machine
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.machine import this_machine
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.watch.trackers import check_tracking
 
 
 def first_checks(
     space: Space, options: SearchOptions, study: str | None = None, *, writes: bool = True
 ) -> None:
-    """Check what is known before torch is imported; `tuning.prepare` checks the rest.
+    """Check what is known before torch is imported; `tuning.question` checks the rest.
 
     Args:
         space: The space that is searched.

@@ -6,6 +6,8 @@ from dataclasses import replace
 from textwrap import shorten
 from typing import Any
 
+import pyarrow as pa
+
 from tune_sentcl.errors import (
     DeviceError,
     NodeDrainingError,
@@ -16,12 +18,15 @@ from tune_sentcl.errors import (
 from tune_sentcl.history import Assignment, Status
 from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.rows import with_search_origins
 from tune_sentcl.trial import Progress
+from tune_sentcl.tuning.journal import JournalMirror
+from tune_sentcl.tuning.keeping import Keeping
 from tune_sentcl.tuning.limits import Limits
-from tune_sentcl.tuning.proposals import Proposals
-from tune_sentcl.tuning.sampler.optuna_journal import JournalMirror
-from tune_sentcl.tuning.session_study import SessionSettings, SessionStudy, with_all_costs
+from tune_sentcl.tuning.question import Question
+from tune_sentcl.tuning.queue import Queue
 from tune_sentcl.tuning.staging import CONFIGURATION_ERRORS
+from tune_sentcl.tuning.trial_rows import TrialRows, with_all_costs
 from tune_sentcl.tuning.worker import Failure
 from tune_sentcl.watch.watcher import Watcher
 
@@ -42,19 +47,24 @@ class Session:
     def __init__(
         self,
         driver: StudyDriver,
-        proposals: Proposals,
-        settings: SessionSettings,
+        queue: Queue,
+        question: Question,
         watcher: Watcher,
         mirror: JournalMirror | None = None,
         limits: Limits | None = None,
+        keeping: Keeping | None = None,
     ) -> None:
-        """Begin a session; `proposals` has resumed from the study."""
-        self.proposals, self.settings = proposals, settings
-        self.history = proposals.history
+        """Begin a session over the driver's study, from which `queue` was made.
+
+        `keeping` deletes files; None: as a search does.
+        """
+        self.queue, self.history = queue, queue.history
         self.limits = limits or Limits()
-        self.loader = proposals.namer.loader
-        self.study = SessionStudy(driver, proposals, settings)
+        self.loader, self._options = question.loader, question.options
+        self.keeping = keeping or Keeping(driver, queue, question)
+        self._rows = TrialRows(question, queue.history, driver.study.manifest.git_commit)
         self._driver, self.watcher, self._mirror = driver, watcher, mirror
+        self._is_search = question.origin is None
         self._running: dict[str, Assignment] = {}
         self._lost_workers: Counter[tuple[str, bool]] = Counter()
         self._node_moves: Counter[str] = Counter()
@@ -63,12 +73,13 @@ class Session:
         self.ended = self.failures = self.timed_out = 0
         self._has_succeeded = bool(self.history.with_status("finished"))
         self.fatal: TuneSentclError | None = None
-        self._mirror_ended(proposals.configurations)
+        self._keep_mined()
+        self._mirror_ended(queue.configurations)
 
     @property
     def finished(self) -> bool:
         """Whether no trial runs and no further one will."""
-        return self.fatal is not None or bool(self.stop_reason) or self.proposals.finished
+        return self.fatal is not None or bool(self.stop_reason) or self.queue.finished
 
     def runs(self, trial_id: str, attempt_files: str) -> bool:
         """Whether an attempt at a trial runs; a trial runs again for each of its stages."""
@@ -83,24 +94,24 @@ class Session:
     @property
     def stop_reason(self) -> str | None:
         """Why the search ends before all trials have run; None while it goes on."""
-        return self.limits.failure_reason if self.proposals.finished else self.limits.stop_reason()
+        return self.limits.failure_reason if self.queue.finished else self.limits.stop_reason()
 
     def next(self) -> Assignment | None:
         """Hand out the next trial; return None if no trial can run now."""
         if self.fatal is not None or self.stop_reason:
             return None
-        assignment = self.proposals.next()
+        assignment = self.queue.next()
         if assignment is None:
             return None
         name = assignment.trial_id
-        self.study.keep_halvings()
-        self.study.keep_mined()
-        self.study.resumable.discard(name)
+        self._keep_halvings()
+        self._keep_mined()
+        self.keeping.resumable.discard(name)
         self._running[name] = replace(
             assignment,
             attempt_files=self._driver.next_attempt_label(name),
             files_before=self._driver.committed_label(name),
-            pause_above=self.study.pause_above(assignment),
+            pause_above=self.keeping.pause_above(assignment),
             graphs=self._may_capture and name not in self._without_graphs,
         )
         return self._running[name]
@@ -147,7 +158,7 @@ class Session:
         }
         timed_out = failure.error_type == TrialTimeoutError.__name__
         self.timed_out += timed_out
-        is_repeated = self.study.failed_so_before(trial_id, failure.error_type)
+        is_repeated = self.history.error_type(trial_id) == failure.error_type
         if not (accident or timed_out or is_repeated or self._diverged(trial_id, failure)):
             self.limits.result("failed", failure.error_type)
         self._end(trial_id, "failed", run_columns)
@@ -175,7 +186,7 @@ class Session:
         has_started = self.limits.is_running(trial_id)
         self._lost_workers[trial_id, has_started] += 1
         tries = self._lost_workers[trial_id, has_started]
-        most = self.proposals.options.retries if has_started else _MAX_RESTARTS
+        most = self._options.retries if has_started else _MAX_RESTARTS
         if tries > most:
             why = "lost its worker" if has_started else "found no worker that began it"
             text = f"each of {tries} tries {why}; the last: {failure.error_text}"
@@ -184,7 +195,7 @@ class Session:
                 error = "WorkerLostError"
             failure = replace(failure, error_type=error, error_text=text)
             if self.history.status(trial_id) != "finished":
-                self.study.resumable.add(trial_id)
+                self.keeping.resumable.add(trial_id)
             # A device that no worker can use is no accident.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
@@ -227,7 +238,7 @@ class Session:
         del self._running[name]
         self._last_progress.pop(name, None)
         self.limits.ended(name)
-        self.proposals.requeue(name, assignment.action)
+        self.queue.requeue(name)
         self.watcher.say(f"trial {name} {message}")
 
     def abort(self, error: TuneSentclError) -> None:
@@ -238,11 +249,39 @@ class Session:
         """Delete states, complete Optuna's journal, and write the present objectives' values."""
         self._drop_states()
         if self._mirror is not None:  # what is paused goes on no more in this search
-            self._mirror.add(self.proposals.configurations.values())
-        self.study.rewrite()
+            self._mirror.add(self.queue.configurations.values())
+        self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Write the values of the present objectives into all rows.
+
+        Raises:
+            StudyError: The disk refused; nothing is lost.
+        """
+        assignments = self.queue.assignments() if self._is_search else ()
+        origins = {trial.trial_id: trial.origin for trial in assignments}
+
+        def with_objectives(trials: pa.Table) -> pa.Table:
+            # The search asked for these seeds too: they took part in the choice.
+            return with_search_origins(self.history.with_objectives(trials), origins)
+
+        self._driver.rewrite(with_objectives)
+
+    def _keep_halvings(self) -> None:
+        """Record the configurations of a halving that has begun, before one of them runs."""
+        search, own = self._driver.study.manifest.search, self.queue.record
+        if search is not None and search.halvings != own.halvings:
+            self._driver.record(replace(search, halvings=own.halvings))
+
+    def _keep_mined(self) -> None:
+        """Write newly mined negatives, before a worker reads them."""
+        mined = self.loader.newly_mined
+        for name in list(mined):
+            self._driver.write_mined(name, mined[name])
+            del mined[name]
 
     def _drop_states(self) -> None:
-        self.study.drop_states(
+        self.keeping.drop_states(
             complete=self.finished and self.fatal is None and not self.stop_reason
         )
 
@@ -259,13 +298,11 @@ class Session:
         self.limits.ended(trial_id)
         last = self._last_progress.pop(trial_id, None)
         is_recorded = status == "finished" or self.history.status(trial_id) != "finished"
-        if assignment.action != "train":
-            self.study.failed_now[trial_id] = status == "failed"
         if assignment.action == "measure":
             run_columns = with_all_costs(self.history.run_columns(trial_id), run_columns)
         if is_recorded:
-            self.study.record_end(assignment, status, run_columns, scores, last)
-        row = self.study.row(assignment, status, run_columns)
+            self._rows.record_end(assignment, status, run_columns, scores, last)
+        row = self._rows.row(assignment, status, run_columns)
         try:
             if is_recorded:  # else the earlier row stays
                 curves = () if last is None else last.curves
@@ -273,9 +310,9 @@ class Session:
                     row,
                     scores,
                     None if assignment.action == "measure" else curves,
-                    weights=self.settings.keep > 0,
+                    weights=self._options.keep > 0,
                 )
-            self.proposals.end(trial_id, self.history.result(trial_id))
+            self.queue.end(trial_id, self.history.result(trial_id))
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
             self.fatal = error  # the study cannot take further trials
@@ -284,17 +321,17 @@ class Session:
         self._has_succeeded = self._has_succeeded or status != "failed"
         self.ended += 1
         self.failures += status == "failed"
-        self.watcher.ended(row, self.proposals.total, last)
+        self.watcher.ended(row, self.queue.total, last)
 
     def _mirror_ended(self, names: Iterable[str]) -> None:
         """Add to Optuna's journal those of the configurations that go on no more."""
         if self._mirror is not None:
-            ended = filter(self.proposals.has_ended, names)
-            self._mirror.add(self.proposals.configurations[name] for name in ended)
+            ended = filter(self.queue.has_ended, names)
+            self._mirror.add(self.queue.configurations[name] for name in ended)
 
     def _clean_up(self, status: Status, run_columns: Mapping[str, Any]) -> None:
         """Delete the files that no trial needs after an end."""
-        if status == "finished" and (self.settings.keep or self.history.weights):
-            self.study.keep_best_checkpoints()
-        if run_columns.get("saving_seconds") or status == "pruned" or self.study.has_states:
+        if status == "finished" and (self._options.keep or self.history.weights):
+            self.keeping.keep_best_checkpoints()
+        if run_columns.get("saving_seconds") or status == "pruned" or self.keeping.has_states:
             self._drop_states()

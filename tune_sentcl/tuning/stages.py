@@ -7,7 +7,7 @@ keep it out. Everything here is a pure function of the results so far.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,7 +24,7 @@ LEAST_STEPS = 30
 """The fewest steps of a first stage: scores after fewer say little of the end."""
 
 LEAST_HALF = 32
-"""The fewest configurations of each of two halves; with fewer, one halving takes the budget."""
+"""The fewest configurations of each of two halves; with fewer, all are drawn at random."""
 
 Ends = Mapping[str, float | None]
 """How configurations ended a stage: the score, `FAILED`, or None for an end without a rank."""
@@ -33,28 +33,54 @@ FAILED = -math.inf
 """The score of a configuration that failed through its own settings; it goes no further."""
 
 _ROUNDING = 1e-9
+_LEAST_FOR_COMMON = 3
+"""Of fewer stages none is common: the second part must know how two stages of the first ended."""
 
 
 @dataclass(frozen=True)
 class Halving:
     """A successive halving of sampled configurations, which train with the first seed.
 
+    Its configurations are drawn in parts. Each part has stages of its own, so that a part can be
+    drawn when the earlier ones have ended two stages. The last of three stages or more is common:
+    the best of all parts train to the end.
+
     Attributes:
         shares: The shares of a whole training at the ends of stages, ascending; the last one is 1.
-        sizes: How many configurations run each stage.
+        parts: How many configurations are drawn at a time.
+        further: How many beyond the best quarter run the common stage.
     """
 
     shares: tuple[float, ...]
-    sizes: tuple[int, ...]
+    parts: tuple[int, ...]
+    further: int = 0
 
     @classmethod
-    def of(cls, sampled: int, shares: Sequence[float] = SHARES) -> "Halving":
-        """A halving of so many configurations.
+    def of(cls, sampled: int, shares: Sequence[float] = SHARES, parts: int = 1) -> "Halving":
+        """A halving of so many configurations, in parts of the same size.
+
+        Earlier parts are the larger ones if they differ.
+        """
+        drawn = (sampled // parts + (number < sampled % parts) for number in range(parts))
+        return cls(tuple(shares), tuple(drawn))
+
+    @cached_property
+    def ladders(self) -> list[list[int]]:
+        """For each part, how many configurations run each of its own stages.
 
         Each stage has the best quarter of the one before, rounded down and at least 1.
         """
-        sizes = [max(1, sampled // REDUCTION**stage) for stage in range(len(shares))]
-        return cls(tuple(shares), tuple(sizes if sampled else [0] * len(shares)))
+        stages = len(self.shares)
+        own = stages if stages < _LEAST_FOR_COMMON else stages - 1
+        return [_ladder(size, own) for size in self.parts]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many configurations run each stage."""
+        sizes = [sum(of_stage) for of_stage in zip(*self.ladders, strict=True)]
+        if len(sizes) < len(self.shares):
+            sizes.append(_quarter(sizes[-1]) + self.further)
+        return tuple(sizes)
 
     @property
     def costs(self) -> list[float]:
@@ -67,26 +93,53 @@ class Halving:
         return math.fsum(n * each for n, each in zip(self.sizes, self.costs, strict=True))
 
     def members(
-        self, ends: Sequence[Ends], names: Sequence[str], *, complete: bool
+        self, ends: Sequence[Ends], drawn: Sequence[Sequence[str]], *, complete: bool
     ) -> tuple[list[list[str]], int]:
         """The configurations that certainly run each stage.
 
         Args:
             ends: For each stage, how its configurations ended it. Ends at later stages of
                 configurations that do not belong there have no effect.
-            names: The configurations of the first stage that are known.
-            complete: Whether there will be no more of them.
+            drawn: The known configurations of each part that has begun.
+            complete: Whether the last of these parts gets no more of them.
 
         Returns:
             Their names, of later stages the best first; and how many run the last stage, as far
             as that is known.
         """
-        found = [list(names)]
-        count = len(names) if complete else max(self.sizes[0], len(names))
-        for stage, size in enumerate(self.sizes[1:]):
-            certain, count = certain_best(ends[stage], found[-1], count, size)
-            found.append(certain)
+        found: list[list[str]] = [[] for _ in self.ladders[0]]
+        count = 0
+        for part, ladder in enumerate(self.ladders):
+            names = list(drawn[part]) if part < len(drawn) else []
+            is_whole = part + 1 < len(drawn) or (complete and part + 1 == len(drawn))
+            left = len(names) if is_whole else max(ladder[0], len(names))
+            found[0] += names
+            for stage, size in enumerate(ladder[1:], 1):
+                names, left = certain_best(ends[stage - 1], names, left, size)
+                found[stage] += names
+            count += left
+        if len(found) < len(self.shares):
+            names, count = certain_best(ends[len(found) - 1], found[-1], count, self.sizes[-1])
+            found.append(names)
         return found, count
+
+    def going_on(self, stage: int, part: int) -> tuple[int, bool]:
+        """How many go on at the end of a stage: of a part's own stage, or of all parts."""
+        ladder = self.ladders[part]
+        if stage + 1 < len(ladder):
+            return ladder[stage + 1], True
+        return self.sizes[stage + 1], False
+
+
+def _quarter(size: int) -> int:
+    return max(1, size // REDUCTION) if size else 0
+
+
+def _ladder(size: int, stages: int) -> list[int]:
+    sizes = [size]
+    while len(sizes) < stages:
+        sizes.append(_quarter(sizes[-1]))
+    return sizes
 
 
 @dataclass(frozen=True)
@@ -230,55 +283,63 @@ def ranks(halvings: Sequence[Sequence[Ends]]) -> dict[str, float]:
 
 
 def stages_for(
-    budget: float, most: float, shares: Sequence[float], stages: Stages, *, halves: int = 2
+    budget: float, most: float, shares: Sequence[float], stages: Stages, *, parts: int = 2
 ) -> Stages:
-    """Stages with the halvings that a budget of whole trainings pays for beyond given stages.
+    """Stages with one more halving, as large as a budget of whole trainings pays for.
 
-    The budget pays for the further seeds once. Each halving gets the same part of the rest. There
-    is one halving if each of several would have fewer than `LEAST_HALF` configurations.
+    The budget pays for the further seeds once. What is left lets further configurations train to
+    the end. The halving is drawn at once if each of several parts would have fewer than
+    `LEAST_HALF` configurations.
 
     Args:
         budget: Whole trainings.
         most: The configurations that the ranges still hold.
         shares: The shares of a whole training at the ends of stages.
         stages: The stages so far; they keep their halvings.
-        halves: The most halvings to add.
+        parts: The most parts of the halving.
 
     Returns:
         The given stages if the budget pays for no configuration.
     """
 
-    def of(sampled: int) -> Stages:
-        added = [Halving.of(sampled, shares)] * halves
-        return replace(stages, halvings=(*stages.halvings, *added))
+    def of(sampled: int, further: int = 0) -> Stages:
+        halving = replace(Halving.of(sampled, shares, parts), further=further)
+        return replace(stages, halvings=(*stages.halvings, halving))
 
-    def pays(sampled: int) -> bool:
-        return of(sampled).cost - stages.cost <= budget + _ROUNDING
+    def pays(sampled: int, further: int = 0) -> bool:
+        return of(sampled, further).cost - stages.cost <= budget + _ROUNDING
 
+    sampled = _largest(pays, most)
+    if parts > 1 and sampled < parts * LEAST_HALF:
+        return stages_for(budget, most, shares, stages, parts=1)
+    if not sampled:
+        return stages
+    further = 0
+    if len(shares) >= _LEAST_FOR_COMMON:
+        before, last = Halving.of(sampled, shares, parts).sizes[-2:]
+        further = _largest(lambda number: pays(sampled, number), before - last)
+    return of(sampled, further)
+
+
+def _largest(pays: Callable[[int], bool], most: float) -> int:
+    """The largest number, up to a bound, that a budget pays for."""
     low, high = 0, 1
     while low < most and pays(high):
         low, high = high, 2 * high
     while low + 1 < high:
         middle = (low + high) // 2
         low, high = (middle, high) if pays(middle) else (low, middle)
-    sampled = int(min(low, most // halves))
-    if halves > 1 and sampled < LEAST_HALF:
-        return stages_for(budget, most, shares, stages, halves=1)
-    return of(sampled) if sampled else stages
+    return int(min(low, most))
 
 
 def stages_of_samples(
-    sampled: int, shares: Sequence[float], stages: Stages, halves: int
+    sampled: int, shares: Sequence[float], stages: Stages, *, parts: int = 2
 ) -> Stages:
-    """Stages with so many further configurations, in halvings of the same size.
-
-    The first one is the larger one if they differ. See `stages_for` for the rest.
-    """
-    if halves > 1 and sampled // halves < LEAST_HALF:
-        halves = 1
-    sizes = (sampled // halves + (number < sampled % halves) for number in range(halves))
-    halvings = tuple(Halving.of(size, shares) for size in sizes if size > 0)
-    return replace(stages, halvings=(*stages.halvings, *halvings))
+    """Stages with one more halving, of so many configurations; see `stages_for`."""
+    if sampled <= 0:
+        return stages
+    parts = parts if sampled >= parts * LEAST_HALF else 1
+    return replace(stages, halvings=(*stages.halvings, Halving.of(sampled, shares, parts)))
 
 
 def first_shares(steps: int, texts: int = 0, scored: int = 0) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from tune_sentcl.config import draws
 from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
 from tune_sentcl.history import Configuration
-from tune_sentcl.tuning.search_configurations import SearchConfigurations
+from tune_sentcl.tuning.configurations import SearchConfigurations
 from tune_sentcl.tuning.stages import FAILED, Stages, ranks
 
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
@@ -39,10 +39,10 @@ class Staging:
 
     Attributes:
         stages: The stages.
-        halvings: For each halving that has begun, the names of its configurations in the order in
-            which they were sampled.
+        parts: For each part of a halving that has begun, the names of its configurations in the
+            order in which they were sampled.
         whole: The names of the sampled configurations that run whole without a halving.
-        is_exhausted: Whether a halving has fewer configurations than its size, because the ranges
+        is_exhausted: Whether a part has fewer configurations than its size, because the ranges
             hold no more.
     """
 
@@ -57,12 +57,16 @@ class Staging:
             again: Trials whose results do not count, because they are to run again; it may change.
         """
         self.stages, self._configurations, self._again = stages, configurations, again
-        self.halvings: list[dict[str, None]] = []
+        self.parts: list[dict[str, None]] = []
         self.whole: dict[str, None] = {}
         self.is_exhausted = False
-        self._is_complete = True  # whether the last halving gets no further configurations
+        self._is_complete = True  # whether the last part gets no further configurations
         self._seeds = configurations.seeds
         self._joining: set[str] = set()  # sampled ones that compete as the grid does
+        # The halving of each part, and its number there.
+        self._places = [
+            (h, p) for h, each in enumerate(stages.halvings) for p in range(len(each.parts))
+        ]
         self._ends: list[list[dict[str, float | None]]] = [
             [{} for _ in halving.sizes] for halving in stages.halvings
         ]
@@ -76,48 +80,50 @@ class Staging:
     @property
     def sampled(self) -> dict[str, None]:
         """The names of the sampled configurations so far."""
-        return {name: None for names in (self.whole, *self.halvings) for name in names}
+        return {name: None for names in (self.whole, *self.parts) for name in names}
 
     @property
     def needs_sampling(self) -> bool:
-        """Whether the last halving that has begun lacks configurations."""
-        if self._is_complete:
-            return False
-        halving = self.stages.halvings[len(self.halvings) - 1]
-        return len(self.halvings[-1]) < halving.sizes[0]
+        """Whether the last part that has begun lacks configurations."""
+        return not self._is_complete and len(self.parts[-1]) < self.size(len(self.parts) - 1)
 
     @property
     def has_unbegun(self) -> bool:
-        """Whether a halving has not begun."""
-        return len(self.halvings) < len(self.stages.halvings)
+        """Whether a part of a halving has not begun."""
+        return len(self.parts) < len(self._places)
 
     @property
     def can_begin(self) -> bool:
-        """Whether the next halving can begin: two stages of the one before have ended."""
-        if not self.halvings or self.needs_sampling:
-            return not self.halvings
+        """Whether the next part can begin: two stages of all parts before have ended."""
+        if not self.parts or self.needs_sampling:
+            return not self.parts
         self.runs()
-        last = len(self.halvings) - 1
-        both = zip(self._members[last][:2], self._ends[last], strict=False)
-        return all(name in ends for names, ends in both for name in names)
+        both = zip(self._members, self._ends, strict=True)
+        early = (zip(members[:2], ends, strict=False) for members, ends in both)
+        return all(name in ends for stages in early for names, ends in stages for name in names)
+
+    def size(self, part: int) -> int:
+        """How many configurations a part has."""
+        halving, number = self._places[part]
+        return self.stages.halvings[halving].parts[number]
 
     def begin(self, names: Iterable[str], *, complete: bool = True) -> None:
-        """Begin the next halving.
+        """Begin the next part.
 
         Args:
             names: Its configurations.
             complete: Whether there will be no more of them.
         """
-        self.halvings.append({})
+        self.parts.append({})
         self._is_complete, self._runs = complete, None
         for name in names:
             self.add(name)
-        size = self.stages.halvings[len(self.halvings) - 1].sizes[0]
-        self.is_exhausted |= complete and len(self.halvings[-1]) < size
+        size = self.size(len(self.parts) - 1)
+        self.is_exhausted |= complete and len(self.parts[-1]) < size
 
     def add(self, name: str) -> None:
-        """Add a sampled configuration to the last halving."""
-        self.halvings[-1][name] = None
+        """Add a sampled configuration to the last part."""
+        self.parts[-1][name] = None
         self.note(self._configurations[name])
 
     def add_whole(self, name: str) -> None:
@@ -148,7 +154,7 @@ class Staging:
                 own[name] = None if joins else end
                 if joins:
                     rival[name] = end
-        for number, names in enumerate(self.halvings):
+        for (number, _), names in zip(self._places, self.parts, strict=False):
             if name in names:
                 shares = self.stages.halvings[number].shares
                 for share, ends in zip(shares, self._ends[number], strict=True):
@@ -166,8 +172,8 @@ class Staging:
         )
 
     def ranks(self) -> dict[str, float]:
-        """What the sampler of the next halving is told of the configurations before."""
-        return ranks(self._ends[: len(self.halvings)])
+        """What the sampler of the next part is told of the configurations before."""
+        return ranks(self._ends)
 
     def score_to_tell(self, configuration: Configuration) -> float | None:
         """The score of whole trainings that the sampler is told; None if it has none yet.
@@ -200,12 +206,11 @@ class Staging:
         """The runs; those of late stages come first, because they take longest."""
         self._members, finalists, count = [], list(self.whole), len(self.whole)
         for number, halving in enumerate(self.stages.halvings):
-            if number >= len(self.halvings):
-                count += halving.sizes[-1]
-                continue
-            complete = number + 1 < len(self.halvings) or not self.needs_sampling
-            names = list(self.halvings[number])
-            members, last = halving.members(self._ends[number], names, complete=complete)
+            begun = zip(self._places, self.parts, strict=False)
+            drawn = [list(names) for (of, _), names in begun if of == number]
+            # Of the part that has begun last, further configurations may come.
+            complete = not self.needs_sampling
+            members, last = halving.members(self._ends[number], drawn, complete=complete)
             self._members.append(members)
             count += last
             finalists += members[-1]
@@ -245,8 +250,7 @@ class Staging:
             (len(self.whole), 1.0, list(self.whole), self._whole_ends[0])
         ]
         for number, halving in enumerate(self.stages.halvings):
-            begun = number < len(self._members)
-            members = self._members[number] if begun else [[] for _ in halving.sizes]
+            members = self._members[number]
             stages += zip(halving.sizes, halving.costs, members, self._ends[number], strict=True)
         seeds = zip(self.stages.seed_sizes, self._seed_members, self._whole_ends[1:], strict=False)
         stages += [(size, 1.0, names, ends) for size, names, ends in seeds]
@@ -259,13 +263,15 @@ class Staging:
     def pause_above(self, name: str, until: float) -> float:
         """The least score at the end of a stage with which a configuration may still go on."""
         self.runs()
-        number = next(n for n, names in enumerate(self.halvings) if name in names)
+        part = next(n for n, names in enumerate(self.parts) if name in names)
+        number, of_halving = self._places[part]
         halving = self.stages.halvings[number]
         stage = halving.shares.index(until)
+        size, is_own = halving.going_on(stage, of_halving)
         ends, members = self._ends[number][stage], self._members[number][stage]
-        scores = (ends.get(member) for member in members)
+        rivals = [name for name in members if name in self.parts[part] or not is_own]
+        scores = (ends.get(rival) for rival in rivals)
         best = sorted((end for end in scores if end is not None), reverse=True)
-        size = halving.sizes[stage + 1]
         return best[size - 1] if len(best) >= size else -math.inf
 
     def _end(

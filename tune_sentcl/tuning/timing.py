@@ -30,8 +30,8 @@ from tune_sentcl.train import train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
 from tune_sentcl.trial.run import frozen_encoder_texts
 from tune_sentcl.trial.running import tasks_at_points
-from tune_sentcl.tuning.resources import gpus_a_trial, this_machine, trials_at_a_time
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.machine import gpus_a_trial, this_machine, trials_at_a_time
+from tune_sentcl.tuning.options import SearchOptions
 
 _LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "optimizer.batch_size")
 """The knobs that decide how many steps a training makes."""

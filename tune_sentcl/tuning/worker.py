@@ -39,7 +39,7 @@ from tune_sentcl.trial import (
     run,
 )
 from tune_sentcl.tuning.mps import join
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,6 @@ class ProgressFileWatcher:
         self._watcher.begin(done, total)
         self._update(done=done, total=total)
 
-    def planned(self, seconds: float) -> None:
-        """See `Watcher`."""
-        self._watcher.planned(seconds)
-        self._update(planned_seconds=round(seconds + time.monotonic() - self._start, 1))
-
     def started(self, assignment: Assignment) -> None:
         """See `Watcher`."""
         self._watcher.started(assignment)

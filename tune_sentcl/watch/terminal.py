@@ -110,11 +110,6 @@ class RichWatcher:
         self._last_line_at[assignment.trial_id] = self._now()
         self._bar.update(self._task, running=len(self._running))
 
-    def planned(self, seconds: float) -> None:
-        """Show the estimated duration until the first trial ends."""
-        self._listener.planned(seconds)
-        self._bar.update(self._task, state=f"planned {clock(seconds)}")
-
     def point(self, trial_id: str, progress: "TrialProgress") -> None:
         """Write a trial's step, if there is no live line."""
         self._listener.point(trial_id, progress)

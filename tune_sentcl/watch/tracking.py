@@ -73,7 +73,7 @@ class TrackingWatcher:
 
     def __init__(self, watcher: Watcher, threads: Sequence["_TrackerThread"]) -> None:
         self._watcher, self._threads = watcher, threads
-        self.begin, self.planned, self.say = watcher.begin, watcher.planned, watcher.say
+        self.begin, self.say = watcher.begin, watcher.say
         self._last_steps: dict[str, int] = {}  # the last step that was sent of a running trial
 
     def started(self, assignment: Assignment) -> None:

@@ -20,10 +20,6 @@ class Watcher(Protocol):
         """A worker starts a trial, for the first time or again."""
         return
 
-    def planned(self, seconds: float) -> None:
-        """The estimated duration of the search from now on."""
-        return
-
     def point(self, trial_id: str, progress: "Progress") -> None:
         """A trial has reached an evaluation point that is not its end."""
         return

@@ -49,15 +49,6 @@ def run_tables(subject: ReportData) -> Iterator[Table]:
         "repeated attempts are not included.",
     )
     yield from _times(subject.frames.trials)
-    if plans := {name: one.plan for name, one in manifests.items() if one.plan is not None}:
-        rows: list[Row] = []
-        for name, plan in plans.items():
-            planned, actual = plan.planned_seconds, plan.actual_seconds
-            off = f"{100 * (actual / planned - 1):+.0f} %" if planned else None
-            rows.append((name, plan.trials, Hours(planned / _HOUR), Hours(actual / _HOUR), off))
-        titles = ("study", "trials", "planned", "actual", "difference")
-        note = "The last search with an estimate, from its first trial's start to the end."
-        yield Table("plan", "Plan against actual time", titles, tuple(rows), note)
     yield from _stages(subject)
 
 

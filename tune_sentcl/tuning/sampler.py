@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 
 from tune_sentcl.seeding import stream_seed
 from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning.search_options import SamplerName
+from tune_sentcl.tuning.options import SamplerName
 
 Params = dict[str, Any]
 """One value for each active range, by dotted key."""

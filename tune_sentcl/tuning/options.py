@@ -68,10 +68,10 @@ class SearchOptions:
     taken as a tuple, and a path in `learn_from` as a text.
 
     Raises:
-        ConfigError: Lists every option that is wrong, as `SearchOptions.trials`.
+        ConfigError: Lists every option that is wrong, as `SearchOptions.samples`.
     """
 
-    trials: int = _option(
+    samples: int = _option(
         0,
         SAMPLING,
         "Sample this many configurations beyond the grid, counting those in the study.",
@@ -113,11 +113,6 @@ class SearchOptions:
         False,
         SAMPLING,
         "Allow training rows of your own that stand in evaluation tasks of your own.",
-    )
-    retrain: bool = _option(
-        False,
-        SAMPLING,
-        "Train a finished trial again if a score is missing and its weights were not kept.",
     )
     confirm: int = _option(
         0,
@@ -237,9 +232,9 @@ class SearchOptions:
     )
 
     @property
-    def samples(self) -> bool:
+    def is_sampling(self) -> bool:
         """Whether configurations are sampled beyond the grid."""
-        return self.trials > 0 or self.budget is not None
+        return self.samples > 0 or self.budget is not None
 
     @property
     def is_whole(self) -> bool:
@@ -284,10 +279,10 @@ class SearchOptions:
         from tune_sentcl.objective import parse_objectives  # not for the command line's --help
 
         parse_objectives(self.objectives, allow_test=self.allow_test_objective)
-        if self.samples and not space.ranges:
-            option = "--trials" if self.trials else "--budget"
+        if self.is_sampling and not space.ranges:
+            option = "--samples" if self.samples else "--budget"
             rule = f"{space.name} has no [search.ranges] left to sample from"
-            value = f"{self.trials or self.budget:g}"
+            value = f"{self.samples or self.budget:g}"
             raise ConfigError(Fault(option, "", value, rule, "Drop it, or add ranges."))
 
     def _number_faults(self) -> Iterator[Fault]:
@@ -305,12 +300,12 @@ class SearchOptions:
                 yield Fault(name, "", f"{value:g}", rule, "Correct it.")
 
     def _combination_faults(self) -> Iterator[Fault]:
-        sampled = "trials" if self.trials else "budget"
-        value = f"{float(self.trials or self.budget or 0):g}"
-        if self.trials and self.budget is not None:
+        sampled = "samples" if self.samples else "budget"
+        value = f"{float(self.samples or self.budget or 0):g}"
+        if self.samples and self.budget is not None:
             rule = f"cannot be combined with {_CLASS}budget"
             yield Fault(sampled, "", value, rule, "Give one of them.")
-        if self.samples and self.sampler == "grid":
+        if self.is_sampling and self.sampler == "grid":
             rule = f"cannot be combined with {_CLASS}sampler grid"
             yield Fault(sampled, "", value, rule, f"Drop it, or take {_CLASS}sampler tpe.")
         for name in _OF_RAY if self.launcher == "local" else ():

@@ -107,7 +107,7 @@ def check_versions(space: Space, loader: InputLoader, history: History) -> None:
         whose = "its code or data have" if foreign else "its rows have"
         rule = f"is {task.version} now, and the study's trials were scored on {others}: "
         old = "that version" if foreign else "the old rows"
-        move = f"Restore {old}, rename the task, or start another study."
+        move = f"Restore {old}, or start another study."
         faults[Fault("evaluation.own", task.name, split, f"{rule}{whose} changed", move)] = None
     if faults:
         raise StudyError(faults)

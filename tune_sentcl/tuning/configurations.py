@@ -1,7 +1,6 @@
 """The configurations of a search and the ids of their trials: its grid, and sampled ones."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tune_sentcl.config import (
@@ -12,25 +11,13 @@ from tune_sentcl.config import (
     draws,
     knobs,
     parse_dotted,
-    shown,
     trial_id_of,
 )
-from tune_sentcl.errors import BadInputError, ConfigError, Fault
-from tune_sentcl.evaluate.suites import expected_measurements
-from tune_sentcl.history import Action, Assignment, Configuration
-from tune_sentcl.score import Measurement
+from tune_sentcl.errors import BadInputError
+from tune_sentcl.history import Assignment, Configuration
 from tune_sentcl.space import Space
 from tune_sentcl.trial import InputLoader, TrialInputs
-from tune_sentcl.trial.inputs import measures_of
-from tune_sentcl.tuning.sampler.sampling import Params
-
-
-@dataclass(frozen=True, eq=False)
-class ResolvedInputs:
-    """The loaded inputs of trials, and the measurements whose evaluation sets can be read."""
-
-    inputs: TrialInputs
-    requested: frozenset[Measurement]
+from tune_sentcl.tuning.sampler import Params
 
 
 class TrialNamer:
@@ -38,26 +25,23 @@ class TrialNamer:
 
     def __init__(self, loader: InputLoader) -> None:
         self.loader = loader
-        self._resolved: dict[tuple[Any, ...], ResolvedInputs] = {}
+        self._inputs: dict[tuple[Any, ...], TrialInputs] = {}
 
-    def resolve(self, values: Mapping[str, Any]) -> ResolvedInputs:
+    def inputs(self, values: Mapping[str, Any]) -> TrialInputs:
         """Load the inputs of a trial, given the dotted values of its whole config."""
         key = tuple(str(values.get(name)) for name in _input_keys())
-        if key not in self._resolved:
-            config = parse_dotted(values, "trial")
-            inputs = self.loader.load(config)
-            wanted = expected_measurements(inputs.sets, measures_of(config))
-            self._resolved[key] = ResolvedInputs(inputs, frozenset(wanted))
-        return self._resolved[key]
+        if key not in self._inputs:
+            self._inputs[key] = self.loader.load(parse_dotted(values, "trial"))
+        return self._inputs[key]
 
     def trial_ids(self, values: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
         """Ids of a configuration's trials, one per seed; a seed in `values` is ignored."""
-        fingerprints = self.resolve(values).inputs.fingerprints
+        fingerprints = self.inputs(values).fingerprints
         return [trial_id_of({**values, "seed": seed}, fingerprints) for seed in seeds]
 
     def configuration(self, values: Mapping[str, Any]) -> str:
         """The id of a configuration; a seed in `values` is ignored."""
-        return configuration_id_of(values, self.resolve(values).inputs.fingerprints)
+        return configuration_id_of(values, self.inputs(values).fingerprints)
 
 
 @cached
@@ -175,20 +159,14 @@ class SearchConfigurations(Mapping[str, Configuration]):
         values = self._by_name[name].values
         return self._configs.get(name) or self.space.sampled(self.space.params_of(values) or {})
 
-    def requested(self, name: str) -> frozenset[Measurement]:
-        """The scores that the search needs of a configuration's trials."""
-        return self.namer.resolve(self._by_name[name].values).requested
-
-    def assignment(self, trial_id: str, action: Action, until: float = 1.0) -> Assignment:
+    def assignment(self, trial_id: str, until: float = 1.0) -> Assignment:
         """The assignment that runs a trial; one without steps has no stages."""
         name, seed = self._of_trial[trial_id]
         configuration, config = self._by_name[name], self.config(name)
-        fingerprints = self.namer.resolve(configuration.values).inputs.fingerprints
+        fingerprints = self.namer.inputs(configuration.values).fingerprints
         config = config.model_copy(update={"seed": seed})
         until = until if config.method.takes_steps else 1.0
-        return Assignment(
-            trial_id, name, config, configuration.origin, fingerprints, action, until=until
-        )
+        return Assignment(trial_id, name, config, configuration.origin, fingerprints, until=until)
 
     def is_new(self, params: Params) -> bool:
         """Whether params stand for a new configuration whose inputs can be read."""
@@ -222,12 +200,10 @@ class SearchConfigurations(Mapping[str, Configuration]):
     def _add_to_grid(self, config: TrialConfig) -> None:
         values = config.dotted()
         name = self.namer.configuration(values)
-        if name in self._by_name:
-            self._merge_requested(name, config)
-            return
-        self._configs[name] = config
-        self.grid.append(name)
-        self._add(Configuration(name, "grid", values))
+        if name not in self._by_name:
+            self._configs[name] = config
+            self.grid.append(name)
+            self._add(Configuration(name, "grid", values))
 
     def seeds_of(self, configuration: Configuration) -> tuple[int, ...]:
         """The seeds of a configuration; the first alone if no seed changes its scores."""
@@ -242,21 +218,6 @@ class SearchConfigurations(Mapping[str, Configuration]):
         self._of_trial.update(
             (trial, (configuration.name, seed)) for seed, trial in configuration.trials.items()
         )
-
-    def _merge_requested(self, name: str, duplicate: TrialConfig) -> None:
-        """Keep, of two grid points with one name, the one that asks for more scores."""
-        first, second = (
-            self.namer.resolve(config.dotted()).requested
-            for config in (self._configs[name], duplicate)
-        )
-        if first < second:
-            self._configs[name] = duplicate
-            self._by_name[name].values = duplicate.dotted()
-        elif not second <= first:
-            rule = "two grid points describe the same training but request different scores"
-            move = "Ask both for the suites and protocols of either."
-            suites = shown(duplicate.dotted()["evaluation.suites"])
-            raise ConfigError(Fault(self.space.source, "evaluation", suites, rule, move))
 
     def _name(self, params: Values) -> str:
         return self.namer.configuration(self.space.sampled_values(params))

@@ -1,22 +1,18 @@
 """What a search puts on its disk: checkpoints, and the states of trials that run."""
 
 import json
-import shutil
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from model_samples import save_roberta
 from safetensors.torch import load_file
-from search_samples import LAMBDA, NoInputs, lambda_space, run_here
+from search_samples import NoInputs, lambda_space
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.errors import ResourceError
-from tune_sentcl.history import History
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.saving import keep
@@ -24,12 +20,10 @@ from tune_sentcl.store import TrialFiles
 from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
-from tune_sentcl.tuning import disk_need
-from tune_sentcl.tuning.disk_need import DiskNeed, check_disk, kept_bytes, state_bytes
+from tune_sentcl.tuning import keeping, plan
+from tune_sentcl.tuning.keeping import kept_bytes, state_bytes
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import make_plan
-from tune_sentcl.tuning.prepare import prepare
-from tune_sentcl.tuning.resources import Node
-from tune_sentcl.tuning.search_options import SearchOptions
 
 KINDS: list[dict[str, Any]] = [
     {"evaluation.select": "best"},
@@ -80,7 +74,7 @@ def test_a_state_is_no_larger_than_is_said(
     asked, output = config(**values), Weighing(TrialFiles(tmp_path), "t", save_every=1e-9)
     end = drained(run(asked, NoInputs().load(asked), output=output))
     weights = sum(tensor.nbytes for tensor in end.encoder.state_dict().values())
-    monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: weights)
+    monkeypatch.setattr(keeping, "kept_bytes", lambda *_: weights)
     most = state_bytes(asked, NoInputs())
     assert output.seen[-1] <= 1.01 * most
     if asked.optimizer.name == "adamw":
@@ -90,39 +84,6 @@ def test_a_state_is_no_larger_than_is_said(
 @pytest.mark.parametrize("method", ["clsr", "none"])
 def test_an_encoder_that_stays_as_it_is_is_in_no_state(method: str) -> None:
     assert state_bytes(config(**{"method.name": method}), NoInputs()) == 0
-
-
-COUNTS: list[tuple[dict[str, Any], tuple[int, int]]] = [
-    # Four trials of 100 MB, and what they write in hundreds of MB, with states of 400 MB.
-    ({"keep": 9}, (4, 5 * 4)),  # one state is being replaced
-    ({"keep": 0, "save_every": 0}, (0, 0)),
-    ({"keep": 9, "scheduler": "halving"}, (5, 5 * 4 + 5 * 4)),  # and paused ones, by run
-    ({"keep": 0, "scheduler": "halving", "states": 0.9}, (0, 5 * 4 + 9)),
-    ({"keep": 9, "scheduler": "halving", "shares": (1.0,)}, (4, 5 * 4)),  # none is paused
-    ({"max_concurrent": 1}, (1 + 1, 2 * 4)),
-    ({"address": "head:6379"}, (1 + 1, 2 * 4)),  # a cluster is not taken for this machine
-    ({"address": "head:6379", "max_concurrent": 2}, (1 + 2, 3 * 4)),
-]
-
-
-@pytest.mark.parametrize(("asked", "need"), COUNTS, ids=lambda value: str(value))
-def test_seeds_draws_and_slots_count(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    asked: dict[str, Any],
-    need: tuple[int, int],
-) -> None:
-    monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: 10**8)
-    monkeypatch.setattr(disk_need, "this_machine", lambda: Node(4, 0))
-    usual = {"address": "local", "gpus_per_trial": 0.0, "scheduler": "none", "trials": 1}
-    shares = asked.get("shares", (0.5, 1.0))
-    options = SearchOptions(**{**usual, **{k: v for k, v in asked.items() if k != "shares"}})
-    space = lambda_space(tmp_path, 0.3, ranges=LAMBDA, fixed="evaluation.every = 1")
-    space = space.with_overrides({"evaluation.select": "best"})
-    prepared = replace(prepare(space, None, (0, 1), options), shares=shares)
-    prepared.resume_from(History(prepared.objectives))
-    trials = DiskNeed.of(prepared.proposals, prepared.loader)
-    assert trials == tuple(number * 10**8 for number in need)
 
 
 @pytest.mark.parametrize("targets", ["all-linear", "query,value", "auto"])
@@ -156,44 +117,15 @@ def test_pickled_weights_below_the_folder_are_counted(tmp_path: Path) -> None:
     assert kept_bytes(config(), resolve_checkpoint(str(tmp_path / "encoder"))) >= size > 0
 
 
-def test_a_search_whose_states_do_not_fit_is_refused_and_goes_on_without(
+def test_a_plan_tells_of_a_model_and_of_a_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = save_roberta(tmp_path / "encoder")
-    space = lambda_space(tmp_path / "space", 0.3, 0.7, fixed="optimizer.epochs = 1")
-    space = space.with_overrides({"encoder.checkpoint": str(folder), "encoder.max_length": 16})
-    weights = kept_bytes(config(), resolve_checkpoint(str(folder)))
-    # Room for the tables and two checkpoints, one kept and one at hand.
-    room = SimpleNamespace(free=1_000_000 + 2 * weights)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
-    with pytest.raises(ResourceError, match=r"needs 1 MB more.*save_every 0"):
-        run_here(space, tmp_path / "study")
-    assert not (tmp_path / "study").exists()
-    assert run_here(space, tmp_path / "study", save_every=0).ran == 2
-
-
-def test_what_the_study_holds_counts_as_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command that is repeated after a kill asks for what is missing, and no more."""
-    weights = 10**7
-    for name in ("checkpoints/one.1-1/model.safetensors", "states/two.1-1.1/state.safetensors"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_bytes(bytes(weights))
-    needs = DiskNeed(weights=2 * weights, states=4 * weights)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=41 * weights // 10))
-    check_disk(str(tmp_path), needs)  # one more checkpoint, and three states
-    shutil.rmtree(tmp_path / "states")
-    with pytest.raises(ResourceError, match="needs 51 MB more"):
-        check_disk(str(tmp_path), needs)
-
-
-def test_a_plan_tells_of_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_need, "kept_bytes", lambda *_: 10**8)
+    for module in (keeping, plan):
+        monkeypatch.setattr(module, "kept_bytes", lambda *_: 10**8)
     space = lambda_space(tmp_path / "space", 0.3, 0.7)
-    for save_every, states in ((300.0, ", 600 MB of it states of trials"), (0.0, "")):
-        asked = SearchOptions(
-            gpus_per_trial=0.0, address="local", max_concurrent=1, keep=0, save_every=save_every
-        )
-        notes = make_plan(space, None, None, None, asked).notes
-        assert f"at most {600 if states else 0} MB of disk{states}" in notes
+    asked = SearchOptions(launcher="local", gpus_per_trial=0.0)
+    for select, state in (("last", 300), ("best", 400)):
+        changes = {"evaluation.select": select, "evaluation.every": 1}
+        notes = make_plan(space.with_overrides(changes), None, None, None, asked).notes
+        said = f"at most 100 MB a kept model (--keep), and {state} MB a state"
+        assert any(said in note for note in notes), notes

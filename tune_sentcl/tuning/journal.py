@@ -16,7 +16,7 @@ from tune_sentcl.config import varied
 from tune_sentcl.history import Configuration
 from tune_sentcl.objective import objective_named
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.sampler.sampling import distributions
+from tune_sentcl.tuning.sampler import distributions
 
 
 class JournalMirror:

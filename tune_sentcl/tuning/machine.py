@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tune_sentcl.tuning.search_options import SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 
 _ROOT = Path("/")
 _GPU_FILES = ("nvidia*", "nvhost*", "nvgpu*", "dxg", "kfd")

@@ -1,0 +1,176 @@
+"""Which weights and saved states a study keeps, and how large they are."""
+
+from itertools import islice
+from pathlib import Path
+
+from tune_sentcl.config import TrialConfig
+from tune_sentcl.history import CONFIRM_ORIGIN, Assignment, ranked
+from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
+from tune_sentcl.model.checkpoints.loading import load_base
+from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.tuning.question import Question
+from tune_sentcl.tuning.queue import Queue
+
+CONTENDERS = 5
+"""The configurations that keep a checkpoint each while further seeds may change their order."""
+
+
+def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
+    """Upper bound of the bytes of a trial's checkpoint; 0 if its encoder is not downloaded yet.
+
+    A matrix of size width x width has width**2 numbers, its adapters 2 * rank * width. The weights
+    may have two bytes a number, and adapters have four: hence 4 * rank / width.
+    """
+    while checkpoint.base is not None:  # its adapters are small in comparison
+        checkpoint = checkpoint.base
+    if checkpoint.is_new_static:
+        return sum(weight.nbytes for weight in load_base(checkpoint).transformer.parameters())
+    folder, rank = Path(checkpoint.path, checkpoint.place), config.encoder.lora_rank
+    files = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
+    weights = sum(file.stat().st_size for file in files) if checkpoint.path else 0
+    # Poolings side by side make an embedding wider than the matrices.
+    width = None if checkpoint.pooling == "modules" else checkpoint.width
+    if not rank or config.method.freezes_encoder or width is None:
+        return weights
+    return round(weights * min(1.0, 4 * rank / width))
+
+
+def state_bytes(config: TrialConfig, loader: InputLoader) -> int:
+    """Upper bound of the bytes of a trial's state, as a multiple of the trained weights.
+
+    AdamW keeps two moments beside the weights; the best weights so far may be kept too.
+    """
+    if config.method.freezes_encoder or not config.method.takes_steps:
+        return 0
+    keeps_best = config.evaluation.every > 0 and config.evaluation.select == "best"
+    return (3 + keeps_best) * kept_bytes(config, loader.load(config).checkpoint)
+
+
+class Keeping:
+    """Deletes the weights and states that no trial of a search needs.
+
+    Attributes:
+        has_states: Whether the study has held states of trials lately.
+        older: The trials of plugins that have changed since.
+        resumable: Failed trials that only lost their workers. They keep their states, because
+            they go on when the command is repeated.
+    """
+
+    def __init__(self, driver: StudyDriver, queue: Queue, question: Question) -> None:
+        self._driver, self._queue, self._question = driver, queue, question
+        self._history = queue.history
+        self.resumable = set(self._history.with_status("failed"))
+        self.has_states = bool(driver.study.states())
+        self._sizes: dict[str, int] = {}  # of states, by trial
+        older, table = driver.study.older(), self._history.table
+        names = zip(table["trial_id"].to_pylist(), table["configuration"].to_pylist(), strict=True)
+        self.older = {trial_id for trial_id, name in names if name in older}
+        origins = zip(table["trial_id"].to_pylist(), table["origin"].to_pylist(), strict=True)
+        fresh = (trial_id for trial_id, origin in origins if origin == CONFIRM_ORIGIN)
+        self._fresh = {name for name in fresh if queue.configurations.of_trial(name) is None}
+
+    def keep_best_checkpoints(self) -> None:
+        """Keep the best checkpoints and those that queued measurements need; delete the others.
+
+        The first is of the winning configuration, because a single trial of another configuration
+        may be better by luck. Further seeds change the order, so the first `CONTENDERS` keep one
+        each until the search is complete. Checkpoints of other commands rank by their scores
+        alone.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        if self._question.origin == CONFIRM_ORIGIN:
+            return  # fresh seeds keep no checkpoints and replace none
+        kept = self._driver.checkpoints()
+        weights = {name for name in kept if self._history.status(name) == "finished"}
+        weights -= self._fresh  # `measure` may have trained them; they choose nothing
+        best = sorted(weights - self.older, key=self._checkpoint_rank)
+        best += sorted(weights & self.older, key=self._checkpoint_rank)
+        leaders = self._leaders(weights)
+        of_leaders = [next((m for m in best if m in trials), None) for trials in leaders]
+        in_order = dict.fromkeys(m for m in (*of_leaders[:1], *best) if m is not None)
+        wanted = {*islice(in_order, self._question.options.keep), *self._queue.waiting()}
+        if (
+            self._question.options.keep
+            and len(self._question.seeds) > 1
+            and not self._queue.finished
+        ):
+            wanted.update(m for m in of_leaders if m is not None)
+        if not kept <= wanted:
+            self._driver.keep_checkpoints(wanted)
+        self._history.weights = weights & wanted
+
+    def _checkpoint_rank(self, name: str) -> tuple[float, str]:
+        return -self._history.checkpoint_score(name), name
+
+    def _leaders(self, weights: set[str]) -> list[tuple[str, ...]]:
+        """The trials of the best configurations; none if other commands have made some weights."""
+        known = list(self._queue.configurations.values())
+        if not (weights - self.older).issubset(
+            trial for each in known for trial in each.trials.values()
+        ):
+            return []
+        whole = (
+            each
+            for each in known
+            if each.scores() and all(r.status == "finished" for r in each.results.values())
+        )
+        return [tuple(leader.trials.values()) for leader in ranked(whole)[:CONTENDERS]]
+
+    def drop_states(self, *, complete: bool) -> None:
+        """Delete the states of trials that have ended and do not run again.
+
+        Trials that only lost their workers keep theirs, and so do paused ones, those of the latest
+        stages and then the best first, as many as `--states` holds. Once the search is complete,
+        the states of trials without a row go too; where fresh seeds follow, once those are
+        complete. Single trials are searches of their own, so that one of them deletes no state of
+        another.
+
+        Args:
+            complete: Whether the search is complete.
+
+        Raises:
+            StudyError: The disk refused.
+        """
+        origin, is_confirmed = self._question.origin, self._question.options.confirm > 0
+        is_whole_search = origin is None and not is_confirmed
+        drop_all = complete and (is_whole_search or origin == CONFIRM_ORIGIN)
+        there = self._driver.study.states()
+        needed = self._queue.waiting() | self.resumable
+        paused = [name for name in there if self._history.status(name) == "pruned"]
+        paused.sort(key=self._pause_order, reverse=True)
+        left = self._question.options.states * 1e9
+        for name in paused:
+            left -= self._state_bytes(name)
+            if left >= 0:
+                needed.add(name)
+            elif name not in self._queue.running:
+                needed.discard(name)
+        self.has_states = bool(there)
+        for name in there - needed:
+            if drop_all or self._history.status(name):
+                self._driver.drop_state(name)
+
+    def pause_above(self, assignment: Assignment) -> float | None:
+        """The least score with which a paused trial leaves a state; None: it leaves none."""
+        keeps = self._question.options.states > 0
+        name, until = assignment.configuration, assignment.until
+        return self._queue.pause_above(name, until) if keeps else None
+
+    def _state_bytes(self, trial_id: str) -> int:
+        """Upper bound of the bytes of a state; 0 for that of another search.
+
+        It is computed once: every end of a stage asks for those of all paused trials.
+        """
+        configurations = self._queue.configurations
+        if trial_id not in self._sizes:
+            place = configurations.of_trial(trial_id)
+            config = place and configurations.config(place[0].name)
+            self._sizes[trial_id] = state_bytes(config, self._question.loader) if config else 0
+        return self._sizes[trial_id]
+
+    def _pause_order(self, name: str) -> tuple[float, float]:
+        """The share to which a paused trial has trained, and its score there."""
+        return max(self._history.stages(name).items(), default=(0.0, 0.0))

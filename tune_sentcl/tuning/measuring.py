@@ -1,0 +1,296 @@
+"""Adds tasks and scores to a study: `tune-sentcl measure`."""
+
+import json
+import sys
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from tune_sentcl.config import TrialConfig, flatten, parse_dotted, shown
+from tune_sentcl.errors import ConfigError, Fault, StudyError
+from tune_sentcl.evaluate.suites import expected_measurements
+from tune_sentcl.history import Action, Assignment, History
+from tune_sentcl.plugins import Plugin
+from tune_sentcl.results.standings import Standings
+from tune_sentcl.space import Space
+from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.manifest import SearchRecord
+from tune_sentcl.store.study import Study
+from tune_sentcl.trial.inputs import measures_of
+from tune_sentcl.tuning.first_checks import first_checks
+from tune_sentcl.tuning.keeping import Keeping
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import MEASURED, Question, ask, united_measures
+from tune_sentcl.tuning.queue import Queue
+from tune_sentcl.tuning.resuming import read_history
+from tune_sentcl.tuning.search import Launcher, SearchOutcome, limits_of, watched
+from tune_sentcl.watch.terminal import RichWatcher
+
+_PREFIX = "evaluation."
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `measure` is asked for.
+
+    Attributes:
+        settings: Dotted keys of `evaluation` that add tasks and scores.
+        best: None: trials without kept weights are left out. 0: those of winner, baseline and
+            runner-up are trained again. N: those of the N best configurations.
+        plugins: The plugins of the study's methods and tasks.
+    """
+
+    settings: Mapping[str, Any]
+    best: int | None = None
+    plugins: tuple[Plugin, ...] = ()
+
+
+def measure_study(
+    path: str,
+    request: Request,
+    data: str | Path | None,
+    options: SearchOptions,
+    launcher: Launcher,
+    watcher: RichWatcher,
+) -> SearchOutcome:
+    """Score every kept model of a study by what the study measures, and by further tasks.
+
+    A repeated call goes on after an interruption: it scores what lacks a score.
+
+    Args:
+        path: The study.
+        request: What to score.
+        data: The data root; None takes TUNE_SENTCL_DATA.
+        options: Resources and limits.
+        launcher: Gives what runs the trials.
+        watcher: Receives messages and events.
+
+    Raises:
+        BadInputError: A setting, a task or the study is wrong.
+    """
+    study = Study.read(path)
+    search, rows = study.manifest.search, _finished(study)
+    if not rows or search is None:
+        rule, move = "has no finished trial to score", "Search first."
+        raise StudyError(Fault(path, "", "", rule, move))
+    recorded = study.manifest.measured or reduce(united_measures, map(_own_measures, rows))
+    measured = _extended(recorded, request.settings, _config(rows[0], recorded))
+    options = replace(
+        options,
+        samples=0,
+        budget=None,
+        confirm=0,
+        learn_from=(),
+        objectives=search.objectives,
+        allow_test_objective=True,
+        allow_overlap=True,  # the search has refused or allowed it
+        keep=sys.maxsize,
+    )
+    space = _space(study, rows, measured, request.plugins)
+    first_checks(space, options, path)
+    question = ask(space, data, space.seeds, options, path, watcher=watcher, extends=True)
+    history = read_history(question, study)
+    lacking = [row for row in rows if _lacks(row, measured, question, history)]
+    present = [row for row in lacking if _is_same(row, measured, question)]
+    if changed := len(lacking) - len(present):
+        why = "the data, the checkpoint or the plugin that they began with has changed since"
+        watcher.say(f"{changed} trials that lack a score are left as they are, because {why}")
+    actions = _actions(study, present, history.weights, request.best, watcher)
+    origins = {row["trial_id"]: row["origin"] for row in rows}
+    queue = _Measurements(question, history, search, actions, origins)
+    limits = limits_of(options)
+    with (
+        launcher(question, path) as launch,
+        StudyDriver.open(path, space=space, command=sys.argv, say=watcher.say) as driver,
+    ):
+        _refuse_changed(driver.study, study, rows)
+        driver.record(measured=measured)
+        keeping = _KeepAll(driver, queue, question)
+        with watched(question, queue, driver, path, limits, keeping=keeping) as session:
+            session.watcher.begin(queue.done, queue.total)
+            try:
+                if not session.finished:
+                    launch(session)
+            finally:
+                watcher.close()
+            session.close()
+    left = queue.total - queue.done
+    if session.stop_reason:
+        more = f"{left} of {queue.total} trials are left; repeat the command to go on"
+        watcher.say(f"{session.stop_reason}: {more}")
+    return SearchOutcome(
+        study=path,
+        trials=len(actions),
+        ran=session.ended,
+        failures=session.failures - session.timed_out,
+        timed_out=session.timed_out,
+        exhausted=False,
+        ended_by=session.stop_reason or "",
+        to_run=left + session.failures,
+        untried=left,
+    )
+
+
+def _actions(
+    study: Study,
+    lacking: Sequence[Mapping[str, Any]],
+    kept: Collection[str],
+    best: int | None,
+    watcher: RichWatcher,
+) -> dict[str, Action]:
+    """What to do with each trial that lacks a score; says what is left out."""
+    actions: dict[str, Action] = {
+        r["trial_id"]: "measure" for r in lacking if r["trial_id"] in kept
+    }
+    without = [row for row in lacking if row["trial_id"] not in actions]
+    names = () if best is None else _best(study, best)
+    again = [row for row in without if row["configuration"] in names]
+    actions |= {row["trial_id"]: "train" for row in again}
+    if best is not None:
+        watcher.say(f"{len(again)} trials of {len(names)} configurations are trained again")
+    if left := len(without) - len(again):
+        text = f"{left} trials lack a score, and their weights were not kept"
+        way = "; --train trains again those of the best configurations" * (best is None)
+        watcher.say(text + way)
+    return actions
+
+
+def _finished(study: Study) -> list[dict[str, Any]]:
+    names = ["trial_id", "configuration", "seed", "origin", "status", "config"]
+    rows = study.trials(names).to_pylist()
+    return [row for row in rows if row["status"] == "finished"]
+
+
+def _refuse_changed(now: Study, before: Study, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise StudyError if another command has written a study since it was read."""
+    if (now.manifest.measured, _finished(now)) != (before.manifest.measured, rows):
+        rule = "another command has changed this study in the meantime"
+        raise StudyError(Fault(now.files.where, "", "", rule, "Repeat the command."))
+
+
+def _config(row: Mapping[str, Any], measured: Mapping[str, Any]) -> TrialConfig:
+    """The config of a row, scored by what the study measures."""
+    values = dict(flatten(json.loads(row["config"])))
+    values |= {f"{_PREFIX}{name}": value for name, value in measured.items()}
+    return parse_dotted(values, f"trial {row['trial_id']}")
+
+
+def _extended(
+    recorded: Mapping[str, Any], settings: Mapping[str, Any], config: TrialConfig
+) -> dict[str, Any]:
+    """What a study measures, with what the settings add.
+
+    Raises:
+        ConfigError: A setting is no knob of `MEASURED`, or its value is wrong.
+    """
+    faults = []
+    for key, value in settings.items():
+        if not key.startswith(_PREFIX) or key.removeprefix(_PREFIX) not in MEASURED:
+            rule = "must say what is scored"
+            names = ", ".join(f"{_PREFIX}{name}" for name in MEASURED)
+            faults.append(Fault("--set", key, shown(value), rule, f"Set one of {names}."))
+    if faults:
+        raise ConfigError(faults)
+    added = {key.removeprefix(_PREFIX): value for key, value in settings.items()}
+    # A list is checked with what the study has: most tasks are no search by themselves.
+    lists = {name: value for name, value in added.items() if isinstance(value, list | tuple)}
+    whole = {**added, **{name: united_measures(recorded, lists)[name] for name in lists}}
+    values = {f"{_PREFIX}{name}": value for name, value in whole.items()}
+    asked = parse_dotted({**config.dotted(), **values}, "--set").evaluation
+    return united_measures(recorded, {name: getattr(asked, name) for name in added})
+
+
+def _own_measures(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a trial was asked to measure, for a study that has not recorded it."""
+    evaluation = _config(row, {}).evaluation
+    return {name: getattr(evaluation, name) for name in MEASURED}
+
+
+def _space(
+    study: Study, rows: Iterable[Mapping[str, Any]], measured: Mapping[str, Any], plugins: Any
+) -> Space:
+    """The finished trials of a study as a space without ranges."""
+    by_name = {row["configuration"]: row for row in rows}
+    configs = (_config(row, measured) for row in by_name.values())
+    return Space(
+        name=study.manifest.space,
+        paper="",
+        tables=(),
+        summary="trials that are scored again",
+        configurations=tuple(config.model_copy(update={"seed": 0}) for config in configs),
+        base={},
+        ranges=(),
+        seeds=tuple(sorted({row["seed"] for row in rows})),
+        text=study.manifest.space_texts[-1],
+        source=study.files.where,
+        plugins=tuple(plugins),
+    )
+
+
+def _lacks(
+    row: Mapping[str, Any], measured: Mapping[str, Any], question: Question, history: History
+) -> bool:
+    config = _config(row, measured)
+    inputs = question.namer.inputs(config.dotted())
+    wanted = frozenset(expected_measurements(inputs.sets, measures_of(config)))
+    return history.lacks(row["trial_id"], wanted)
+
+
+def _is_same(row: Mapping[str, Any], measured: Mapping[str, Any], question: Question) -> bool:
+    """Whether a trial's inputs are those with which it began."""
+    values = _config(row, measured).dotted()
+    return question.namer.trial_ids(values, [row["seed"]]) == [row["trial_id"]]
+
+
+def _best(study: Study, best: int) -> list[str]:
+    """The best configurations; 0: winner, baseline and runner-up."""
+    configurations = Standings.read(study)
+    if not best:
+        return list(configurations.contenders())
+    return [each.name for each in configurations.scored()[:best]]
+
+
+class _Measurements(Queue):
+    """Finished trials that are scored or trained again."""
+
+    def __init__(
+        self,
+        question: Question,
+        history: History,
+        record: SearchRecord,
+        actions: Mapping[str, Action],
+        origins: Mapping[str, Any],
+    ) -> None:
+        self._actions, self._origins = dict(actions), origins
+        super().__init__(question, history, record)
+        self._queue, self._again = deque(actions), set(actions)
+
+    def _hand_out(self, trial_id: str, until: float) -> Assignment:
+        self.running.add(trial_id)
+        return self._assignment(trial_id)
+
+    def _assignment(self, trial_id: str) -> Assignment:
+        assignment = self.configurations.assignment(trial_id)
+        origin, action = self._origins[trial_id], self._actions[trial_id]
+        return replace(assignment, origin=origin, action=action)
+
+    def assignments(self) -> Iterator[Assignment]:
+        """The trials with the origins that they have."""
+        return map(self._assignment, self._actions)
+
+    def _grid_runs(self) -> dict[str, bool]:
+        return {trial_id: trial_id not in self._again for trial_id in self._actions}
+
+
+class _KeepAll(Keeping):
+    """Keeps all weights, and the states of trials that have not ended."""
+
+    def keep_best_checkpoints(self) -> None:
+        """Keep all."""
+
+    def drop_states(self, *, complete: bool) -> None:
+        """Delete states as while a search runs."""
+        super().drop_states(complete=False)

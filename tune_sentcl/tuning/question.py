@@ -1,0 +1,242 @@
+"""The question of a search: what is searched, with which data, for which scores.
+
+`ask` refuses bad input before a study is opened. It writes nothing.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tune_sentcl.config import Values, shown
+from tune_sentcl.data.root import data_root
+from tune_sentcl.errors import CheckpointError, ConfigError, Fault
+from tune_sentcl.objective import Objective, objective_named, parse_objectives
+from tune_sentcl.space import Space
+from tune_sentcl.store.files import StudyFiles, distinct_studies
+from tune_sentcl.trial import InputLoader
+from tune_sentcl.trial.inputs import auto_values_of
+from tune_sentcl.tuning.configurations import TrialNamer
+from tune_sentcl.tuning.first_checks import study_at
+from tune_sentcl.tuning.input_checks import (
+    check_first_batches,
+    check_lengths,
+    check_objectives,
+    read_inputs,
+    row_notes,
+)
+from tune_sentcl.tuning.objectives import search_objectives
+from tune_sentcl.tuning.older_studies import (
+    MOST_WHOLE,
+    best_params,
+    check_priors,
+    past_studies,
+    prior_params,
+)
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.remarks import warnings
+from tune_sentcl.tuning.sampler import Params
+from tune_sentcl.tuning.stages import first_shares
+from tune_sentcl.tuning.timing import shortest_training
+from tune_sentcl.watch.terminal import RichWatcher
+
+MEASURED = ("suites", "own", "cutoffs", "protocols", "cost", "classifier_seeds")
+"""The knobs of `evaluation` that say which scores a trial gets."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A search that has been checked; its study has not been opened.
+
+    Attributes:
+        space: The space that is searched.
+        options: The options of the search.
+        seeds: The seeds of every configuration, in the order in which stages add them.
+        objectives: The scores that are maximized; the first ranks the checkpoints.
+        namer: Names the trials, and loads their inputs.
+        watcher: Receives the messages of the search.
+        shares: The shares of a whole training at the ends of stages.
+        given: The configurations that are proposed before the sampler draws.
+        whole: Those of `given` that take part in no halving and run whole.
+        origin: The origin of every trial, for single trials and fresh seeds; None takes the
+            origin that each trial has.
+        confirmed: The configurations that fresh seeds compare, the winner first.
+    """
+
+    space: Space
+    options: SearchOptions
+    seeds: tuple[int, ...]
+    objectives: tuple[Objective, ...]
+    namer: TrialNamer
+    watcher: RichWatcher
+    shares: tuple[float, ...] = (1.0,)
+    given: tuple[Params, ...] = ()
+    whole: tuple[Params, ...] = ()
+    origin: Literal["single", "confirm"] | None = None
+    confirmed: tuple[str, ...] = ()
+
+    @property
+    def loader(self) -> InputLoader:
+        """Reads the inputs of the trials."""
+        return self.namer.loader
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """What all trials are scored by: the knobs `MEASURED`."""
+        return measured(self.space)
+
+
+def ask(
+    space: Space,
+    data: str | Path | None,
+    seeds: Sequence[int] | None,
+    options: SearchOptions,
+    study: str | None = None,
+    origin: Literal["single"] | None = None,
+    watcher: RichWatcher | None = None,
+    *,
+    extends: bool = False,
+) -> Question:
+    """Load what the grid and the sampler need, and check it.
+
+    `first_checks` has checked what needs no torch. `study` is the path of the study, whose tasks
+    and mined negatives are taken. With `extends` the space has these tasks and further ones.
+    Without a watcher, messages go to stderr.
+
+    Raises:
+        BadInputError: An option or an input is wrong.
+    """
+    check_priors(space)
+    measured(space)  # it refuses trials that are not scored alike
+    asked, held = space, None if study is None else study_at(study, space)
+    begun = held.manifest if held and held.has_finished else None
+    if begun and begun.measured and not extends:
+        space = _as_the_study(space, begun.measured)
+    options = replace(options, learn_from=distinct_studies(options.learn_from))
+    loader, watcher = InputLoader(data_root(data)), watcher or RichWatcher()
+    loader.study = None if study is None else StudyFiles.at(study)
+    space = space.with_auto_values(_auto_values(space, loader))
+    loader.objectives = parse_objectives(
+        options.objectives, allow_test=options.allow_test_objective
+    )
+    sampled = options.is_sampling
+    objectives, loader.early_stopping_objective = search_objectives(
+        space if options.objectives else asked,  # tasks that were added change no default
+        loader,
+        named=bool(options.objectives),
+        single_trial=origin == "single",
+        halves=sampled and not options.is_whole,
+    )
+    record = begun.search if begun else None
+    if record and record.early_stopping and record.objectives[0] == str(objectives[0]):
+        loader.early_stopping_objective = objective_named(record.early_stopping)
+    namer = TrialNamer(loader)
+    read = read_inputs(space, namer)
+    check_lengths(space, loader, sampled=sampled)
+    num_batches = check_first_batches(read)
+    check_objectives(read, objectives)
+    for text in row_notes(space, loader, sampled=sampled, allow_overlap=options.allow_overlap):
+        watcher.say(text)
+    for text in warnings(space, read, num_batches, sampled=sampled):
+        watcher.say(text)
+    best = best_params(past_studies(options.learn_from, space, objectives, loader))
+    priors = [params for params in prior_params(space) if params not in best]
+    shares: tuple[float, ...] = (1.0,)
+    if sampled and not options.is_whole:
+        shares = first_shares(*shortest_training(space, loader))
+    return Question(
+        space,
+        options,
+        tuple(dict.fromkeys(seeds or space.seeds)),
+        objectives,
+        namer,
+        watcher,
+        shares,
+        given=(*best, *priors),
+        whole=(*best[:MOST_WHOLE], *priors[:1]),
+        origin=origin,
+    )
+
+
+def measured(space: Space) -> dict[str, Any]:
+    """What the trials of a space are scored by: the knobs `MEASURED`.
+
+    Raises:
+        ConfigError: Two trials are scored by different ones, or a range draws one.
+    """
+    kinds = [
+        {name: getattr(config.evaluation, name) for name in MEASURED}
+        for config in space.configurations
+    ]
+    for name in MEASURED:
+        values = {shown(kind[name]) for kind in kinds}
+        drawn = (item.ends() for item in space.ranges if item.key == f"evaluation.{name}")
+        values |= {shown(value) for ends in drawn for value in ends}
+        if len(values) > 1:
+            rule = "must be the same in all trials, because a study has the same scores of each"
+            move = "Set it in [fixed]."
+            raise ConfigError(
+                Fault(space.source, f"evaluation.{name}", " and ".join(sorted(values)), rule, move)
+            )
+    return kinds[0]
+
+
+def _as_the_study(space: Space, recorded: Mapping[str, Any]) -> Space:
+    """The space with the tasks and scores of its study.
+
+    Raises:
+        ConfigError: It asks for others.
+    """
+    asked, faults = measured(space), []
+    both = united_measures(recorded, asked)
+    for name, theirs in recorded.items():
+        more = both[name]
+        others = more[len(theirs) :] if isinstance(more, tuple) else more > theirs
+        if others:
+            value = others if isinstance(more, tuple) else more
+            text = json.dumps(value, ensure_ascii=False)
+            rule = "is not among the scores that this study has of its trials"
+            move = f"Add it first: tune-sentcl measure STUDY --set 'evaluation.{name}={text}'."
+            faults.append(Fault(space.source, f"evaluation.{name}", shown(value), rule, move))
+    if faults:
+        raise ConfigError(faults)
+    if both == asked:
+        return space
+    if space.text:
+        return space.with_overrides({f"evaluation.{name}": both[name] for name in both})
+    evaluations = (config.evaluation.model_copy(update=both) for config in space.configurations)
+    configs = zip(space.configurations, evaluations, strict=True)
+    return replace(
+        space,
+        configurations=tuple(each.model_copy(update={"evaluation": new}) for each, new in configs),
+    )
+
+
+def united_measures(theirs: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study measures and further values of `MEASURED`, in lists those of the study first.
+
+    A task of `own` (`name=place`) may have moved: its name counts, and the later place.
+    """
+    both = dict(theirs)
+    for name, value in own.items():
+        if isinstance(value, list | tuple):
+            entries = {str(each).partition("=")[0]: each for each in (*theirs[name], *value)}
+            both[name] = tuple(entries.values())
+        else:
+            both[name] = max(theirs[name], value)
+    return both
+
+
+def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:
+    """The settings that the files of the encoders state, by encoder."""
+    names = {config.encoder.checkpoint for config in space.configurations}
+    for item in space.ranges:
+        if item.key == "encoder.checkpoint":
+            names.update(item.choices)
+    settings = {}
+    for name in sorted(names):
+        with suppress(CheckpointError):  # the trial that needs it reports it
+            settings[name] = auto_values_of(loader.checkpoint(name))
+    return settings

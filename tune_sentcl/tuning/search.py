@@ -1,0 +1,271 @@
+"""The story of a search: open its study, run what that lacks, confirm the winner, sum up."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+
+from tune_sentcl.config import TrialConfig, flatten, parse_dotted
+from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.history import CONFIRM_ORIGIN
+from tune_sentcl.results.confirming import confirming_seeds, with_confirmation
+from tune_sentcl.results.standings import Standings
+from tune_sentcl.store.driver import StudyDriver
+from tune_sentcl.store.files import StudyFiles
+from tune_sentcl.store.manifest import Confirmation, SearchRecord, SeedPlan
+from tune_sentcl.store.study import Study
+from tune_sentcl.tuning.first_checks import study_at
+from tune_sentcl.tuning.halvings import check_halvings
+from tune_sentcl.tuning.journal import JournalMirror
+from tune_sentcl.tuning.keeping import Keeping
+from tune_sentcl.tuning.limits import Limits
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.plan import seed_plan, stages_table
+from tune_sentcl.tuning.question import Question
+from tune_sentcl.tuning.queue import Queue
+from tune_sentcl.tuning.resuming import read_queue
+from tune_sentcl.tuning.session import Session
+from tune_sentcl.watch.progress_file import progress_file
+from tune_sentcl.watch.tracking import tracking
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """How a search ended.
+
+    Attributes:
+        study: The study's folder or URL.
+        trials: Requested trials that the study holds.
+        ran: Runs of this command; a trial runs once for each of its stages.
+        failures: Trials of this run that failed, without those of `timed_out`.
+        timed_out: Trials of this run that exceeded --trial-timeout.
+        exhausted: Whether the ranges hold fewer configurations than requested.
+        ended_by: The limit that ended the search before all trials had run; empty without one.
+        to_run: Runs that a repetition of the command would make: missing or failed ones.
+        untried: Trials of `to_run` that have never failed.
+        notes: The messages of the search, such as warnings on its inputs.
+    """
+
+    study: str
+    trials: int
+    ran: int
+    failures: int
+    timed_out: int
+    exhausted: bool
+    ended_by: str
+    to_run: int
+    untried: int
+    notes: tuple[str, ...] = ()
+
+    def combined_with(self, other: "SearchOutcome") -> "SearchOutcome":
+        """The outcome of this run and a later run of the same study together."""
+        return replace(
+            self,
+            trials=self.trials + other.trials,
+            ran=self.ran + other.ran,
+            failures=self.failures + other.failures,
+            timed_out=self.timed_out + other.timed_out,
+            ended_by=self.ended_by or other.ended_by,
+            to_run=self.to_run + other.to_run,
+            untried=self.untried + other.untried,
+        )
+
+
+Launch = Callable[[Session], None]
+"""Runs a session to its end."""
+
+Launcher = Callable[[Question, str], AbstractContextManager[Launch]]
+"""Checks the place where the trials of a question run, and gives what runs them."""
+
+
+def run_and_confirm(question: Question, path: str, launcher: Launcher) -> SearchOutcome:
+    """Run a search, and then winner, baseline and runner-up on fresh seeds if options say so."""
+    limits = limits_of(question.options)
+    outcome = run_search(question, path, launcher, limits)
+    # Trials that fail again and again do not block the confirmation: all others have run.
+    complete = not outcome.ended_by or (limits.failure_reason and not outcome.untried)
+    confirmation = confirmation_of(question, path) if complete else None
+    if confirmation is None:
+        return outcome
+    limits.reset_failures()
+    return outcome.combined_with(run_search(confirmation, path, launcher, limits))
+
+
+def run_search(
+    question: Question, path: str, launcher: Launcher, limits: Limits | None = None
+) -> SearchOutcome:
+    """Run what a study lacks, and compact it at the end; `limits`: None takes the options'."""
+    watcher = question.watcher
+    with (
+        launcher(question, path) as launch,
+        open_session(question, path, limits or limits_of(question.options)) as session,
+    ):
+        session.watcher.begin(session.queue.done, session.queue.total)
+        try:
+            if not session.finished:
+                for text in stages_table(session.queue):
+                    watcher.say(text)
+                launch(session)
+            session.keeping.keep_best_checkpoints()
+        finally:
+            watcher.close()
+        session.close()
+    queue = session.queue
+    failed = {name for name in session.history.with_status("failed") if queue.runs_again(name)}
+    failed &= {*queue.trials()}
+    to_run = queue.total - queue.done + len(failed - queue.waiting())
+    if session.stop_reason:
+        failing = f", {len(failed)} of which have failed" if failed else ""
+        watcher.say(
+            f"{session.stop_reason}: {to_run} of {queue.total} runs are left{failing}; "
+            "repeat the command to go on"
+        )
+    return SearchOutcome(
+        study=path,
+        trials=len(list(queue.trials())),
+        ran=session.ended,
+        failures=session.failures - session.timed_out,
+        timed_out=session.timed_out,
+        exhausted=queue.exhausted,
+        ended_by=session.stop_reason or "",
+        to_run=to_run,
+        untried=to_run - len(failed),
+    )
+
+
+@contextmanager
+def open_session(question: Question, path: str, limits: Limits) -> Iterator[Session]:
+    """Open a search's study as its only driver, and queue what it lacks."""
+    study, is_local = study_at(path, question.space), StudyFiles.at(path).folder is not None
+    first = None
+    if study is not None:  # refuse what can be told before anything is written
+        check_halvings(study.manifest.search, question)
+    elif is_local:
+        first = read_queue(question, None)
+    with StudyDriver.open(
+        path,
+        space=question.space,
+        command=sys.argv,
+        say=question.watcher.say,
+    ) as driver:
+        if first and driver.study.manifest.search is not None:
+            rule = "another command has begun this study in the meantime"
+            raise StudyError(Fault(path, "", "", rule, "Repeat the command."))
+        queue = first or read_queue(question, driver.study)
+        driver.record(_record(question, queue, driver.study), question.measured)
+        with watched(question, queue, driver, path, limits, _mirror(question, driver)) as session:
+            yield session
+
+
+@contextmanager
+def watched(
+    question: Question,
+    queue: Queue,
+    driver: StudyDriver,
+    path: str,
+    limits: Limits,
+    mirror: JournalMirror | None = None,
+    keeping: Keeping | None = None,
+) -> Iterator[Session]:
+    """A session whose events go to the terminal, the study's progress file and trackers."""
+    watcher = question.watcher
+    with (
+        progress_file(watcher, driver) as with_file,
+        tracking(question.options.track, path, question.space.name, with_file) as tracked,
+    ):
+        session = Session(driver, queue, question, tracked, mirror, limits, keeping)
+        if question.origin != "single":
+            watcher.best = session.history.best(session.keeping.older)
+            watcher.objective = str(question.objectives[0])
+        yield session
+
+
+def _record(question: Question, queue: Queue, study: Study) -> SearchRecord:
+    """The search as the study records it."""
+    before, options = study.manifest.search, question.options
+    if question.origin == CONFIRM_ORIGIN and before is not None:
+        return replace(before, seed_plan=_with_confirmation(before, question))
+    plan = before.seed_plan if before else None
+    if not len(queue.history):  # no score was seen before
+        plan = seed_plan(queue) if question.origin is None else None
+    return replace(
+        queue.record,
+        objectives=tuple(map(str, question.objectives)),
+        sampler=options.sampler,
+        sampler_seed=options.sampler_seed,
+        learned_from=options.learn_from,
+        early_stopping=str(question.loader.early_stopping_objective),
+        seed_plan=plan,
+    )
+
+
+def _with_confirmation(record: SearchRecord, question: Question) -> SeedPlan:
+    """The seed plan of the search that is confirmed, with this confirmation as the last."""
+    plan = record.seed_plan or SeedPlan((), None)
+    return with_confirmation(plan, Confirmation(question.seeds, question.confirmed))
+
+
+def limits_of(options: SearchOptions) -> Limits:
+    """The limits that the options set."""
+    hours = options.max_gpu_hours
+    gpu_seconds = None if hours is None else 3600 * hours
+    return Limits(options.max_failures, options.max_time, gpu_seconds, options.trial_timeout)
+
+
+def _mirror(question: Question, driver: StudyDriver) -> JournalMirror | None:
+    folder = driver.study.files.folder
+    if folder is None or question.origin == CONFIRM_ORIGIN:
+        return None
+    journal = folder / "optuna.journal"
+    names = [str(objective) for objective in question.objectives]
+    return JournalMirror(journal, question.space, names, question.watcher.say)
+
+
+def confirmation_of(question: Question, path: str) -> Question | None:
+    """The search that runs winner, baseline and runner-up of the study on fresh seeds.
+
+    Its seeds are those of `confirming_seeds`. It is None if no confirmation is requested, if each
+    configuration has lost a seed, or if no seed changes the scores. Its trials have the origin
+    `confirm`: the sampler does not learn from them, rankings leave them out, and their weights are
+    not kept.
+    """
+    wanted, say = question.options.confirm, question.watcher.say
+    if not wanted:
+        return None
+    study = Study.read(path)
+    standings = Standings.read(study)
+    compared = standings.contenders()
+    if not compared or next(iter(compared.values())).chosen_lost(1):
+        say("nothing is confirmed: of each configuration a seed failed or was stopped")
+        return None
+    drawn = [name for name, each in compared.items() if each.constant_score() is None]
+    if not drawn:
+        say("nothing is confirmed: no seed changes the scores of the best configurations")
+        return None
+    rows = study.trials(["seed", "configuration", "config"]).to_pylist()
+    seeds, told = confirming_seeds(standings, wanted, {row["seed"] for row in rows})
+    if told:
+        say(told)
+    texts = {row["configuration"]: row["config"] for row in rows}
+    configs = tuple(_config(question, name, texts[name]) for name in drawn)
+    say(f"{len(drawn)} configurations run with {len(seeds)} fresh seeds: {', '.join(drawn)}")
+    return replace(
+        question,
+        space=replace(question.space, configurations=configs, ranges=(), seeds=seeds),
+        seeds=seeds,
+        options=replace(question.options, samples=0, budget=None, keep=0, confirm=0),
+        watcher=question.watcher.for_confirmation(),
+        shares=(1.0,),
+        given=(),
+        whole=(),
+        origin=CONFIRM_ORIGIN,
+        confirmed=tuple(compared),
+    )
+
+
+def _config(question: Question, name: str, text: str) -> TrialConfig:
+    """The config of a row of the study, with the scores that the search measures."""
+    config = parse_dotted(dict(flatten(json.loads(text))), f"configuration {name}")
+    evaluation = config.evaluation.model_copy(update=question.measured)
+    return config.model_copy(update={"seed": 0, "evaluation": evaluation})
