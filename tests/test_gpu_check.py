@@ -45,6 +45,7 @@ def failed(*parts: str) -> list[str]:
     return [finding.check for finding in findings if finding.passed is False]
 
 
+@pytest.mark.long
 def test_what_computes_as_launches_do_passes() -> None:
     assert failed(*(part.__name__ for part in gpu_check._PARTS)) == []
 
