@@ -64,10 +64,10 @@ class Keeping:
         self.has_states = bool(driver.study.states())
         self._sizes: dict[str, int] = {}  # of states, by trial
         older, table = driver.study.older(), self._history.table
-        names = zip(table["trial_id"].to_pylist(), table["configuration"].to_pylist(), strict=True)
-        self.older = {trial_id for trial_id, name in names if name in older}
-        origins = zip(table["trial_id"].to_pylist(), table["origin"].to_pylist(), strict=True)
-        fresh = (trial_id for trial_id, origin in origins if origin == CONFIRM_ORIGIN)
+        columns = (table[name].to_pylist() for name in ("trial_id", "configuration", "origin"))
+        rows = list(zip(*columns, strict=True))
+        self.older = {trial_id for trial_id, name, _ in rows if name in older}
+        fresh = (trial_id for trial_id, _, origin in rows if origin == CONFIRM_ORIGIN)
         self._fresh = {name for name in fresh if queue.configurations.of_trial(name) is None}
 
     def keep_best_checkpoints(self) -> None:
@@ -91,12 +91,9 @@ class Keeping:
         leaders = self._leaders(weights)
         of_leaders = [next((m for m in best if m in trials), None) for trials in leaders]
         in_order = dict.fromkeys(m for m in (*of_leaders[:1], *best) if m is not None)
-        wanted = {*islice(in_order, self._question.options.keep), *self._queue.waiting()}
-        if (
-            self._question.options.keep
-            and len(self._question.seeds) > 1
-            and not self._queue.finished
-        ):
+        most = self._question.options.keep
+        wanted = {*islice(in_order, most), *self._queue.waiting()}
+        if most and len(self._question.seeds) > 1 and not self._queue.finished:
             wanted.update(m for m in of_leaders if m is not None)
         if not kept <= wanted:
             self._driver.keep_checkpoints(wanted)
