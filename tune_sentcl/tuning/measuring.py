@@ -1,6 +1,5 @@
 """Adds tasks and scores to a study: `tune-sentcl measure`."""
 
-import json
 import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,12 +8,13 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from tune_sentcl.config import TrialConfig, flatten, parse_dotted, shown
+from tune_sentcl.config import TrialConfig, parse_dotted, shown
 from tune_sentcl.errors import ConfigError, Fault, StudyError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.history import Action, Assignment, History
 from tune_sentcl.plugins import Plugin
 from tune_sentcl.results.standings import Standings
+from tune_sentcl.score import Measurement
 from tune_sentcl.space import Space
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.manifest import SearchRecord
@@ -23,10 +23,10 @@ from tune_sentcl.trial.inputs import measures_of
 from tune_sentcl.tuning.first_checks import first_checks
 from tune_sentcl.tuning.keeping import Keeping
 from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.question import MEASURED, Question, ask, united_measures
+from tune_sentcl.tuning.question import MEASURED, Question, ask, stored_config, united_measures
 from tune_sentcl.tuning.queue import Queue
 from tune_sentcl.tuning.resuming import read_history
-from tune_sentcl.tuning.search import Launcher, SearchOutcome, limits_of, watched
+from tune_sentcl.tuning.search import Launcher, SearchOutcome, drive, limits_of, watched
 from tune_sentcl.watch.terminal import RichWatcher
 
 _PREFIX = "evaluation."
@@ -78,6 +78,10 @@ def measure_study(
         raise StudyError(Fault(path, "", "", rule, move))
     recorded = study.manifest.measured or reduce(united_measures, map(_own_measures, rows))
     measured = _extended(recorded, request.settings, _config(rows[0], recorded))
+    configs = {
+        name: _config(row, measured)
+        for name, row in {row["configuration"]: row for row in rows}.items()
+    }
     options = replace(
         options,
         samples=0,
@@ -89,12 +93,14 @@ def measure_study(
         allow_overlap=True,  # the search has refused or allowed it
         keep=sys.maxsize,
     )
-    space = _space(study, rows, measured, request.plugins)
+    seeds = {row["seed"] for row in rows}
+    space = _space(study, configs.values(), seeds, request.plugins)
     first_checks(space, options, path)
     question = ask(space, data, space.seeds, options, path, watcher=watcher, extends=True)
     history = read_history(question, study)
-    lacking = [row for row in rows if _lacks(row, measured, question, history)]
-    present = [row for row in lacking if _is_same(row, measured, question)]
+    wanted = {name: _wanted(config, question) for name, config in configs.items()}
+    lacking = [r for r in rows if history.lacks(r["trial_id"], wanted[r["configuration"]])]
+    present = [row for row in lacking if _is_same(row, configs, question)]
     if changed := len(lacking) - len(present):
         why = "the data, the checkpoint or the plugin that they began with has changed since"
         watcher.say(f"{changed} trials that lack a score are left as they are, because {why}")
@@ -110,13 +116,7 @@ def measure_study(
         driver.record(measured=measured)
         keeping = _KeepAll(driver, queue, question)
         with watched(question, queue, driver, path, limits, keeping=keeping) as session:
-            session.watcher.begin(queue.done, queue.total)
-            try:
-                if not session.finished:
-                    launch(session)
-            finally:
-                watcher.close()
-            session.close()
+            drive(session, launch)
     left = queue.total - queue.done
     if session.stop_reason:
         more = f"{left} of {queue.total} trials are left; repeat the command to go on"
@@ -172,10 +172,7 @@ def _refuse_changed(now: Study, before: Study, rows: Sequence[Mapping[str, Any]]
 
 
 def _config(row: Mapping[str, Any], measured: Mapping[str, Any]) -> TrialConfig:
-    """The config of a row, scored by what the study measures."""
-    values = dict(flatten(json.loads(row["config"])))
-    values |= {f"{_PREFIX}{name}": value for name, value in measured.items()}
-    return parse_dotted(values, f"trial {row['trial_id']}")
+    return stored_config(row["config"], f"trial {row['trial_id']}", measured)
 
 
 def _extended(
@@ -210,38 +207,35 @@ def _own_measures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _space(
-    study: Study, rows: Iterable[Mapping[str, Any]], measured: Mapping[str, Any], plugins: Any
+    study: Study, configs: Iterable[TrialConfig], seeds: Iterable[int], plugins: Any
 ) -> Space:
-    """The finished trials of a study as a space without ranges."""
-    by_name = {row["configuration"]: row for row in rows}
-    configs = (_config(row, measured) for row in by_name.values())
+    """The configurations of a study as a space without ranges."""
     return Space(
         name=study.manifest.space,
         paper="",
         tables=(),
         summary="trials that are scored again",
-        configurations=tuple(config.model_copy(update={"seed": 0}) for config in configs),
+        configurations=tuple(configs),
         base={},
         ranges=(),
-        seeds=tuple(sorted({row["seed"] for row in rows})),
+        seeds=tuple(sorted(seeds)),
         text=study.manifest.space_texts[-1],
         source=study.files.where,
         plugins=tuple(plugins),
     )
 
 
-def _lacks(
-    row: Mapping[str, Any], measured: Mapping[str, Any], question: Question, history: History
-) -> bool:
-    config = _config(row, measured)
+def _wanted(config: TrialConfig, question: Question) -> frozenset[Measurement]:
+    """What the trials of a configuration are scored by."""
     inputs = question.namer.inputs(config.dotted())
-    wanted = frozenset(expected_measurements(inputs.sets, measures_of(config)))
-    return history.lacks(row["trial_id"], wanted)
+    return frozenset(expected_measurements(inputs.sets, measures_of(config)))
 
 
-def _is_same(row: Mapping[str, Any], measured: Mapping[str, Any], question: Question) -> bool:
+def _is_same(
+    row: Mapping[str, Any], configs: Mapping[str, TrialConfig], question: Question
+) -> bool:
     """Whether a trial's inputs are those with which it began."""
-    values = _config(row, measured).dotted()
+    values = configs[row["configuration"]].dotted()
     return question.namer.trial_ids(values, [row["seed"]]) == [row["trial_id"]]
 
 

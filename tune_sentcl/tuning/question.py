@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tune_sentcl.config import Values, shown
+from tune_sentcl.config import TrialConfig, Values, flatten, parse_dotted, shown
 from tune_sentcl.data.root import data_root
 from tune_sentcl.errors import CheckpointError, ConfigError, Fault
 from tune_sentcl.objective import Objective, objective_named, parse_objectives
@@ -181,6 +181,19 @@ def measured(space: Space) -> dict[str, Any]:
                 Fault(space.source, f"evaluation.{name}", " and ".join(sorted(values)), rule, move)
             )
     return kinds[0]
+
+
+def stored_config(text: str, name: str, scored_by: Mapping[str, Any]) -> TrialConfig:
+    """The config of a row of a study without its seed, scored by values of `MEASURED`.
+
+    Args:
+        text: The row's column `config`.
+        name: What it is the config of, for errors.
+        scored_by: The values, which replace those of the row.
+    """
+    values = dict(flatten(json.loads(text)))
+    values |= {f"evaluation.{key}": value for key, value in scored_by.items()}
+    return parse_dotted({**values, "seed": 0}, name)
 
 
 def _as_the_study(space: Space, recorded: Mapping[str, Any]) -> Space:

@@ -1,12 +1,10 @@
 """The story of a search: open its study, run what that lacks, confirm the winner, sum up."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
-from tune_sentcl.config import TrialConfig, flatten, parse_dotted
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.results.confirming import confirming_seeds, with_confirmation
@@ -22,7 +20,7 @@ from tune_sentcl.tuning.keeping import Keeping
 from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import seed_plan, stages_table
-from tune_sentcl.tuning.question import Question
+from tune_sentcl.tuning.question import Question, stored_config
 from tune_sentcl.tuning.queue import Queue
 from tune_sentcl.tuning.resuming import read_queue
 from tune_sentcl.tuning.session import Session
@@ -101,16 +99,7 @@ def run_search(
         launcher(question, path) as launch,
         open_session(question, path, limits or limits_of(question.options)) as session,
     ):
-        session.watcher.begin(session.queue.done, session.queue.total)
-        try:
-            if not session.finished:
-                for text in stages_table(session.queue):
-                    watcher.say(text)
-                launch(session)
-            session.keeping.keep_best_checkpoints()
-        finally:
-            watcher.close()
-        session.close()
+        drive(session, launch)
     queue = session.queue
     failed = {name for name in session.history.with_status("failed") if queue.runs_again(name)}
     failed &= {*queue.trials()}
@@ -132,6 +121,21 @@ def run_search(
         to_run=to_run,
         untried=to_run - len(failed),
     )
+
+
+def drive(session: Session, launch: Launch) -> None:
+    """Run a session to its end, and compact its study."""
+    watcher, queue = session.queue.question.watcher, session.queue
+    session.watcher.begin(queue.done, queue.total)
+    try:
+        if not session.finished:
+            for text in stages_table(queue):
+                watcher.say(text)
+            launch(session)
+        session.keeping.keep_best_checkpoints()
+    finally:
+        watcher.close()
+    session.close()
 
 
 @contextmanager
@@ -248,7 +252,10 @@ def confirmation_of(question: Question, path: str) -> Question | None:
     if told:
         say(told)
     texts = {row["configuration"]: row["config"] for row in rows}
-    configs = tuple(_config(question, name, texts[name]) for name in drawn)
+    scored_by = question.measured
+    configs = tuple(
+        stored_config(texts[name], f"configuration {name}", scored_by) for name in drawn
+    )
     say(f"{len(drawn)} configurations run with {len(seeds)} fresh seeds: {', '.join(drawn)}")
     return replace(
         question,
@@ -262,10 +269,3 @@ def confirmation_of(question: Question, path: str) -> Question | None:
         origin=CONFIRM_ORIGIN,
         confirmed=tuple(compared),
     )
-
-
-def _config(question: Question, name: str, text: str) -> TrialConfig:
-    """The config of a row of the study, with the scores that the search measures."""
-    config = parse_dotted(dict(flatten(json.loads(text))), f"configuration {name}")
-    evaluation = config.evaluation.model_copy(update=question.measured)
-    return config.model_copy(update={"seed": 0, "evaluation": evaluation})
