@@ -1,4 +1,4 @@
-"""What only a GPU can show: its operations, graphs and memory, in about a minute."""
+"""Checks of a GPU: its operations, graphs and memory. They take about a minute."""
 
 import json
 import os
@@ -66,7 +66,7 @@ _SHARE = 0.25  # of the GPU for each of two processes
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found.
+    """The result of one check.
 
     Attributes:
         check: What was checked.
@@ -202,7 +202,7 @@ def _compared(
 
 
 def _replayed(device: torch.device, call: Callable[[], list[Tensor]]) -> list[Tensor]:
-    """What a graph of a call computes."""
+    """Capture a call in a graph, replay the graph, and return the results."""
     results: list[Tensor] = []
     stream: Any = torch.cuda.Stream(device)
     stream.wait_stream(torch.cuda.current_stream(device))

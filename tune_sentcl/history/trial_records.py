@@ -19,7 +19,7 @@ LostReason = Literal["pruned", "failed"]
 """Why a seed has no score: its trial was stopped, or the trial or the score failed."""
 
 Action = Literal["train", "measure"]
-"""What to do with a trial: train it, or score its kept weights."""
+"""The work that a trial needs: a training, or scores of its kept weights."""
 
 
 Origin = Literal["grid", "sampler"]

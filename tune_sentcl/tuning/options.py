@@ -117,7 +117,8 @@ class SearchOptions:
     confirm: int = _option(
         0,
         SAMPLING,
-        "After the search, train winner, baseline and runner-up with N new seeds.",
+        "After the search, train winner, baseline and runner-up with N new seeds. A later, larger "
+        "N is rounded up to a doubling of the first, and reuses its seeds.",
         low=0,
         metavar="N",
     )

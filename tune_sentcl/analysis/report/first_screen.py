@@ -73,7 +73,7 @@ class FirstScreen:
 
     @property
     def sentence(self) -> str:
-        """What was gained, and how sure that is."""
+        """The sentence that says how much the search gained, and how sure the gain is."""
         winner, objective = self.standings.winner, self.subject.objectives[0]
         if winner is None:
             return "No trial has finished with a score."
