@@ -170,8 +170,8 @@ def _end(study: str, count: int) -> dict[str, Any]:
 
 def _resume(study: str, count: int) -> dict[str, Any]:
     """Time the way from the imports to a session that can hand out the next trial."""
-    from tune_sentcl.tuning.limits import Limits
     from tune_sentcl.tuning.search import open_session
+    from tune_sentcl.tuning.session import Limits
 
     question = _prepared(count)
     before, start = _resident(), time.perf_counter()

@@ -21,8 +21,7 @@ from replay_search import DEFAULT, OwnSearch, TableSpace, parse_policy, tell_par
 from replay_table import Free, Job, Params, Searcher, Table, Task
 
 from tune_sentcl.errors import ConfigError, Fault
-from tune_sentcl.tuning.older_studies import portfolio, standardized
-from tune_sentcl.tuning.sampler import distribution, suggest
+from tune_sentcl.tuning.sampler import distribution, portfolio, standardized, suggest
 
 Stage = tuple[int, int, int]
 """Configurations that go on, the seeds of each, and the point up to which they train."""

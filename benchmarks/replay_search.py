@@ -25,11 +25,10 @@ from tune_sentcl.score import Score
 from tune_sentcl.space import Range, Space
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning.configurations import SearchConfigurations
-from tune_sentcl.tuning.older_studies import MOST_WHOLE, best_params, standardized
 from tune_sentcl.tuning.options import SAMPLING, STAGES, SearchOptions
 from tune_sentcl.tuning.question import Question
 from tune_sentcl.tuning.queue import Queue
-from tune_sentcl.tuning.sampler import distribution
+from tune_sentcl.tuning.sampler import MOST_WHOLE, best_params, distribution, standardized
 from tune_sentcl.tuning.search import limits_of
 from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.stages import SHARES

@@ -27,7 +27,7 @@ from tune_sentcl.launch import search
 from tune_sentcl.objective import Objective
 from tune_sentcl.on_ray.environment import prepare_ray
 from tune_sentcl.score import Score
-from tune_sentcl.space import Space, load_space
+from tune_sentcl.space import Params, Space, load_space
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import SearchRecord
 from tune_sentcl.store.progress import SearchProgress
@@ -39,7 +39,7 @@ from tune_sentcl.tuning.measuring import Request, measure_study
 from tune_sentcl.tuning.options import SamplerName, SchedulerName, SearchOptions
 from tune_sentcl.tuning.question import Question, ask
 from tune_sentcl.tuning.queue import Queue
-from tune_sentcl.tuning.sampler import Params, Sampler
+from tune_sentcl.tuning.sampler import Sampler
 from tune_sentcl.tuning.search import SearchOutcome, run_search
 from tune_sentcl.watch.terminal import terminal_watcher
 

@@ -9,7 +9,7 @@ from cli_samples import invoke, refused, rows
 from tune_sentcl.config import knobs
 from tune_sentcl.judging.evidence import FRESH_SEEDS
 from tune_sentcl.space import load_space
-from tune_sentcl.tuning import timing
+from tune_sentcl.tuning import plan
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -205,8 +205,8 @@ def test_rows_that_are_all_useless_cannot_be_cleaned() -> None:
 def test_a_first_look_has_fewer_rows_and_then_fewer_configurations(
     minutes: int, seconds_a_row: float, sizes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timing, "_measure", lambda *_: (0.0, seconds_a_row, 0.0, None))
-    monkeypatch.setattr(timing, "trials_at_a_time", lambda *_: 1)
+    monkeypatch.setattr(plan, "_measure", lambda *_: (0.0, seconds_a_row, 0.0, None))
+    monkeypatch.setattr(plan, "trials_at_a_time", lambda *_: 1)
     words = [f"text number {number}" for number in range(1000)]
     write("mine.csv", "anchor,positive", words, [f"answer to {word}" for word in words])
     done = invoke(*INIT, "--minutes", minutes)
@@ -232,7 +232,7 @@ def _minutes(sentence: str) -> float:
 
 
 def test_a_first_look_ends_with_a_winner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_measure", lambda *_: (0.0, 10.0, 0.0, None))
+    monkeypatch.setattr(plan, "_measure", lambda *_: (0.0, 10.0, 0.0, None))
     write("mine.csv", "sentence1,sentence2,score", WORDS, ANSWERS, GRADES)
     *_, look, _, whole = invoke(*INIT, "--minutes", "1").out.splitlines()
     assert invoke(*look.split()[1:]).code == 0

@@ -14,13 +14,6 @@ import ray  # noqa: E402
 
 from tune_sentcl import cli  # noqa: E402
 from tune_sentcl.tuning import question as question_module  # noqa: E402
-from tune_sentcl.tuning import timing  # noqa: E402
-
-
-def no_time(*_: object) -> timing.TrialSeconds:
-    """No stage is too short to begin with."""
-    return timing.TrialSeconds(0.0, 1.0, 0.0, 1.0)
-
 
 if __name__ == "__main__":
     ray.cloudpickle.register_pickle_by_value(faulty_loader)
@@ -28,5 +21,4 @@ if __name__ == "__main__":
     loader = functools.partial(faulty_loader.FaultyLoader, {}, tries)
     vars(question_module)["InputLoader"] = lambda root: loader()
     vars(question_module)["first_shares"] = lambda *_: (0.25, 1.0)
-    timing.TrialTimer.trial = no_time  # type: ignore[assignment,method-assign]
     cli.main()

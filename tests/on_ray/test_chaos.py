@@ -25,7 +25,6 @@ from table_reader import reading
 
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning import question as question_module
-from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
@@ -143,7 +142,6 @@ def test_kills_between_stages_change_no_decision(
             _, told = process.communicate(timeout=900)
     assert process.returncode == 0, told
     monkeypatch.setattr(question_module, "first_shares", lambda *_: (0.25, 1.0))
-    monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
     here = tmp_path / "here"
     run_here(space, here, samples=SAMPLED, sampler="random", seeds=(0, 1), scheduler="halving")
     study = tmp_path / "study"

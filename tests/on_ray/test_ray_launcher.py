@@ -39,13 +39,11 @@ from tune_sentcl.on_ray.trainable import params_of
 from tune_sentcl.space import load_space
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning import question as question_module
-from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.machine import Bundle, trials_at_a_time
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import ask
 from tune_sentcl.tuning.search import open_session
-from tune_sentcl.tuning.session import Session
-from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
+from tune_sentcl.tuning.session import Limits, Session
 
 pytestmark = pytest.mark.ray
 
@@ -122,7 +120,6 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
 def with_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sampled trials pause after a quarter, however short they are."""
     monkeypatch.setattr(question_module, "first_shares", lambda *_: (0.25, 1.0))
-    monkeypatch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
 
 
 def test_trap_a_free_worker_leaves_a_trial_to_the_worker_that_starts_for_it(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import strategies as st
 from optuna.trial import FrozenTrial, TrialState
 
-from tune_sentcl.space import Range, Space
-from tune_sentcl.tuning import stages, timing
+from tune_sentcl.space import Params, Range, Space
+from tune_sentcl.tuning import question, stages
 from tune_sentcl.tuning.options import SamplerName
 from tune_sentcl.tuning.queue import Queue
-from tune_sentcl.tuning.sampler import Params, Sampler
+from tune_sentcl.tuning.sampler import Sampler
 
 Quality = Callable[[Mapping[str, Any]], float]
 
@@ -42,7 +42,7 @@ def let_toys_have_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of two steps too."""
     monkeypatch.setattr(stages, "LEAST_STEPS", 0)
     monkeypatch.setattr(stages, "LEAST_HALF", 3)
-    monkeypatch.setattr(timing, "_scored", lambda *_: 0)
+    monkeypatch.setattr(question, "_scored", lambda *_: 0)
 
 
 # Which knobs go with which members, written down a second time.

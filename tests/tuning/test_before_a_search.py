@@ -28,8 +28,8 @@ from tune_sentcl.tuning.input_checks import (
 )
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.queue import read_queue
 from tune_sentcl.tuning.remarks import warnings
-from tune_sentcl.tuning.resuming import read_queue
 
 ROOT = Path(__file__).parents[2]
 LOCAL = SearchOptions(launcher="local", gpus_per_trial=0.0)

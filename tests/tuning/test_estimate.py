@@ -15,18 +15,18 @@ from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader
-from tune_sentcl.tuning import timing
+from tune_sentcl.tuning import plan
 from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.plan import Estimate, estimate, make_plan
-from tune_sentcl.tuning.question import ask
-from tune_sentcl.tuning.resuming import read_queue
-from tune_sentcl.tuning.timing import (
+from tune_sentcl.tuning.plan import (
+    Estimate,
     TrialSeconds,
     TrialTimer,
-    first_training,
+    estimate,
     kind_of,
-    shortest_training,
+    make_plan,
 )
+from tune_sentcl.tuning.question import ask, first_training, shortest_training
+from tune_sentcl.tuning.queue import read_queue
 from tune_sentcl.watch.clock import clock
 
 TOY = {"encoder.checkpoint": "toy", "data.source": "toy", "data.limit": 64}
@@ -67,7 +67,7 @@ def test_a_kind_is_a_method_with_its_terms_an_encoder_and_a_batch_size(
 def test_rows_and_points_are_multiplied(
     monkeypatch: pytest.MonkeyPatch, every: int, points: int
 ) -> None:
-    monkeypatch.setattr(timing, "_measure", lambda *_: (5.0, 0.25, 0.01, None))
+    monkeypatch.setattr(plan, "_measure", lambda *_: (5.0, 0.25, 0.01, None))
     loader = InputLoader(None)
     values = {"optimizer.batch_size": 32, "optimizer.epochs": 2, "evaluation.every": every}
     asked = parse_dotted({"method.name": "scl", **TOY, **values}, "test")

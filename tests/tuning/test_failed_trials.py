@@ -27,11 +27,11 @@ from stand_in import StandIn, by
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
 from tune_sentcl.space import Space
-from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.options import SchedulerName, SearchOptions
 from tune_sentcl.tuning.question import ask
 from tune_sentcl.tuning.queue import Queue
 from tune_sentcl.tuning.search import SearchOutcome, run_and_confirm, run_search
+from tune_sentcl.tuning.session import Limits
 
 
 def test_time_is_over_when_the_clock_says_so() -> None:

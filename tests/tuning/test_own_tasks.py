@@ -19,7 +19,7 @@ from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import Question, ask
-from tune_sentcl.tuning.resuming import read_queue
+from tune_sentcl.tuning.queue import read_queue
 from tune_sentcl.tuning.search import SearchOutcome
 
 HERE = SearchOptions(launcher="local", gpus_per_trial=0.0)

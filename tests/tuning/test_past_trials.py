@@ -31,15 +31,15 @@ from tune_sentcl.objective import DEFAULT, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space, load_space, space_names
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning.older_studies import (
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.question import ask
+from tune_sentcl.tuning.sampler import (
     best_params,
     past_studies,
     portfolio,
     prior_params,
     standardized,
 )
-from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.question import ask
 
 
 def elsewhere(folder: Path, **options: Any) -> Path:

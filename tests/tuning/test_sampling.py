@@ -22,9 +22,9 @@ from planted_spaces import (
     space_of,
 )
 
-from tune_sentcl.space import Range, Space
+from tune_sentcl.space import Params, Range, Space
 from tune_sentcl.tuning.options import SamplerName
-from tune_sentcl.tuning.sampler import Params, Sampler, distributions
+from tune_sentcl.tuning.sampler import Sampler, distributions
 
 FIVE = (0.1, 0.3, 0.5, 0.7, 0.9)
 

@@ -49,8 +49,7 @@ from tune_sentcl.tuning.measuring import Request, measure_study
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import Question
 from tune_sentcl.tuning.question import ask as question_of
-from tune_sentcl.tuning.queue import Queue
-from tune_sentcl.tuning.resuming import read_queue
+from tune_sentcl.tuning.queue import Queue, read_queue
 from tune_sentcl.tuning.search import confirmation_of, run_search
 from tune_sentcl.tuning.stages import FAILED, Stages
 from tune_sentcl.watch.terminal import terminal_watcher

@@ -11,7 +11,6 @@ from stand_in import Fate, StandIn
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.tuning import question
 from tune_sentcl.tuning.search import SearchOutcome
-from tune_sentcl.tuning.timing import TrialSeconds, TrialTimer
 
 
 def fate(config: TrialConfig) -> Fate:
@@ -28,7 +27,6 @@ def run_staged(
 ) -> SearchOutcome:
     """A grid of two; with ranges also four sampled configurations, one of them trained whole."""
     patch.setattr(question, "first_shares", lambda *_: (0.25, 1.0))
-    patch.setattr(TrialTimer, "trial", lambda *_: TrialSeconds(0.0, 1.0, 0.0, 1.0))
     space = lambda_space(folder / "space", 0.25, 0.75, ranges=ranges)
     usual = {"samples": 4 if ranges else 0, "sampler": "random", "scheduler": "halving"}
     space = replace(space, name="scl/lambda")

@@ -11,11 +11,9 @@ from tune_sentcl.judging.evidence import FRESH_SEEDS
 from tune_sentcl.judging.statistics import POWER
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.plan import RAY_S, estimate
-from tune_sentcl.tuning.question import ask
-from tune_sentcl.tuning.queue import Queue
-from tune_sentcl.tuning.resuming import read_queue
-from tune_sentcl.tuning.timing import TrialTimer, first_training, whole_training
+from tune_sentcl.tuning.plan import RAY_S, TrialTimer, estimate
+from tune_sentcl.tuning.question import ask, first_training, whole_training
+from tune_sentcl.tuning.queue import Queue, read_queue
 from tune_sentcl.watch.terminal import terminal_watcher
 
 _BUDGET = 20

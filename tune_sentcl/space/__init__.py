@@ -7,6 +7,6 @@ conditions.
 """
 
 from tune_sentcl.space.grids import Range
-from tune_sentcl.space.space import Space, load_space, space_names, spaces_of
+from tune_sentcl.space.space import Params, Space, load_space, space_names, spaces_of
 
-__all__ = ["Range", "Space", "load_space", "space_names", "spaces_of"]
+__all__ = ["Params", "Range", "Space", "load_space", "space_names", "spaces_of"]

@@ -36,6 +36,9 @@ from tune_sentcl.space.grids import (
     read_ranges,
 )
 
+Params = dict[str, Any]
+"""One value for each active range, by dotted key."""
+
 
 @dataclass(frozen=True)
 class Space:
@@ -115,7 +118,7 @@ class Space:
         members = {**self.base, **values}
         return [r for r in self.ranges if belongs(r.key, members)]
 
-    def branches(self) -> list[dict[str, Any]]:
+    def branches(self) -> list[Params]:
         """Every combination of method and optimizer that a sampler may draw, as dotted values."""
         names = [r for r in self.ranges if r.key in UNION_NAMES]
         drawn = itertools.product(*(r.choices for r in names))
@@ -167,7 +170,7 @@ class Space:
     def _built(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         return {}
 
-    def params(self, config: TrialConfig) -> dict[str, Any] | None:
+    def params(self, config: TrialConfig) -> Params | None:
         """The values of a configuration in the ranges; its other knobs are ignored.
 
         Args:
@@ -178,7 +181,7 @@ class Space:
         """
         return self.params_of(config.dotted())
 
-    def params_of(self, values: Values) -> dict[str, Any] | None:
+    def params_of(self, values: Values) -> Params | None:
         """`params` for all dotted values of a config, as a study stores them."""
         ranged = {item.key for item in self.ranges}
         for name in UNION_NAMES:
@@ -189,7 +192,7 @@ class Space:
         params = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
         return params if self.ranges and len(params) == len(active) else None
 
-    def exact_params(self, config: TrialConfig) -> dict[str, Any] | None:
+    def exact_params(self, config: TrialConfig) -> Params | None:
         """The values for which `sampled` gives this configuration.
 
         Args:

@@ -15,9 +15,8 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import Assignment, Configuration
-from tune_sentcl.space import Space
+from tune_sentcl.space import Params, Space
 from tune_sentcl.trial import InputLoader, TrialInputs
-from tune_sentcl.tuning.sampler import Params
 
 
 class TrialNamer:

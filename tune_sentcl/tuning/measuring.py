@@ -24,8 +24,7 @@ from tune_sentcl.tuning.first_checks import first_checks
 from tune_sentcl.tuning.keeping import Keeping
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import MEASURED, Question, ask, stored_config, united_measures
-from tune_sentcl.tuning.queue import Queue
-from tune_sentcl.tuning.resuming import read_history
+from tune_sentcl.tuning.queue import Queue, read_history
 from tune_sentcl.tuning.search import Launcher, SearchOutcome, drive, limits_of, watched
 from tune_sentcl.watch.terminal import RichWatcher
 

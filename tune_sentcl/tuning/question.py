@@ -3,21 +3,25 @@
 `ask` refuses bad input before a study is opened. It writes nothing.
 """
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tune_sentcl.config import TrialConfig, Values, flatten, parse_dotted, shown
 from tune_sentcl.data.root import data_root
-from tune_sentcl.errors import CheckpointError, ConfigError, Fault
+from tune_sentcl.data.task import Prompt
+from tune_sentcl.data.tasks.own_task import texts_of
+from tune_sentcl.errors import BadInputError, CheckpointError, ConfigError, Fault
 from tune_sentcl.objective import Objective, objective_named, parse_objectives
-from tune_sentcl.space import Space
+from tune_sentcl.space import Params, Space
 from tune_sentcl.store.files import StudyFiles, distinct_studies
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.trial.inputs import auto_values_of
+from tune_sentcl.trial.running import tasks_at_points
 from tune_sentcl.tuning.configurations import TrialNamer
 from tune_sentcl.tuning.first_checks import study_at
 from tune_sentcl.tuning.input_checks import (
@@ -26,24 +30,25 @@ from tune_sentcl.tuning.input_checks import (
     check_objectives,
     read_inputs,
     row_notes,
+    search_objectives,
 )
-from tune_sentcl.tuning.objectives import search_objectives
-from tune_sentcl.tuning.older_studies import (
+from tune_sentcl.tuning.options import SearchOptions
+from tune_sentcl.tuning.remarks import warnings
+from tune_sentcl.tuning.sampler import (
     MOST_WHOLE,
     best_params,
     check_priors,
     past_studies,
     prior_params,
 )
-from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.remarks import warnings
-from tune_sentcl.tuning.sampler import Params
 from tune_sentcl.tuning.stages import first_shares
-from tune_sentcl.tuning.timing import shortest_training
 from tune_sentcl.watch.terminal import RichWatcher
 
 MEASURED = ("suites", "own", "cutoffs", "protocols", "cost", "classifier_seeds")
 """The knobs of `evaluation` that say which scores a trial gets."""
+
+_LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "optimizer.batch_size")
+"""The knobs that decide how many steps a training makes."""
 
 
 @dataclass(frozen=True)
@@ -240,6 +245,64 @@ def united_measures(theirs: Mapping[str, Any], own: Mapping[str, Any]) -> dict[s
         else:
             both[name] = max(theirs[name], value)
     return both
+
+
+def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
+    """Rows of a whole training, and about how many steps it makes."""
+    if not config.method.takes_steps:
+        return 0, 0
+    corpus, size = loader.load(config).corpus, config.optimizer.batch_size
+    rows = list(corpus.epoch_sizes())
+    if config.data.drop_last:
+        rows = [count - count % size if count > size else count for count in rows]
+    if config.data.mix == "in_turn":
+        rounds = min(-(-count // size) for count in rows)
+        rows = [min(count, rounds * size) for count in rows]
+    epochs = config.optimizer.epochs
+    return sum(rows) * epochs, sum(-(-count // size) for count in rows) * epochs
+
+
+def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]:
+    """The training of grid and ranges that makes the fewest steps.
+
+    Returns:
+        Its steps, the texts that it trains on, and the texts that one score at the end of a stage
+        encodes: none of a frozen encoder, which has encoded them before. Zeros without a training.
+    """
+    found = []
+    for config in _trainings(space):
+        with suppress(BadInputError):  # inputs that cannot be read do not run
+            rows, steps = whole_training(config, loader)
+            texts = rows * len(loader.load(config).corpus.text_columns())
+            found.append(
+                (steps, texts, 0 if config.method.freezes_encoder else _scored(config, loader))
+            )
+    return min(found, default=(0, 0, 0))
+
+
+def _scored(config: TrialConfig, loader: InputLoader) -> int:
+    tasks = tasks_at_points(loader.load(config).sets, loader.early_stopping_objective)
+    return len({text for task in tasks for p in get_args(Prompt) for text in texts_of(task, p)})
+
+
+def first_training(space: Space) -> TrialConfig:
+    """A training of the grid, else one of the ranges, else a trial without a training."""
+    return next(_trainings(space), space.configurations[0])
+
+
+def _trainings(space: Space) -> Iterator[TrialConfig]:
+    """The grid's trainings, and one for each method of the ranges and each end of `_LENGTHS`."""
+    yield from (config for config in space.configurations if config.method.takes_steps)
+    for branch in space.branches() if space.ranges else ():
+        drawn = [item for item in space.active_ranges(branch) if item.key not in branch]
+        ends = [[int(end) if item.kind == "int" else end for end in item.ends()] for item in drawn]
+        used = (e if i.key in _LENGTHS else e[:1] for i, e in zip(drawn, ends, strict=True))
+        for values in itertools.product(*used):
+            ranged = dict(zip((item.key for item in drawn), values, strict=True))
+            with suppress(BadInputError):  # nor do invalid values
+                config = space.sampled({**branch, **ranged})
+                if config.method.takes_steps:
+                    yield config
 
 
 def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:

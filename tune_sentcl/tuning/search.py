@@ -14,16 +14,14 @@ from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.manifest import Confirmation, SearchRecord, SeedPlan
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning.first_checks import study_at
-from tune_sentcl.tuning.halvings import check_halvings
 from tune_sentcl.tuning.journal import JournalMirror
 from tune_sentcl.tuning.keeping import Keeping
-from tune_sentcl.tuning.limits import Limits
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import seed_plan, stages_table
 from tune_sentcl.tuning.question import Question, stored_config
-from tune_sentcl.tuning.queue import Queue
-from tune_sentcl.tuning.resuming import read_queue
-from tune_sentcl.tuning.session import Session
+from tune_sentcl.tuning.queue import Queue, read_queue
+from tune_sentcl.tuning.session import Limits, Session
+from tune_sentcl.tuning.staging import check_halvings
 from tune_sentcl.watch.progress_file import progress_file
 from tune_sentcl.watch.tracking import tracking
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
+
 REDUCTION = 4
 """Of the configurations that end a stage of rows, the best 1 in so many go on."""
 
@@ -31,6 +33,11 @@ Ends = Mapping[str, float | None]
 
 FAILED = -math.inf
 """The score of a configuration that failed through its own settings; it goes no further."""
+
+CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
+"""Errors that a trial's settings cause: a full device memory and a number that is not finite. Any
+other error may be the machine's fault, and the sampler learns nothing from it.
+"""
 
 _ROUNDING = 1e-9
 _LEAST_FOR_COMMON = 3
