@@ -164,7 +164,7 @@ class _Namer:
             fingerprints=Fingerprints("", ""),
         )
         self.loader = SimpleNamespace(
-            load=lambda config: self._inputs, early_stopping_objective=None, newly_mined={}
+            load=lambda config: self._inputs, stage_objective=None, newly_mined={}
         )
 
     def index(self, values: Values) -> int:

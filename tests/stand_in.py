@@ -15,7 +15,7 @@ from tune_sentcl.config import TrialConfig
 from tune_sentcl.errors import StudyError
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.history import Assignment
-from tune_sentcl.objective import DEFAULT, Objective, early_stopping_objective
+from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import CurvePoint
 from tune_sentcl.store.trial_folders import TrialFiles
@@ -175,9 +175,9 @@ class StandIn:
     def _go_through(self, session: Session, assignment: Assignment, fate: Fate) -> bool:
         """All points but the last, or those up to a pause; whether the trial then goes on."""
         name, files = assignment.trial_id, self._files(assignment)
-        curve, objective = self.curve(assignment.config), session.history.objectives[0]
+        curve, objective = self.curve(assignment.config), session.loader.stage_objective
         pause = 0 if fate in ("fail", "diverge") else pause_of(curve, assignment.until)
-        made = made_for(assignment.config, early_stopping_objective(objective))
+        made = made_for(assignment.config, session.loader.stage_objective)
         behind = self._begin(files, name, made)
         for count, seen in enumerate(curve[:-1], 1):
             if count > behind:
@@ -199,7 +199,7 @@ class StandIn:
             self._write_state(assignment, left, rows)
         self.ends.append((name, "pruned"))
         self.pauses.append((name, assignment.until, score))
-        point = _point(points, session.history.objectives[0], paused=True)
+        point = _point(points, session.loader.stage_objective, paused=True)
         session.progress(name, point)
 
     def _leave_state(
@@ -238,7 +238,7 @@ class StandIn:
         scores = self._scores(session, assignment.config)
         curve = self.curve(assignment.config)
         self.ends.append((assignment.trial_id, "finished"))
-        point = _point(curve, session.history.objectives[0], scores, final=True)
+        point = _point(curve, session.loader.stage_objective, scores, final=True)
         session.progress(assignment.trial_id, point)
 
     def _scores(self, session: Session, config: TrialConfig) -> list[Score]:
@@ -270,7 +270,7 @@ def _leave(folder: Path, name: str) -> None:
 
 
 def _curves(curve: Sequence[Seen], objective: Objective) -> list[CurvePoint]:
-    names = {DEFAULT.curve, early_stopping_objective(objective).curve}
+    names = {DEFAULT.curve, objective.curve}
     return [
         CurvePoint(step, step / 2, seen, name, score)
         for step, (seen, score) in enumerate(curve, 1)

@@ -212,7 +212,7 @@ def train_one(
             None,
             replace(options, keep=0, save_every=0),
             share,
-            question.loader.early_stopping_objective,
+            question.loader.stage_objective,
         )
         with closing(Attempt(assignment, question.loader, settings_here).points()) as points:
             *_, last = points

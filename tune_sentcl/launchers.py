@@ -58,7 +58,7 @@ def launcher(question: Question, path: str) -> Iterator[Launch]:
         question.watcher.where = f"{at_a_time} at a time on this machine ({machine})"
     if options.launcher == "local":
         gpus = gpus_a_trial(options.gpus_per_trial, [this_machine()])
-        here = worker_settings(path, options, gpus, question.loader.early_stopping_objective)
+        here = worker_settings(path, options, gpus, question.loader.stage_objective)
         yield lambda session: run_locally(session, here)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
         # `first_checks` has checked this machine's resources, so Ray can start later.

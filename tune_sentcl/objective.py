@@ -168,6 +168,23 @@ def mean(values: Iterable[float | None]) -> float | None:
     return statistics.fmean(numbers) if numbers else None
 
 
+def parse_stage_objective(text: str) -> Objective:
+    """Parse the score that ranks the stages of trials, given as in `parse_objectives`.
+
+    Raises:
+        ObjectiveError: It is no dev score of one encoding pass.
+    """
+    option = "--stage-objective"
+    try:
+        objective = _parse(text, allow_test=True)
+    except ObjectiveError as error:
+        raise ObjectiveError(replace(fault, where=option) for fault in error.faults) from None
+    if not objective.is_cheap:
+        rule = "must be a dev score that needs one encoding pass"
+        raise ObjectiveError(Fault(option, "", text, rule, f"Name one, such as {DEFAULT}."))
+    return objective
+
+
 def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objective, ...]:
     """Parse objectives given as TASK:METRIC[:SPLIT[:PROTOCOL]].
 
@@ -327,22 +344,3 @@ def default_among(measured: Sequence[Objective]) -> Objective | None:
     """The default objective: STS-B dev if measured, else the first measured dev score."""
     dev = [objective for objective in measured if objective.split == "dev"]
     return DEFAULT if DEFAULT in dev else next(iter(dev), None)
-
-
-def early_stopping_objective(
-    objective: Objective, measured: Sequence[Objective] = ()
-) -> Objective:
-    """The score that compares trials while they run: the objective itself if it is cheap.
-
-    Otherwise it is a cheap score of the same kind (SentEval's or own), else any cheap one, else
-    STS-B dev.
-
-    Args:
-        objective: The first objective of a search.
-        measured: The scores of the trials, in the order of their tasks.
-    """
-    if objective.is_cheap:
-        return objective
-    cheap = [score for score in measured if score.is_cheap]
-    cheap.sort(key=lambda score: score.is_own != objective.is_own)
-    return next(iter(cheap), DEFAULT)

@@ -42,8 +42,8 @@ def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     assert "0 runs ended now" in search("study", *options).out
     assert trials("study") == before
     # A test split is an objective with leave, and what the study holds answers it without a run.
-    leave = ("--objective", "STS12:spearman", "--allow-test-objective")
-    other = search("study", *options, *leave)
+    leave = "--objective STS12:spearman --allow-test-objective --stage-objective STS-B:spearman"
+    other = search("study", *options, *leave.split())
     assert "0 runs ended now" in other.out and "STS12:spearman:test" in other.out
     expected = {
         score["trial_id"]: score["value"]

@@ -75,7 +75,7 @@ def test_sets_are_loaded_once() -> None:
 @pytest.mark.parametrize(
     ("suites", "rule"),
     [
-        (["transfer"], "must be a list with sts, because STS-B dev is the early-stopping"),
+        (["transfer"], "must be a list with sts, because STS-B dev is the stage"),
         *(([], ""), (["sts", "sts"], ""), (["sts", "glue"], "")),
     ],
 )

@@ -151,7 +151,7 @@ class Dying(Output):
             raise KilledError
 
 
-def killed(kept: Kept, after: int, early_stopping_objective: Objective = DEFAULT) -> None:
+def killed(kept: Kept, after: int, stage_objective: Objective = DEFAULT) -> None:
     """Run a trial until its worker dies behind a step."""
     dying = Dying(kept.files, kept.trial_id, save_every=1e-9, after=after)
     with pytest.raises(KilledError):
@@ -160,6 +160,6 @@ def killed(kept: Kept, after: int, early_stopping_objective: Objective = DEFAULT
                 kept.config,
                 LOADER.load(kept.config),
                 output=dying,
-                early_stopping_objective=early_stopping_objective,
+                stage_objective=stage_objective,
             )
         )

@@ -206,7 +206,8 @@ def test_a_task_that_is_added_changes_neither_objective_nor_ids(
     space, study = space_of(tmp_path, [first]), tmp_path / "study"
     changes: dict[str, Any] = {"evaluation.suites": suites, "evaluation.select": "best"}
     objectives = ("intent:accuracy",) if named else ()
-    keep = {"options": {"keep": 2}}
+    stage = {"stage_objective": "STS-B:spearman"} if named else {}
+    keep = {"options": {"keep": 2, **stage}}
     run(space, study, *objectives, **changes, **keep)
     before = read_study(study).trials.set_index("trial_id")["objective"].to_dict()
     assert measure(study, added, options=HERE).ran == 2
@@ -257,11 +258,18 @@ def test_an_objective_of_senteval_chooses_weights_too(tmp_path: Path, own: list[
     assert not found[()] & found["SICK-R:pearson",]
 
 
-def test_the_first_dev_score_is_the_default_and_a_cheap_one_stands_in(
+def test_the_first_dev_score_is_the_default_and_stages_need_a_quick_one(
     tmp_path: Path, own: list[str]
 ) -> None:
     space, study = space_of(tmp_path, own), tmp_path / "study"
-    run(space, study, **{"method.lambda": 0.3})
+    said = r"intent:accuracy:dev: cannot rank .*stage_objective support:ndcg@10:dev"
+    with pytest.raises(ObjectiveError, match=said):
+        run(space, study)
+    for unknown, why in (("other:mrr@1", "no such task"), ("support:map@5", "do not measure it")):
+        with pytest.raises(ObjectiveError, match=rf"stage_objective.*{why}"):
+            run(space, study, options={"stage_objective": unknown})
+    asked = {"stage_objective": "support:ndcg@10"}
+    run(space, study, **{"method.lambda": 0.3}, options=asked)
     frames = read_study(study)
     assert frames.searched == (("intent:accuracy:dev",),)
     assert {name for name in frames.curves["metric"] if ".dev." in name} == {"support.dev.ndcg@10"}

@@ -112,6 +112,11 @@ class Ask:
     saves: bool = False
     learns: bool = False
 
+    @property
+    def stage_objective(self) -> str:
+        """A classifier takes too long to rank stages."""
+        return SICK if self.objectives[:1] == (SICK,) else DEV
+
 
 class World:
     """A study, the commands that are run over it, and what must then be true."""
@@ -135,6 +140,7 @@ class World:
             budget=ask.budget,
             sampler=ask.sampler if ask.trials or ask.budget else "grid",
             objectives=ask.objectives,
+            stage_objective=ask.stage_objective,
             keep=ask.keep,
             scheduler=ask.scheduler,
             confirm=ask.confirm,
@@ -271,12 +277,9 @@ class World:
         if not samples or search is None or not search.halvings:
             return bool(ask.trials and ask.budget is not None)
         first = search.halvings[0]
-        stage = str(parse_objectives(ask.objectives, allow_test=False)[0])
-        stage = (
-            stage if stage in (DEV, SICK, f"{DEV}:cosine", f"{SICK}:cosine") else first.objective
-        )
         others = first.first_seed != ask.seeds[0] or ask.scheduler == "none"
-        return others or stage != first.objective or bool(ask.trials and ask.budget is not None)
+        others = others or ask.stage_objective != first.objective
+        return others or bool(ask.trials and ask.budget is not None)
 
     def asks_for_more(self, ask: Ask) -> bool:
         """Whether a command asks for scores that the study does not measure."""
@@ -405,7 +408,7 @@ class World:
         ended: bool,
     ) -> None:
         """Law 6: a stage is run once, and by whom it is once the whole stage before has ended."""
-        objective = str(queue.question.loader.early_stopping_objective)
+        objective = str(queue.question.loader.stage_objective)
         paused = [(name, share) for name, share, _ in stand_in.pauses]
         assert len(set(paused)) == len(paused)
         for name, share in paused:
@@ -505,7 +508,7 @@ class World:
         return sampled, grid
 
     def stage(self, queue: Queue, truth: Truth, share: float) -> list[float]:
-        found = truth.stages.get((str(queue.question.loader.early_stopping_objective), share))
+        found = truth.stages.get((str(queue.question.loader.stage_objective), share))
         return [] if found is None else [found]
 
     def end(

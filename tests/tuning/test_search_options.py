@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tune_sentcl.errors import ConfigError
-from tune_sentcl.objective import DEFAULT, early_stopping_objective, parse_objectives
+from tune_sentcl.errors import ConfigError, ObjectiveError
+from tune_sentcl.objective import DEFAULT, parse_stage_objective
 from tune_sentcl.tuning import machine
 from tune_sentcl.tuning.machine import (
     Bundle,
@@ -105,17 +105,13 @@ def test_what_options_say_to_workers(keep: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("objective", "stops_by"),
-    [
-        ("SICK-R:pearson:dev", "SICK-R:pearson:dev"),
-        ("STS12:spearman:test", "STS-B:spearman:dev"),
-        ("SST2:accuracy:dev", "STS-B:spearman:dev"),
-        ("STS-B:pearson:dev:relatedness", "STS-B:spearman:dev"),
-    ],
+    "name",
+    ["STS12:spearman:test", "SST2:accuracy:dev", "STS-B:pearson:dev:relatedness", "STS-B:f1"],
 )
-def test_stages_are_decided_by_a_cheap_dev_score(objective: str, stops_by: str) -> None:
-    (asked,) = parse_objectives([objective], allow_test=True)
-    assert str(early_stopping_objective(asked)) == stops_by
+def test_what_ranks_stages_is_a_dev_score_of_one_encoding_pass(name: str) -> None:
+    assert str(parse_stage_objective("SICK-R:pearson")) == "SICK-R:pearson:dev"
+    with pytest.raises(ObjectiveError, match="--stage-objective"):
+        parse_stage_objective(name)
 
 
 SHARES = [Fraction(1, n) for n in range(1, 11)] + [

@@ -147,14 +147,15 @@ def _check_gpu(*, json_rows: bool) -> None:
 
 
 @with_search_options(
-    *("settings", "plugins", "data", "objectives", "allow_test_objective"),
+    *("settings", "plugins", "data", "objectives", "allow_test_objective", "stage_objective"),
     *("cpus_per_trial", "gpus_per_trial", "deterministic"),
     told={
         "settings": "Set a config value of the trial (repeatable).",
         "data": "Folder of the data sets. Default: the environment variable TUNE_SENTCL_DATA.",
-        "objectives": "Score or cost to measure (repeatable). The first, or a quick score like "
-        "it, selects the weights if evaluation.select is best. Default: STS-B:spearman:dev, else "
+        "objectives": "Score or cost to measure (repeatable). Default: STS-B:spearman:dev, else "
         "the first dev score of your own tasks.",
+        "stage_objective": "Dev score of one encoding pass, which selects the weights if "
+        "evaluation.select is best. Default: the first objective.",
         "cpus_per_trial": "CPU cores of the trial, and its number of torch threads.",
         "gpus_per_trial": "GPUs of the trial, 0 or 1. Default: 1 if this machine has a GPU, else "
         "0.",

@@ -278,10 +278,10 @@ class EvaluationConfig(Frozen):
     every: int = Field(
         0,
         ge=0,
-        description="optimizer steps between evaluations of the early-stopping objective (STS-B "
+        description="optimizer steps between evaluations of the stage objective (STS-B "
         "dev, or a cheap objective on dev); 0: only at the end",
     )
     select: Literal["last", "best"] = Field(
         "last",
-        description="the weights to keep: the last, or the best by the early-stopping objective",
+        description="the weights to keep: the last, or the best by the stage objective",
     )

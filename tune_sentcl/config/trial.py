@@ -40,11 +40,11 @@ class TrialConfig(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _needs_early_stopping_objective(self) -> Self:
+    def _needs_stage_objective(self) -> Self:
         if "sts" not in self.evaluation.suites and not self.evaluation.own:
             raise PydanticCustomError(
                 "evaluation.suites",
-                "Input should be a list with sts, because STS-B dev is the early-stopping "
+                "Input should be a list with sts, because STS-B dev is the stage "
                 "objective, or evaluation.own should name own tasks",
                 {"value": self.evaluation.suites},
             )

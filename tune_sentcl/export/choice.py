@@ -18,7 +18,6 @@ from tune_sentcl.objective import (
     DEFAULT,
     MAX_OBJECTIVES,
     Objective,
-    early_stopping_objective,
     objective_columns,
     parse_objectives,
 )
@@ -175,15 +174,12 @@ class Choice:
 
     def command(self, row: Mapping[str, Any]) -> str | None:
         """The command that trains the trial of a whole row again; see `train_command`."""
-        asked = _searched(row)
-        if row["selection_fingerprint"]:  # id and weights depend on the early-stopping objective
-            chose = self._compared(row["trial_id"])
-            if chose != early_stopping_objective(asked[0]):
-                asked = (chose, *(objective for objective in asked if objective != chose))
-        return train_command(row["config"], asked, self.study.manifest.plugins)
+        # The id and the weights depend on the stage objective where it has selected them.
+        stage = self._compared(row["trial_id"]) if row["selection_fingerprint"] else None
+        return train_command(row["config"], _searched(row), stage, self.study.manifest.plugins)
 
     def _compared(self, trial_id: str) -> Objective:
-        """The early-stopping objective of a trial, from its curves.
+        """The stage objective of a trial, from its curves.
 
         Its row holds the objective of the study's last search, which may differ.
         """

@@ -3,7 +3,7 @@
 import json
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tune_sentcl.config import (
@@ -38,13 +38,17 @@ def _stored_config(text: str) -> TrialConfig | None:
 
 
 def train_command(
-    text: str, objectives: Iterable[Objective] = (), plugins: Mapping[str, str] | None = None
+    text: str,
+    objectives: Sequence[Objective] = (),
+    stage: Objective | None = None,
+    plugins: Mapping[str, str] | None = None,
 ) -> str | None:
     """The command that trains only a stored trial, in a new study that keeps its weights.
 
     Args:
         text: The row's config as JSON.
         objectives: The search's objectives; those that the trial does not measure are left out.
+        stage: The stage objective, if it has selected the weights.
         plugins: The plugins of tasks and sources, as `Manifest.plugins`.
 
     Returns:
@@ -59,6 +63,8 @@ def train_command(
     given = [o for o in objectives if not any(unmeasured([o], [config.evaluation]))]
     if given != [DEFAULT]:  # the command's default
         words += [word for objective in given for word in ("--objective", str(objective))]
+    if stage is not None and stage != next(iter(given), DEFAULT):
+        words += ["--stage-objective", str(stage)]
     if any(objective.split == "test" for objective in given):
         words += ["--allow-test-objective"]
     own = (entry.rpartition("=")[2] for entry in config.evaluation.own)

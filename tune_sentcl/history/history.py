@@ -25,7 +25,6 @@ from tune_sentcl.history.trial_records import (
     with_measured_metric,
 )
 from tune_sentcl.objective import MAX_OBJECTIVES, Objective, mean, objective_columns
-from tune_sentcl.objective import early_stopping_objective as default_early_stopping_objective
 from tune_sentcl.score import Measurement, Score
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, RUN_COLUMNS, stored_run_columns
 from tune_sentcl.store.study import StudyTables
@@ -65,7 +64,7 @@ class History:
         study: StudyTables,
         objectives: Sequence[Objective],
         columns: Sequence[str] | None = (),
-        early_stopping_objective: Objective | None = None,
+        stage_objective: Objective | None = None,
     ) -> Self:
         """Read each table once.
 
@@ -73,7 +72,7 @@ class History:
             study: The study.
             objectives: The objectives of a search.
             columns: Additional columns for `table`; None for all.
-            early_stopping_objective: The score at the ends of stages; None: the default.
+            stage_objective: The score at the ends of stages; None: the first of `objectives`.
 
         Raises:
             StudyError: A file is damaged or cannot be read.
@@ -83,7 +82,7 @@ class History:
         required = (*_ROW, *_ENDS, *_DATA, *RUN_COLUMNS)
         wanted = None if columns is None else list(dict.fromkeys((*required, *columns)))
         history.table = rows = study.trials(wanted)
-        compared = early_stopping_objective or default_early_stopping_objective(objectives[0])
+        compared = stage_objective or objectives[0]
         history._read_trials(rows, str(compared))
         finished = history.with_status("finished")
         columns = ["trial_id", *KEYS, "metric", "value", "reason", "version"]

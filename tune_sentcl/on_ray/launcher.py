@@ -82,7 +82,7 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
                 study,
                 options,
                 gpus,
-                session.loader.early_stopping_objective,
+                session.loader.stage_objective,
                 question.space.plugins,
             ),
             folder=str(Path.cwd()),

@@ -86,7 +86,7 @@ class SearchRecord:
     Attributes:
         objectives: The scores that it maximized, in order.
         sampler: The sampler's name.
-        early_stopping: The score that compares running trials and selects weights, which tasks
+        stage_objective: The score that compares running trials and selects weights, which tasks
             that are added later do not change; empty if it was not recorded.
         sampler_seed: The sampler's seed.
         learned_from: Other studies whose trials the sampler was given.
@@ -100,7 +100,7 @@ class SearchRecord:
     sampler: str
     sampler_seed: int
     learned_from: tuple[str, ...] = ()
-    early_stopping: str = ""
+    stage_objective: str = ""
     budget: float = 0.0
     halvings: tuple[HalvingRecord, ...] = ()
     whole: tuple[Mapping[str, Any], ...] = ()

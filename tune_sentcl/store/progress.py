@@ -27,7 +27,7 @@ class RunningTrial:
         since: Its start, in ISO format, UTC.
         step: Optimizer steps at its last evaluation point; None before the first.
         steps: Its planned number of steps; None before the first evaluation point.
-        dev: Its early-stopping score at that point, times 100.
+        dev: Its stage score at that point, times 100.
     """
 
     trial_id: str

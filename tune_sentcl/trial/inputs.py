@@ -91,15 +91,15 @@ class InputLoader:
 
     Attributes:
         root: The data root.
-        early_stopping_objective: The objective of early stopping, which may also select weights.
+        stage_objective: The stage objective, which may also select weights.
         objectives: The objectives of the search, whose cutoffs the sets then report; set them
             before anything is read.
         study: The study whose mined negatives are taken; None mines them.
         newly_mined: The negatives that `study` lacks, by the names of their files.
     """
 
-    def __init__(self, root: Path | None, early_stopping_objective: Objective = DEFAULT) -> None:
-        self.root, self.early_stopping_objective = root, early_stopping_objective
+    def __init__(self, root: Path | None, stage_objective: Objective = DEFAULT) -> None:
+        self.root, self.stage_objective = root, stage_objective
         self.objectives: tuple[Objective, ...] = ()
         self.study: StudyFiles | None = None
         self.newly_mined: dict[str, pa.Table] = {}
@@ -195,7 +195,7 @@ class InputLoader:
 
     def _selection_fingerprint(self, sets: EvaluationSets) -> str:
         """A hash of the development set that selects weights, and of an own task's metric."""
-        chosen = self.early_stopping_objective
+        chosen = self.stage_objective
         if not chosen.is_own:
             sts = self._sts_fingerprint(sets.data, sets.sts)
             # Ids hash STS-B's fingerprint alone where STS-B selects.

@@ -27,12 +27,10 @@ _STEP = "step"
 _VERSIONS = ("tune_sentcl", "torch", "transformers")
 
 
-def made_for(config: TrialConfig, early_stopping_objective: Objective) -> str:
-    """All that a state depends on: the config, the objective of early stopping, and versions."""
+def made_for(config: TrialConfig, stage_objective: Objective) -> str:
+    """All that a state depends on: the config, the stage objective, and versions."""
     versions = {name: library_versions()[name] for name in _VERSIONS}
-    return json.dumps(
-        [config.model_dump_json(by_alias=True), str(early_stopping_objective), versions]
-    )
+    return json.dumps([config.model_dump_json(by_alias=True), str(stage_objective), versions])
 
 
 def config_of(study: Study, trial_id: str) -> TrialConfig | None:

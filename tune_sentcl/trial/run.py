@@ -122,7 +122,7 @@ def run(
     inputs: TrialInputs,
     account: Account | None = None,
     output: Output | None = None,
-    early_stopping_objective: Objective = DEFAULT,
+    stage_objective: Objective = DEFAULT,
 ) -> Generator[Progress, None, FinishedTrial]:
     """Train, evaluate and write; yields at each evaluation point, the last one marked `final`.
 
@@ -135,10 +135,10 @@ def run(
         inputs: The result of `InputLoader.load` for it.
         account: The device and threads, and the counter of the cost; None: one CPU thread.
         output: Writes the trial's weights and states, and may let it pause: the trial is then
-            scored by the early-stopping objective, and its last report is marked `paused`. A later
+            scored by the stage objective, and its last report is marked `paused`. A later
             run goes on from the state that it has left, if it has left one. None keeps everything
             in memory.
-        early_stopping_objective: Measured at evaluation points besides STS-B dev.
+        stage_objective: Measured at evaluation points besides STS-B dev.
 
     Returns:
         The encoder and its scores; a trial that has paused has none.
@@ -155,7 +155,7 @@ def run(
     with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
-        trial = TrialRun(config, inputs, method.encoder, account, early_stopping_objective)
+        trial = TrialRun(config, inputs, method.encoder, account, stage_objective)
         if (yield from _train(trial, method, output)):
             return FinishedTrial(trial.encoder, ())
         if trial.best is not None:

@@ -36,7 +36,7 @@ class Progress:
         step: Updates made so far.
         total: Updates of the whole trial.
         rows: Training rows seen so far.
-        dev: The early-stopping score x 100 at the last evaluation point; None before the first.
+        dev: The stage score x 100 at the last evaluation point; None before the first.
         scores: Every score of the trial at its end; empty before.
         run_columns: Cost so far, under the names of the trials table's columns.
         final: Whether this is the trial's end; its weights are written by then.
@@ -63,7 +63,7 @@ class TrialRun:
     inputs: TrialInputs
     encoder: Encoder | FrozenEncoder
     account: Account
-    early_stopping_objective: Objective = DEFAULT
+    stage_objective: Objective = DEFAULT
     rows: int = 0
     dev: float | None = None
     curves: list[CurvePoint] = field(default_factory=list)
@@ -91,7 +91,7 @@ class TrialRun:
     def state(self, step: Step, paused: float | None = None) -> TrialState:
         """The trial's state after a step; `paused` is the score at the end of a stage."""
         depends_on, costs = (
-            made_for(self.config, self.early_stopping_objective),
+            made_for(self.config, self.stage_objective),
             self.account.spent(),
         )
         best = self.best
@@ -112,7 +112,7 @@ class TrialRun:
         return None if why else state
 
     def _why_unusable(self, state: TrialState, until: float) -> str | None:
-        if state.made_for != made_for(self.config, self.early_stopping_objective):
+        if state.made_for != made_for(self.config, self.stage_objective):
             return "other settings or versions"
         end = until * count_steps(self.inputs.corpus, self.config)
         before = state.training.number - (state.paused is not None)
@@ -156,11 +156,11 @@ class TrialRun:
         return self._paused(total, state.paused)
 
     def pause(self, step: Step) -> Progress:
-        """Measure the early-stopping score at the end of a stage.
+        """Measure the stage score at the end of a stage.
 
         It is no evaluation point: neither the curves nor the choice of the best weights change.
         """
-        sets, stopping = self.inputs.sets, self.early_stopping_objective
+        sets, stopping = self.inputs.sets, self.stage_objective
         scores = _measure(self, tasks_at_points(sets, stopping, default=False))
         return self._paused(step.total, _value(stopping, scores, sets.data))
 
@@ -199,8 +199,8 @@ class TrialRun:
 
 
 def measure_point(trial: TrialRun, step: Step) -> None:
-    """Measure the early-stopping score, and keep the weights if it is the best so far."""
-    sets, stopping = trial.inputs.sets, trial.early_stopping_objective
+    """Measure the stage score, and keep the weights if it is the best so far."""
+    sets, stopping = trial.inputs.sets, trial.stage_objective
     scores = _measure(trial, tasks_at_points(sets, stopping))
     objectives = dict.fromkeys(o for o in (DEFAULT, stopping) if o in (stopping, *sets.objectives))
     values = {objective: _value(objective, scores, sets.data) for objective in objectives}
@@ -243,13 +243,13 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
 
 
 def tasks_at_points(
-    sets: EvaluationSets, early_stopping_objective: Objective, *, default: bool = True
+    sets: EvaluationSets, stage_objective: Objective, *, default: bool = True
 ) -> list[QuickTask]:
-    """The tasks of an evaluation point: that of the early-stopping objective, and STS-B dev.
+    """The tasks of an evaluation point: that of the stage objective, and STS-B dev.
 
     Without `default` they are those of the end of a stage, which has no curve of STS-B dev.
     """
-    objectives = (early_stopping_objective, *((DEFAULT,) if default else ()))
+    objectives = (stage_objective, *((DEFAULT,) if default else ()))
     wanted = {(objective.task, objective.split) for objective in objectives}
     own = (task for task in sets.own if isinstance(task, QuickTask))
     return [task for task in (*sets.sts, *own) if (task.name, task.split) in wanted]

@@ -6,7 +6,7 @@ list.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tune_sentcl.config import (
     DataConfig,
@@ -32,8 +32,8 @@ from tune_sentcl.objective import (
     DEFAULT,
     Objective,
     default_among,
-    early_stopping_objective,
     metric_cutoff,
+    parse_stage_objective,
     unmeasured,
 )
 from tune_sentcl.space import Space
@@ -201,46 +201,85 @@ def row_notes(
 
 
 def search_objectives(
-    space: Space, loader: InputLoader, *, named: bool, single_trial: bool, halves: bool = False
-) -> tuple[tuple[Objective, ...], Objective]:
-    """Check the loader's objectives and choose the early-stopping objective.
+    space: Space, loader: InputLoader, *, named: bool, single_trial: bool
+) -> tuple[Objective, ...]:
+    """Check the loader's objectives, or choose the default.
 
     The default objective is STS-B dev; without the suite `sts` it is the first dev score of the
     first own task. A single trial without evaluation points needs no dev split: its row then names
-    its first score. `named` tells whether the user named the objectives, and `halves` whether
-    stages of trials are scored.
+    its first score. `named` tells whether the user named the objectives.
     """
     _refuse_mixed_evaluation_data(space)
     configs = space.configurations
-    objectives = loader.objectives
     if not any(config.evaluation.own for config in configs):
-        _refuse_unmeasured(objectives, space)
-        return objectives, early_stopping_objective(objectives[0])
-    first, *others = (loader.sets(config).objectives for config in configs)
-    measured = [score for score in first if all(score in other for other in others)]
-    has_points = any((c.evaluation.every or halves) and c.method.takes_steps for c in configs)
-    if not named:
-        default = default_among(measured)
-        if default is None and single_trial and measured and not has_points:
-            default = measured[0]
-        if default is None:
-            rule = "no own task has a dev split whose score a search could maximize"
-            move = "Add dev rows, or name an objective."
-            raise ObjectiveError(Fault("--objective", "", "", rule, move))
-        objectives = (default,)
-    early_stopping = early_stopping_objective(objectives[0], measured)
-    is_substitute = (
-        early_stopping != objectives[0]
-    )  # a missing objective itself is refused elsewhere
-    lacking = early_stopping not in measured and (
-        early_stopping.is_own or early_stopping == DEFAULT
-    )
-    if has_points and is_substitute and lacking:
-        rule = "no dev score that needs only one encoder pass can be measured during a training"
-        move = "Add pairs, retrieval or the suite sts, or give evaluation.every=0"
-        move += " and --scheduler none." if halves else "."
-        raise ObjectiveError(Fault("evaluation.every", "", "", rule, move))
-    return objectives, early_stopping
+        _refuse_unmeasured(loader.objectives, space)
+        return loader.objectives
+    if named:
+        return loader.objectives
+    measured = _own_scores(space, loader)
+    default = default_among(measured)
+    if default is None and single_trial and measured and not _has_points(space):
+        default = measured[0]
+    if default is None:
+        rule = "no own task has a dev split whose score a search could maximize"
+        move = "Add dev rows, or name an objective."
+        raise ObjectiveError(Fault("--objective", "", "", rule, move))
+    return (default,)
+
+
+def stage_objective(
+    space: Space, loader: InputLoader, first: Objective, named: str | None, *, halves: bool
+) -> Objective:
+    """The score that ranks the ends of stages, and that may select weights.
+
+    Args:
+        space: The space that is searched.
+        loader: Reads the own tasks.
+        first: The first objective.
+        named: The score that the user named.
+        halves: Whether sampled configurations train in stages.
+
+    Raises:
+        ObjectiveError: No score of one encoding pass is named where a trial needs one while it
+            trains, or the trials do not measure it.
+    """
+    if named is not None:
+        chosen = parse_stage_objective(named)
+        faults = list(unmeasured([chosen], (c.evaluation for c in space.configurations)))
+        if chosen.is_own and not faults and chosen not in _own_scores(space, loader):
+            rule = "the trials do not measure it"
+            faults = [Fault("", "", named, rule, "Name a score that their own tasks have.")]
+        if faults:
+            raise ObjectiveError(replace(fault, where="--stage-objective") for fault in faults)
+        return chosen
+    if first.is_cheap:
+        return first
+    if halves or _has_points(space):
+        rule = "cannot rank trials while they train, as it is no dev score of one encoding pass"
+        cheap = [str(one) for one in _own_scores(space, loader) if one.is_cheap]
+        if all("sts" in config.evaluation.suites for config in space.configurations):
+            cheap.append(str(DEFAULT))
+        if cheap:
+            move = f"Name such a score too: --stage-objective {cheap[0]}."
+        else:
+            move = "Add pairs, retrieval or the suite sts, or give evaluation.every=0"
+            move += " and --scheduler none." if halves else "."
+        raise ObjectiveError(Fault("--objective", "", str(first), rule, move))
+    return DEFAULT  # no trial measures it
+
+
+def _own_scores(space: Space, loader: InputLoader) -> list[Objective]:
+    """STS-B dev, and the scores of own tasks, as far as all trials of the grid have them."""
+    configs = [config for config in space.configurations if config.evaluation.own]
+    each = [loader.sets(config).objectives for config in configs]
+    return [
+        score for score in dict.fromkeys(each[0] if each else ()) if all(score in e for e in each)
+    ]
+
+
+def _has_points(space: Space) -> bool:
+    """Whether a trial of the grid is scored while it trains."""
+    return any(c.evaluation.every and c.method.takes_steps for c in space.configurations)
 
 
 def _refuse_mixed_evaluation_data(space: Space) -> None:

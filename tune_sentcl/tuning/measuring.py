@@ -88,6 +88,7 @@ def measure_study(
         confirm=0,
         learn_from=(),
         objectives=search.objectives,
+        stage_objective=search.stage_objective or None,
         allow_test_objective=True,
         allow_overlap=True,  # the search has refused or allowed it
         keep=sys.maxsize,

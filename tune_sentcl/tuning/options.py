@@ -100,9 +100,8 @@ class SearchOptions:
     objectives: tuple[Text, ...] = _option(
         (),
         SAMPLING,
-        "Score to maximize, or cost to minimize (repeatable). The first ranks; unless it is a "
-        "quick dev score, stages use another. Default: STS-B:spearman:dev, else the first dev "
-        "score of your own tasks.",
+        "Score to maximize, or cost to minimize (repeatable). The first ranks. Default: "
+        "STS-B:spearman:dev, else the first dev score of your own tasks.",
         metavar=SCORE,
         name="objective",
     )
@@ -129,6 +128,13 @@ class SearchOptions:
         "the best quarter four times as long, and so on to the end. Each further seed runs with "
         "the best third, ranked together with the grid. The grid always runs whole, with all "
         "seeds. none: all configurations run whole, with all seeds.",
+    )
+    stage_objective: Text | None = _option(
+        None,
+        STAGES,
+        "Dev score of one encoding pass that ranks the ends of stages. Default: the first "
+        "objective; where that is another kind of score, you have to name one.",
+        metavar=SCORE,
     )
     states: float = _option(
         20.0,

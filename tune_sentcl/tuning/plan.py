@@ -214,7 +214,7 @@ class TrialTimer:
                 missing = cache.missing(frozen_encoder_texts(config, inputs))
                 self.passes[config.encoder] = character * _characters(missing)
             return TrialSeconds(start, training, end, start + training)
-        tasks = tasks_at_points(inputs.sets, self._loader.early_stopping_objective)
+        tasks = tasks_at_points(inputs.sets, self._loader.stage_objective)
         texts = (text for task in tasks for p in get_args(Prompt) for text in texts_of(task, p))
         point = character * _characters(texts)
         points = -(-steps // every) if every else 0  # the last step is one of them

@@ -16,7 +16,7 @@ from tune_sentcl.data.root import data_root
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.data.tasks.own_task import texts_of
 from tune_sentcl.errors import BadInputError, CheckpointError, ConfigError, Fault
-from tune_sentcl.objective import Objective, objective_named, parse_objectives
+from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space import Params, Space
 from tune_sentcl.store.files import StudyFiles, distinct_studies
 from tune_sentcl.trial import InputLoader
@@ -31,6 +31,7 @@ from tune_sentcl.tuning.input_checks import (
     read_inputs,
     row_notes,
     search_objectives,
+    stage_objective,
 )
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.remarks import warnings
@@ -127,16 +128,19 @@ def ask(
         options.objectives, allow_test=options.allow_test_objective
     )
     sampled = options.is_sampling
-    objectives, loader.early_stopping_objective = search_objectives(
+    objectives = search_objectives(
         space if options.objectives else asked,  # tasks that were added change no default
         loader,
         named=bool(options.objectives),
         single_trial=origin == "single",
+    )
+    loader.stage_objective = stage_objective(
+        space,
+        loader,
+        objectives[0],
+        options.stage_objective,
         halves=sampled and not options.is_whole,
     )
-    record = begun.search if begun else None
-    if record and record.early_stopping and record.objectives[0] == str(objectives[0]):
-        loader.early_stopping_objective = objective_named(record.early_stopping)
     namer = TrialNamer(loader)
     read = read_inputs(space, namer)
     check_lengths(space, loader, sampled=sampled)
@@ -281,7 +285,7 @@ def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]
 
 
 def _scored(config: TrialConfig, loader: InputLoader) -> int:
-    tasks = tasks_at_points(loader.load(config).sets, loader.early_stopping_objective)
+    tasks = tasks_at_points(loader.load(config).sets, loader.stage_objective)
     return len({text for task in tasks for p in get_args(Prompt) for text in texts_of(task, p)})
 
 

@@ -424,8 +424,8 @@ def read_history(question: Question, study: Study | None) -> History:
     """
     history, loader = History(question.objectives), question.loader
     if study is not None:
-        early_stopping = loader.early_stopping_objective
-        history = History.read(study, question.objectives, ["method.name"], early_stopping)
+        stage_objective = loader.stage_objective
+        history = History.read(study, question.objectives, ["method.name"], stage_objective)
     check_evaluation_data(question.space, history)
     check_versions(question.space, loader, history)
     return history

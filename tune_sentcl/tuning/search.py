@@ -197,7 +197,7 @@ def _record(question: Question, queue: Queue, study: Study) -> SearchRecord:
         sampler=options.sampler,
         sampler_seed=options.sampler_seed,
         learned_from=options.learn_from,
-        early_stopping=str(question.loader.early_stopping_objective),
+        stage_objective=str(question.loader.stage_objective),
         seed_plan=plan,
     )
 

@@ -349,7 +349,7 @@ def with_halvings(
         if not record.halvings:
             raise _too_small(options, replace(before, halvings=(Halving.of(1, shares),)))
         return record, 0
-    objective = str(question.loader.early_stopping_objective)
+    objective = str(question.loader.stage_objective)
     added = tuple(
         HalvingRecord(
             each.cost, each.sizes, each.shares, each.parts, each.further, seeds[0], objective
@@ -389,7 +389,7 @@ def check_halvings(record: SearchRecord | None, question: Question) -> None:
             configurations whole.
     """
     options, seeds = question.options, question.seeds
-    objective = str(question.loader.early_stopping_objective)
+    objective = str(question.loader.stage_objective)
     if record is None or not record.halvings or not options.is_sampling:
         return
     recorded = record.halvings[0]
@@ -398,9 +398,9 @@ def check_halvings(record: SearchRecord | None, question: Question) -> None:
         given = ",".join(map(str, seeds))
         raise ConfigError(Fault("--seeds", "", given, rule, "Put it first, or start a study."))
     if recorded.objective != objective:
-        rule = f"ranks stages by it, and those of the study are ranked by {recorded.objective}"
-        move = "Name that one first, or start another study."
-        raise ConfigError(Fault("--objective", "", objective, rule, move))
+        rule = f"must be {recorded.objective}, which ranks the stages of the study"
+        move = "Name that one, or start another study."
+        raise ConfigError(Fault("--stage-objective", "", objective, rule, move))
     if options.is_whole:
         rule = "cannot go on with a study that was sampled with --scheduler halving"
         raise ConfigError(Fault("--scheduler", "", "none", rule, "Start another study."))

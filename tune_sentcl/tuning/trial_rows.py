@@ -77,7 +77,7 @@ class TrialRows:
 
     def _stages(self, trial_id: str) -> tuple[dict[str, Any], ...] | None:
         """The scores at the ends of stages, as the trials table has them."""
-        objective = str(self._question.loader.early_stopping_objective)
+        objective = str(self._question.loader.stage_objective)
         own = sorted(self._history.stages(trial_id).items())
         ends = ({"objective": objective, "share": s, "value": v} for s, v in own)
         return (*self._other_stages.get(trial_id, ()), *ends) or None
@@ -93,7 +93,7 @@ def _stages_without(table: pa.Table, loader: InputLoader) -> dict[str, list[dict
     """The scores at the ends of stages that are not of this search's objective, by trial."""
     if "stages" not in table.column_names:
         return {}
-    objective = str(loader.early_stopping_objective)
+    objective = str(loader.stage_objective)
     rows = zip(table["trial_id"].to_pylist(), table["stages"].to_pylist(), strict=True)
     return {
         trial_id: [end for end in ends if end["objective"] != objective]

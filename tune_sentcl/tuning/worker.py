@@ -51,7 +51,7 @@ class WorkerSettings:
         keep_checkpoint: Whether a trial saves its weights.
         cpus: Threads of torch.
         gpus: Share of a GPU; above 0 a trial computes on `cuda`.
-        early_stopping_objective: The early-stopping objective, measured at evaluation points
+        stage_objective: The stage objective, measured at evaluation points
             beside STS-B dev.
         seconds: Time limit of a trial; None: no limit.
         save_every: Seconds between saved states; None: no states.
@@ -63,7 +63,7 @@ class WorkerSettings:
     keep_checkpoint: bool
     cpus: int
     gpus: float
-    early_stopping_objective: Objective = DEFAULT
+    stage_objective: Objective = DEFAULT
     seconds: float | None = None
     save_every: float | None = None
     deterministic: bool = False
@@ -74,7 +74,7 @@ def worker_settings(
     study: str | None,
     options: SearchOptions,
     gpus: float,
-    early_stopping_objective: Objective = DEFAULT,
+    stage_objective: Objective = DEFAULT,
     plugins: tuple[Plugin, ...] = (),
 ) -> WorkerSettings:
     """The worker settings that the options of a search imply, with this share of a GPU."""
@@ -83,7 +83,7 @@ def worker_settings(
         options.keep > 0,
         options.cpus_per_trial,
         gpus,
-        early_stopping_objective,
+        stage_objective,
         options.trial_timeout,
         60 * options.save_every or None,
         options.deterministic,
@@ -179,7 +179,7 @@ class Attempt:
                 inputs,
                 self._account,
                 output,
-                settings.early_stopping_objective,
+                settings.stage_objective,
             )
             return (yield from trial)
 

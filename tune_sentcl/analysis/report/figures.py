@@ -35,7 +35,7 @@ from tune_sentcl.analysis.report.table import Hours, Row, Table
 from tune_sentcl.analysis.summary import front_of, test_columns
 from tune_sentcl.config import draws
 from tune_sentcl.history import Configuration
-from tune_sentcl.objective import DEFAULT, Objective, early_stopping_objective
+from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.results.standings import Estimate
 
 _DRAWN = 10
@@ -167,11 +167,13 @@ def _how_to_read(frame: pd.DataFrame) -> str:
 
 
 def curve_figures(subject: ReportData) -> Iterator[Figure]:
-    """A figure of the early-stopping objective, and one of the training loss."""
+    """A figure of the stage objective, and one of the training loss."""
     # Only scores that were measured during training have a curve.
     there = set(subject.frames.curves["metric"].unique())
     drawn = [one for one in (DEFAULT, *subject.own.values()) if one.curve in there]
-    compared = early_stopping_objective(subject.objectives[0], drawn)
+    compared = next(
+        (one for one in (subject.objectives[0], *drawn) if one.curve in there), DEFAULT
+    )
     for metric, title in ((compared.curve, title_of(compared)), ("loss", "training loss")):
         frame, num_others = _curves(subject, metric)
         if frame["samples"].nunique() > 1:

@@ -80,7 +80,7 @@ class EvaluationSets:
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """Possible early-stopping objectives: STS-B dev if loaded, and every own score."""
+        """Possible stage objectives: STS-B dev if loaded, and every own score."""
         benchmark = any((t.name, t.split) == (DEFAULT.task, DEFAULT.split) for t in self.sts)
         own = chain.from_iterable(map(objectives_of, self.own))
         return (*([DEFAULT] if benchmark else []), *own)
