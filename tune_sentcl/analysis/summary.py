@@ -29,7 +29,7 @@ _SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the or
 
 
 def summaries(
-    study: Study, objectives: Sequence[Objective] | None = None
+    standings: Standings, objectives: Sequence[Objective]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Two tables: one row per trial, and `configurations`.
 
@@ -49,13 +49,11 @@ def summaries(
     evaluation, without start-up.
 
     Args:
-        study: A running or finished study.
-        objectives: The scores to rank by; None: those that its last search maximized.
+        standings: Of a running or finished study, by the first objective.
+        objectives: The scores to rank by.
     """
-    chosen = tuple(objectives or study_objectives(study))
-    standings = Standings.read(study, chosen[0])
-    trials = _trials(standings, chosen)
-    return _ranked(trials, chosen), configurations_of(standings, chosen, trials)
+    trials = _trials(standings, objectives)
+    return _ranked(trials, objectives), configurations_of(standings, objectives, trials)
 
 
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
