@@ -95,17 +95,18 @@ def configurations_of(
     fresh: dict[str, Any] = {}
     for column in (column for column in numbers if column in trials):
         values = trials.set_index("trial_id")[column].to_dict()
-        found |= _statistics(column, standings.over_seeds(values), names)
+        found |= statistics_of(column, standings.over_seeds(values), names)
         again = standings.over_seeds(values, fresh=True)
         if again:
-            fresh |= _statistics(f"fresh{column.removeprefix('objective')}", again, names)
+            fresh |= statistics_of(f"fresh{column.removeprefix('objective')}", again, names)
     lost = [len(one.chosen_lost()) for one in standings.ordered]
     return pd.DataFrame({**found, **({"lost": lost} if any(lost) else {}), **fresh})
 
 
-def _statistics(
+def statistics_of(
     column: str, estimates: Mapping[str, Estimate], names: Sequence[str]
 ) -> dict[str, Any]:
+    """The columns `..._mean`, `..._sd` and `..._n` of a number, in the order of `names`."""
     none = Estimate(np.nan, n=0)
     there = [estimates.get(name, none) for name in names]
     return {

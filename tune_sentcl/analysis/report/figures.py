@@ -36,7 +36,6 @@ from tune_sentcl.analysis.summary import front_of, test_columns
 from tune_sentcl.config import draws
 from tune_sentcl.history import Configuration
 from tune_sentcl.objective import DEFAULT, Objective, early_stopping_objective
-from tune_sentcl.results.standings import Estimate
 
 _DRAWN = 10
 _KINDS = ("seeds of the search", "new seeds")
@@ -182,7 +181,7 @@ def _curves(subject: ReportData, metric: str) -> tuple[pd.DataFrame, int]:
     """The points to draw, and the number of other configurations that have a curve."""
     points = subject.frames.curves.query("metric == @metric").dropna(subset=["value", "samples"])
     points = points.merge(subject.trials[["trial_id", "configuration"]], on="trial_id")
-    best = subject.over_seeds.index[:_BEST].tolist()
+    best = [*subject.seeds][:_BEST]
     named = enumerate(zip(best, subject.named(best), strict=True), 1)
     names = {key: in_lines(f"{rank}: {text}", _LEGEND_LINE) for rank, (key, text) in named}
     others = sorted({*points["configuration"]} - {*best})
@@ -256,13 +255,13 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
 def _front_table(points: Points, quality: Sequence[str], best: np.ndarray, most: int) -> Table:
     subject = points.subject
     # The points of the figures are rounded; a table that rounded them again could differ.
+    found, cost = list(map(subject.over_seeds, quality)), subject.over_seeds(subject.cost)
     rows: list[Row] = []
-    for name, row in subject.over_seeds[best].iterrows():
-        scores = (Estimate(*row[one]) for one in quality)
-        hours = [] if subject.costs_in_use else [Hours(row[subject.cost, "mean"])]
-        knobs, brief = subject.stated(str(name)), subject.brief(str(name))
-        rank = subject.standings.ranks.get(str(name))
-        rows.append((rank, *scores, *hours, *knobs, brief))
+    for name in points.frame.index[best]:
+        scores = (one[name] for one in found)
+        hours = [] if subject.costs_in_use else [Hours(cost[name].mean)]
+        rank = subject.standings.ranks.get(name)
+        rows.append((rank, *scores, *hours, *subject.stated(name), subject.brief(name)))
     titles, times = list(map(subject.title, quality)), ""
     if not subject.costs_in_use:
         titles.append(subject.cost_title)
