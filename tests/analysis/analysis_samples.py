@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from tune_sentcl.analysis.summary import summaries
+from tune_sentcl.analysis.frames import summaries
 from tune_sentcl.config import TrialConfig, parse_config
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.results.standings import Standings, study_objectives

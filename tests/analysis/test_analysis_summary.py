@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
-from tune_sentcl.analysis.summary import STS_TASKS
+from tune_sentcl.analysis.frames import STS_TASKS
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.objective import Objective

@@ -8,7 +8,7 @@ import pytest
 from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows
 from stand_in import StandIn, by
 
-from tune_sentcl.analysis.summary import configurations, summaries
+from tune_sentcl.analysis.frames import configurations, summaries
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import search
 from tune_sentcl.launchers import launcher

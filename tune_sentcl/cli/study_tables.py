@@ -51,7 +51,7 @@ def study_lines(
     Without `objectives` the last search's objectives rank. A table has at most `most` rows; 0:
     all.
     """
-    from tune_sentcl.analysis.summary import summaries, test_columns
+    from tune_sentcl.analysis.frames import summaries, test_columns
     from tune_sentcl.results.standings import Standings, asked_objectives, study_objectives
     from tune_sentcl.store.study import Study
 

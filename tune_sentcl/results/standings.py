@@ -371,7 +371,6 @@ class Standings:
 
     @cached_property
     def _drawn(self) -> list[Configuration]:
-        """The configurations whose judged score depends on the seed."""
         return [each for each in self.tried.values() if each.constant_score() is None]
 
     @cached_property
@@ -450,7 +449,6 @@ class Standings:
         ]
 
     def _knob(self, given: str, value: Any) -> str:
-        """The knob with this key or short name."""
         keys = [key for key in knobs() if given in (key, short_name(key))]
         if len(keys) != 1:
             rule = f"may be {' or '.join(keys)}" if keys else "is no knob"

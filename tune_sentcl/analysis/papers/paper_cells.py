@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tune_sentcl.analysis.conversion import lines_of
+from tune_sentcl.analysis.frames import lines_of
 from tune_sentcl.analysis.papers.paper_results import Paper, paper_errata, paper_table
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.space import spaces_of

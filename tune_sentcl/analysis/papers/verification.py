@@ -14,8 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 from scipy.special import stdtrit
 
-from tune_sentcl.analysis.conversion import lines_of
-from tune_sentcl.analysis.frames import StudyFrames
+from tune_sentcl.analysis.frames import StudyFrames, lines_of
 from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells, presets_of
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.config import (

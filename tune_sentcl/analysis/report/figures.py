@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from tune_sentcl.analysis.frames import front_of, test_columns
 from tune_sentcl.analysis.report.figure import (
     BRUSH,
     CONFIGURATIONS,
@@ -32,7 +33,6 @@ from tune_sentcl.analysis.report.report_data import (
     title_of,
 )
 from tune_sentcl.analysis.report.table import Hours, Row, Table
-from tune_sentcl.analysis.summary import front_of, test_columns
 from tune_sentcl.config import draws
 from tune_sentcl.history import Configuration
 from tune_sentcl.objective import DEFAULT, Objective, early_stopping_objective
@@ -134,7 +134,6 @@ def _coloured(names: Sequence[str], colours: Sequence[str]) -> Spec:
 
 
 def _seed_layers(frame: pd.DataFrame, at: Spec, title: str, *, values: bool = False) -> list[Spec]:
-    """Each seed as a point, each mean as a bar, and with `values` the means as text."""
     kinds = [kind for kind in _KINDS if kind in set(frame["kind"])]
     shown = {"name": "configuration", "score": title, "seed": "seed", "kind": "kind"}
     point = {**at, **fading(0.8), "tooltip": tooltips(shown)}

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tune_sentcl.analysis.frames import test_columns
 from tune_sentcl.analysis.report.report_data import ReportData, measure_of
 from tune_sentcl.analysis.report.runs import as_typed
-from tune_sentcl.analysis.summary import test_columns
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Verdict
 from tune_sentcl.objective import Objective
@@ -120,7 +120,6 @@ class FirstScreen:
         return f"; {', '.join(parts).replace('that', 'the gain', 1)}"
 
     def _difference(self, label: str) -> float:
-        """By how much the winner is better than another row."""
         objective = self.subject.objectives[0]
         mine, other = (self.score(self.rows[one], objective) for one in (TUNED, label))
         found = mine.mean - other.mean if mine and other else 0.0
@@ -131,7 +130,6 @@ class FirstScreen:
         return _points(score.mean) if score else "?"
 
     def _to(self, label: str) -> str:
-        """A row's score with its test score."""
         on_dev, *on_test = (self._text(label, one) for one in self.measured)
         return f"{on_dev} (test {on_test[0]})" if on_test else on_dev
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.frames import StudyFrames
+from tune_sentcl.analysis.frames import STS_TASKS, StudyFrames
 from tune_sentcl.analysis.papers.paper_results import PAPERS, Paper, paper_results
 from tune_sentcl.analysis.report.table import Value
-from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import Values, knobs, naming_knobs, short_name, stated, title
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.history import Configuration
@@ -123,7 +122,6 @@ class ReportData:
 
     @cached_property
     def _spaces(self) -> list[dict[str, Any]]:
-        """The studies' space files."""
         found = []
         for manifest in self.frames.manifests.values():
             for text in manifest.space_texts:
@@ -237,7 +235,6 @@ class ReportData:
         return list(dict.fromkeys([*self.printed(suite), *tasks_of([suite])]))
 
     def _transfer(self, columns: Sequence[str]) -> list[str]:
-        """The columns of the first measured transfer protocol."""
         tasks = self.tasks("transfer")
         every = [
             [str(Objective(task, "accuracy", "test", protocol)) for task in tasks]

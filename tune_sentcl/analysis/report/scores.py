@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from tune_sentcl.analysis.frames import statistics_of, test_columns
 from tune_sentcl.analysis.report.report_data import (
     GPU_HOURS,
     HOURS,
@@ -14,7 +15,6 @@ from tune_sentcl.analysis.report.report_data import (
     title_of,
 )
 from tune_sentcl.analysis.report.table import Hours, Table, Value
-from tune_sentcl.analysis.summary import statistics_of, test_columns
 from tune_sentcl.objective import OFFERS, Objective
 
 LEGEND = "Bold: the winner; grey: proven worse than the winner"
@@ -140,7 +140,6 @@ def _by_task(
     *,
     knobs_first: bool,
 ) -> Table:
-    """A table of scores by configuration."""
     scores, knobs = {**columns, **_seeds(subject)}, _knobs(subject)
     ordered = {**knobs, **scores} if knobs_first else {**_ranks(subject), **scores, **knobs}
     empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
