@@ -190,7 +190,7 @@ def _show(study: str, count: int) -> dict[str, Any]:
 
     import pandas  # noqa: F401 - the imports are not what is timed
 
-    import tune_sentcl.analysis.summary  # noqa: F401
+    import tune_sentcl.analysis.frames  # noqa: F401
     from tune_sentcl.cli.study_tables import print_study
 
     start = time.perf_counter()

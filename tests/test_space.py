@@ -147,6 +147,21 @@ def test_a_sampled_point_is_where_it_came_from() -> None:
     assert space.params(outside) == values and space.exact_params(outside) is None
 
 
+def test_a_block_names_rows_in_the_order_of_its_grid(tmp_path: Path) -> None:
+    text = """
+    [[block]]
+    paper_rows = ["a", "", "c", "d"]
+    fixed.method.name = "scl"
+    grid.method.lambda = [0.1, 0.2]
+    grid.optimizer.batch_size = [8, 16]
+    """
+    rows = load_space(write(tmp_path, text)).paper_rows
+    named = [(name, one.dotted()["method.lambda"], one.optimizer.batch_size) for name, one in rows]
+    assert named == [("a", 0.1, 8), ("c", 0.2, 8), ("d", 0.2, 16)]
+    with pytest.raises(BadInputError, match=r"paper_rows.*must name a row, .* of the 4 points"):
+        load_space(write(tmp_path, text.replace('"a", ', "")))
+
+
 OPTIMIZERS = """
 [fixed]
 method.name = "clsr"

@@ -5,7 +5,7 @@ task has, with replacement (Efron 1979). Two models are compared on the same dra
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,15 +13,16 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
+from scipy.stats import bootstrap, rankdata
 
 DRAWS = 10_000
 FILE = "items.parquet"
 """The file of the scores of single items beside a trial's weights."""
-_BLOCK = 4_000_000
-"""Numbers of a block of draws; at 32 MB each, ten arrays of this size exist at a time."""
+_BLOCK = 1_000_000
+"""Numbers of a block of draws, of 8 MB each."""
 
-Draws = Float64[np.ndarray, " draws"]
+_Scores = Float64[np.ndarray, "*draws"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ class Interval:
 
 def score_interval(items: ItemScores, *, level: float = 0.95, draws: int = DRAWS) -> Interval:
     """The interval of one model's score over the items of a task."""
-    ((value, found),) = _resampled([items], draws)
-    return _interval(value, found, level)
+    return _interval([items], level, draws)
 
 
 def difference_interval(
@@ -77,8 +77,7 @@ def difference_interval(
         _gold(first), _gold(second)
     ):
         raise ValueError(f"{first.task}: both models must be scored on the same items")
-    (one, of_one), (other, of_other) = _resampled([first, second], draws)
-    return _interval(one - other, of_one - of_other, level)
+    return _interval([first, second], level, draws)
 
 
 def write_items(items: Sequence[ItemScores], folder: Path) -> None:
@@ -139,67 +138,61 @@ def comparison(
     for one in first:
         other = others.get((one.task, one.split, one.metric))
         if other is not None:
-            found, a, b = difference_interval(one, other), 100 * _score(one), 100 * _score(other)
+            found, a, b = difference_interval(one, other), *map(_points, (one, other))
             names = {"task": one.task, "split": one.split, "metric": one.metric}
             scores = {"A": a, "B": b, "A - B": found.value, "low": found.low, "high": found.high}
             rows.append({**names, **scores, "n": len(one.values)})
     return rows
 
 
-def _score(items: ItemScores) -> float:
-    return float(_scores(items, np.ones((1, len(items.values)), np.int64))[0])
+def _points(items: ItemScores) -> float:
+    return 100 * float(_scores(items.values, _centered_ranks(_gold(items))))
 
 
 def _gold(items: ItemScores) -> Float64[np.ndarray, " items"]:
     return np.empty(0) if items.gold is None else items.gold
 
 
-def _interval(value: float, draws: Draws, level: float) -> Interval:
-    # A draw of few items may have no correlation, because all of them are equal.
-    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(100 * value, 100 * float(low), 100 * float(high))
+def _interval(models: Sequence[ItemScores], level: float, draws: int) -> Interval:
+    """The percentile interval of a score, or of the first of two scores less the second."""
+    gold = _gold(models[0])
+    items = (*(model.values for model in models), *([gold] if gold.size else []))
+
+    def difference(*drawn: _Scores, axis: int = -1) -> _Scores:
+        ranks = _centered_ranks(drawn[-1]) if gold.size else gold
+        first, *others = (_scores(values, ranks) for values in drawn[: len(models)])
+        return first - others[0] if others else first
+
+    value = 100 * float(difference(*items))
+    if len(items[0]) == 1:
+        return Interval(value, value, value)
+    found = bootstrap(
+        items,
+        difference,
+        n_resamples=draws,
+        batch=max(1, _BLOCK // len(items[0])),
+        paired=True,
+        confidence_level=level,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return Interval(value, 100 * float(found.low), 100 * float(found.high))
 
 
-def _resampled(models: Sequence[ItemScores], draws: int) -> list[tuple[float, Draws]]:
-    """The score of each model, and its scores on the same draws."""
-    count = len(models[0].values)
-    parts = [[_scores(items, counts) for items in models] for counts in _draws(count, draws)]
-    columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return list(zip(map(_score, models), columns, strict=True))
+def _scores(values: _Scores, gold: _Scores) -> _Scores:
+    """The score of each draw: its mean, or its correlation with centered ranks of `gold`.
 
-
-def _draws(count: int, draws: int) -> Iterator[Int64[np.ndarray, "draws items"]]:
-    """How often each item is in each draw, in blocks."""
-    generator = np.random.default_rng(0)
-    size = max(1, _BLOCK // count)
-    for start in range(0, draws, size):
-        rows = min(size, draws - start)
-        drawn = generator.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
-
-
-def _scores(items: ItemScores, counts: Int64[np.ndarray, "draws items"]) -> Draws:
-    if items.gold is None:
-        means: Draws = counts @ items.values / counts.shape[1]
+    A draw whose items are all equal has the correlation 0.
+    """
+    if not gold.size:
+        means: _Scores = values.mean(axis=-1)
         return means
-    # Ranks are centered: with mean ranks for ties, their mean is (n + 1) / 2 in every draw.
-    left, right = (_centered_ranks(side, counts) for side in (items.values, items.gold))
-    covariance = (counts * left * right).sum(axis=1)
-    squares = (counts * left**2).sum(axis=1) * (counts * right**2).sum(axis=1)
-    found: Draws = np.divide(
-        covariance, np.sqrt(squares), out=np.full(len(counts), np.nan), where=squares > 0
-    )
+    ranks = _centered_ranks(values)
+    squares = (ranks**2).sum(axis=-1) * (gold**2).sum(axis=-1)
+    found: _Scores = (ranks * gold).sum(axis=-1) / np.sqrt(np.where(squares > 0, squares, 1.0))
     return found
 
 
-def _centered_ranks(
-    values: Float64[np.ndarray, " items"], counts: Int64[np.ndarray, "draws items"]
-) -> Float64[np.ndarray, "draws items"]:
-    """The rank of each item among the items of each draw, the mean for ties, less their mean."""
-    _, inverse = np.unique(values, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    starts = np.flatnonzero(np.diff(inverse[order], prepend=-1))
-    tied = np.add.reduceat(counts[:, order], starts, axis=1)
-    ranks = np.cumsum(tied, axis=1) - (tied - 1) / 2
-    centered: Float64[np.ndarray, "draws items"] = ranks[:, inverse] - (counts.shape[1] + 1) / 2
+def _centered_ranks(values: _Scores) -> _Scores:
+    centered: _Scores = rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2
     return centered

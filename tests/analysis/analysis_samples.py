@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pandas as pd
+
+from tune_sentcl.analysis.frames import summaries
 from tune_sentcl.config import TrialConfig, parse_config
 from tune_sentcl.objective import Objective, parse_objectives
+from tune_sentcl.results.standings import Standings, study_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import Space
 from tune_sentcl.store import CurvePoint, SearchRecord, Study, StudyDriver, TrialRow
@@ -103,3 +107,11 @@ def write_study(
                 trial.curves,
             )
     return Study.read(path)
+
+
+def summaries_of(
+    study: Study, objectives: Sequence[Objective] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The two tables that `show` prints, ranked by these scores or by those of the search."""
+    chosen = tuple(objectives or study_objectives(study))
+    return summaries(Standings.read(study, chosen[0]), chosen)

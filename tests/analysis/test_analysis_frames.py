@@ -5,10 +5,19 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from analysis_samples import DEV, PEARSON, SICK, Trial, config, objectives, score, write_study
+from analysis_samples import (
+    DEV,
+    PEARSON,
+    SICK,
+    Trial,
+    config,
+    objectives,
+    score,
+    summaries_of,
+    write_study,
+)
 
 from tune_sentcl.analysis import configurations, read_study
-from tune_sentcl.analysis.summary import summaries
 from tune_sentcl.errors import ConfigError, DamagedError, ObjectiveError, StudyError
 
 (MR,) = objectives("MR:accuracy:test:senteval-10fold")
@@ -62,7 +71,7 @@ def test_wide_says_what_the_summary_says(tmp_path: Path) -> None:
         Trial("t4", config(3, evaluation=toy), []),
     ]
     study = write_study(tmp_path, made)
-    shown = summaries(study, [DEV])[0].set_index("trial_id")
+    shown = summaries_of(study, [DEV])[0].set_index("trial_id")
     table = read_study(tmp_path).wide().set_index("trial_id")
     pd.testing.assert_series_equal(
         table["STS-B:spearman:dev"].sort_index(),
@@ -132,4 +141,4 @@ def test_an_empty_study_has_everything_empty(tmp_path: Path) -> None:
     for frames in (read_study(tmp_path), read_study([tmp_path, tmp_path])):
         assert len(frames.trials) == len(frames.scores) == len(frames.curves) == 0
         assert len(frames.wide()) == len(frames.configurations()) == 0
-    assert [len(table) for table in summaries(study, [DEV, PEARSON])] == [0, 0]
+    assert [len(table) for table in summaries_of(study, [DEV, PEARSON])] == [0, 0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tune_sentcl.analysis.papers.paper_cells import prediction_interval
+from tune_sentcl.analysis.papers.verification import prediction_interval
 from tune_sentcl.judging.evidence import FRESH_SEEDS
 from tune_sentcl.judging.statistics import (
     critical_t,

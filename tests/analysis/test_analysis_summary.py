@@ -20,6 +20,7 @@ from analysis_samples import (
     config,
     objectives,
     score,
+    summaries_of,
     write_study,
 )
 from hypothesis import given, settings
@@ -27,7 +28,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
-from tune_sentcl.analysis.summary import STS_TASKS, summaries
+from tune_sentcl.analysis.frames import STS_TASKS
 from tune_sentcl.cli import app
 from tune_sentcl.errors import ObjectiveError
 from tune_sentcl.objective import Objective
@@ -58,7 +59,7 @@ def test_trials_are_ranked_and_no_average_hides_a_missing_task(tmp_path: Path) -
         Trial("t6", config(4), [], "pruned", stages=((0.0625, 99.0),)),
         Trial("t5", config(0, "sbert"), suite_of([60.0] * 7)),
     ]
-    table, _ = summaries(write_study(tmp_path, trials))
+    table, _ = summaries_of(write_study(tmp_path, trials))
     assert list(table["trial_id"]) == ["t2", "t1", "t5", "t4", "t6", "t3"]
     assert list(table["objective"].fillna(-1.0)) == [90.0, 80.0, *[-1.0] * 4]
     ends = table.set_index("trial_id")[["seen", "last_score"]].dropna()
@@ -85,11 +86,11 @@ def test_the_knobs_in_which_trials_differ_are_columns(tmp_path: Path) -> None:
         Trial("t3", config(0, encoder={"pooling": "cls"}, evaluation=measures), [score(DEV, 3.0)]),
     ]
     study = write_study(tmp_path, trials)
-    for table in (*summaries(study), read_study(tmp_path).wide()):
+    for table in (*summaries_of(study), read_study(tmp_path).wide()):
         knobs = {column for column in map(str, table) if "." in column and ":" not in column}
         # A knob that a method lacks is no difference, nor is what only measures.
         assert knobs == {"method.name", "encoder.pooling", "evaluation.every"}
-    assert list(summaries(study)[0]["encoder.pooling"]) == ["cls", "mean", "mean"]
+    assert list(summaries_of(study)[0]["encoder.pooling"]) == ["cls", "mean", "mean"]
 
 
 def test_the_test_scores_of_own_tasks_stand_beside_those_that_chose(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_the_test_scores_of_own_tasks_stand_beside_those_that_chose(tmp_path: Pa
         Trial("t2", config(1), [score(dev, 40.0), score(test, 70.0)]),
     ]
     study = write_study(tmp_path / "both", trials, [str(dev)])
-    table, over_seeds = summaries(study)
+    table, over_seeds = summaries_of(study)
     assert list(table["objective_test"]) == [60.0, 70.0]
     assert list(over_seeds["objective_test_mean"]) == [65.0]
     shown = CliRunner().invoke(app, ["show", study.files.where]).stdout
@@ -107,9 +108,11 @@ def test_the_test_scores_of_own_tasks_stand_beside_those_that_chose(tmp_path: Pa
     for asked in ((test,), (dev, test)):  # what chose is not told to choose nothing
         words = [word for one in asked for word in ("--objective", str(one))]
         shown = CliRunner().invoke(app, ["show", study.files.where, *words]).stdout
-        assert "reported only" not in shown and "objective_test" not in summaries(study, asked)[0]
+        assert (
+            "reported only" not in shown and "objective_test" not in summaries_of(study, asked)[0]
+        )
     only = [replace(trial, scores=trial.scores[:1]) for trial in trials]
-    table, _ = summaries(write_study(tmp_path / "dev", only, [str(dev)]))
+    table, _ = summaries_of(write_study(tmp_path / "dev", only, [str(dev)]))
     assert "objective_test" not in table
 
 
@@ -117,7 +120,9 @@ def test_the_test_scores_of_own_tasks_stand_beside_those_that_chose(tmp_path: Pa
 def test_a_score_without_a_number_is_missing(tmp_path: Path, missing: float | None) -> None:
     scores = [score(DEV, missing), *suite_of([70.0] * 6 + [missing])]
     whole = Trial("t2", config(1), suite_of([70.0] * 7))
-    table, over_seeds = summaries(write_study(tmp_path, [Trial("t1", config(0), scores), whole]))
+    table, over_seeds = summaries_of(
+        write_study(tmp_path, [Trial("t1", config(0), scores), whole])
+    )
     assert table.set_index("trial_id").loc["t1", ["sts_avg", "objective"]].isna().all()
     row = over_seeds.iloc[0]
     assert (row["objective_n"], row["sts_avg_n"]) == (0, 1)
@@ -130,7 +135,7 @@ def test_what_a_row_says_of_its_objective_does_not_count(tmp_path: Path) -> None
     place = table.schema.get_field_index("objective")
     pq.write_table(table.set_column(place, table.schema.field(place), pa.array([80.5])), file)
     assert list(read_study(tmp_path).trials["objective"]) == [80.5]
-    assert summaries(study)[0]["objective"].isna().all()
+    assert summaries_of(study)[0]["objective"].isna().all()
 
 
 def test_configurations_are_means_over_their_finished_seeds(tmp_path: Path) -> None:
@@ -158,7 +163,7 @@ def test_each_objective_has_a_column_and_the_first_ranks(tmp_path: Path) -> None
         Trial("t3", config(0, "sbert"), [score(DEV, 69.0), score(PEARSON, 58.0)]),
     ]
     study = write_study(tmp_path / "a", trials, ["STS-B:spearman", "STS-B:pearson"])
-    table, over_seeds = summaries(study)
+    table, over_seeds = summaries_of(study)
     assert list(table.columns) == [
         *("trial_id", "origin", "status", "method.name", "seed"),
         *("objective", "objective_2", "pareto", "data", "seconds"),
@@ -168,23 +173,23 @@ def test_each_objective_has_a_column_and_the_first_ranks(tmp_path: Path) -> None
     scl = over_seeds.set_index("configuration").loc["scl"]
     assert (scl["objective_mean"], scl["objective_2_mean"]) == (70.5, 59.5)
     assert (scl["objective_2_sd"], scl["objective_2_n"]) == (pytest.approx(0.5**0.5), 2)
-    pearson, _ = summaries(study, [PEARSON])
+    pearson, _ = summaries_of(study, [PEARSON])
     assert list(pearson["objective"]) == [60.0, 59.0, 58.0]
-    three, over_seeds = summaries(study, [SICK, PEARSON, DEV])
+    three, over_seeds = summaries_of(study, [SICK, PEARSON, DEV])
     assert list(three["trial_id"]) == ["t2", "t1", "t3"]
     assert list(three["objective"].isna()) == [False, True, True]
     assert list(three["objective_3"]) == [71.0, 70.0, 69.0]
     assert list(three["pareto"]) == [True, False, False]  # the others lack an objective
     assert list(over_seeds["objective_n"]) == [1, 0]
     # A study that no search has recorded is ranked by what a search asks by itself.
-    table, _ = summaries(write_study(tmp_path / "b", trials))
+    table, _ = summaries_of(write_study(tmp_path / "b", trials))
     assert list(table["objective"]) == [71.0, 70.0, 69.0]
 
 
 def test_a_study_is_shown_before_its_search_has_the_first_score(tmp_path: Path) -> None:
     """A later search of the study asks for another task, and no trial has ended yet."""
     study = write_study(tmp_path, [Trial("t1", config(0), [score(DEV, 1.0)])], ["mine:spearman"])
-    trials, over_seeds = summaries(study)
+    trials, over_seeds = summaries_of(study)
     assert list(trials["trial_id"]) == ["t1"]
     assert trials["objective"].isna().all() and list(over_seeds["objective_n"]) == [0]
     with pytest.raises(ObjectiveError, match="mine:spearman:dev: no finished trial has this sc"):
@@ -234,7 +239,7 @@ def test_the_front_is_what_no_trial_beats(
         for name, (values, status) in named.items()
     ]
     with tempfile.TemporaryDirectory() as folder:
-        table, _ = summaries(write_study(Path(folder), trials), asked)
+        table, _ = summaries_of(write_study(Path(folder), trials), asked)
     table = table.set_index("trial_id")
     assert set(table.index) == set(named)
     whole = {

@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 from planted_papers import Planted, moved, of_row, planted, write
 
-from tune_sentcl.analysis.papers.paper_cells import (
-    PaperCell,
-    VerifiedCell,
-    equal_after_rounding,
-    paper_cells,
-)
+from tune_sentcl.analysis.papers.paper_cells import PaperCell, paper_cells
 from tune_sentcl.analysis.papers.paper_results import Paper
-from tune_sentcl.analysis.papers.verification import verify
+from tune_sentcl.analysis.papers.verification import VerifiedCell, equal_after_rounding, verify
 
 
 def cell_of(paper: Paper, table: int, row: str, task: str) -> PaperCell:
@@ -41,7 +36,7 @@ def verdict(cell: PaperCell, *trials: Planted, path: Path) -> VerifiedCell:
     paper: Any = cell.paper
     table = int(cell.table.removeprefix("Table "))
     found = verify(write(path / "study", trials), paper, table)
-    return next(one for one in found.cells if one.cell == cell)
+    return next(one for one in found if one.cell == cell)
 
 
 def test_a_number_in_the_seeds_interval_is_seed_noise_and_further_off_a_miss(
@@ -123,7 +118,7 @@ COMPARABLE = {
         model(LAMBDA)
         .set(data__source="snli-partial")
         .fact(data_source="nli/snli_train_partial.parquet"),
-        ("training rows: nli/snli_train_partial.parquet, a partial set; the paper's are all",),
+        ("training rows: nli/snli_train_partial.parquet; the paper's are all",),
     ),
     "partial rows under the whole name": (
         LAMBDA,
@@ -203,7 +198,7 @@ def test_weights_are_known_by_their_fingerprint_too(tmp_path: Path) -> None:
 
 def test_a_trial_of_another_row_answers_no_row_beside_it(tmp_path: Path) -> None:
     found = verify(write(tmp_path / "study", [model(BASE)]), "CLSR", 1)
-    assert [one.cell.row for one in found.cells if one.verdict != "NOT RUN"] == ["BERT-base"]
+    assert [one.cell.row for one in found if one.verdict != "NOT RUN"] == ["BERT-base"]
 
 
 def test_seeds_that_were_measured_otherwise_are_left_out_beside_others(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from typer.testing import CliRunner
 
 from tune_sentcl import loss
 from tune_sentcl.analysis import read_study
+from tune_sentcl.analysis.frames import configurations
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.report_data import ReportData
-from tune_sentcl.analysis.summary import configurations
 from tune_sentcl.cli import app
 from tune_sentcl.config import (
     METHODS,

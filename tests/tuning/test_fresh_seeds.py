@@ -8,11 +8,12 @@ import pytest
 from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows
 from stand_in import StandIn, by
 
-from tune_sentcl.analysis.summary import summaries
+from tune_sentcl.analysis.frames import configurations, summaries
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import search
 from tune_sentcl.launchers import launcher
 from tune_sentcl.results.judgement import judge
+from tune_sentcl.results.standings import Standings
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
 from tune_sentcl.tuning import search as search_run
@@ -59,7 +60,8 @@ def test_the_best_configuration_and_its_rival_run_on_seeds_that_the_search_never
     outcome = run(space, study, confirm=3)
     assert (outcome.trials, outcome.ran, outcome.to_run) == (12, 12, 0)
     assert both(study) == [1000, 1001, 1002]
-    ranked, over_seeds = summaries(Study.read(study))
+    standings = Standings.read(Study.read(study))
+    ranked, over_seeds = summaries(standings, standings.objectives[:1])
     # The baseline, which is the runner-up too: a claim compares the two.
     assert {row["configuration"] for row in fresh(study)} == set(over_seeds["configuration"][:2])
     assert over_seeds["method.lambda"][1] == 0.1
@@ -139,7 +141,7 @@ def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path
     assert both(study) == [1000, 1001, 1002]
     assert run(space, study, seeds=(0, 1, 1000, 1001)).ran == 0
     assert both(study) == [1002]
-    assert sorted(summaries(Study.read(study))[1]["objective_n"]) == [4, 4]
+    assert sorted(configurations(Study.read(study))["objective_n"]) == [4, 4]
     run(space, study, confirm=2)
     assert both(study) == [1002, 1003, 1004]
 

@@ -1,8 +1,7 @@
 """Frames, summaries and the papers' numbers, from the tables of a study."""
 
-from tune_sentcl.analysis.frames import StudyFrames, read_study
+from tune_sentcl.analysis.frames import StudyFrames, configurations, read_study
 from tune_sentcl.analysis.papers.paper_results import paper_errata, paper_results
-from tune_sentcl.analysis.summary import configurations
 
 __all__ = [
     "StudyFrames",

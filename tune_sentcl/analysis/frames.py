@@ -1,25 +1,267 @@
-"""The contents of one or several studies as pandas frames."""
+"""The tables of studies as pandas frames, and tables with a row per trial or configuration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from jaxtyping import Float64
 from pydantic import InstanceOf
 
-from tune_sentcl.analysis.conversion import frame_of
-from tune_sentcl.analysis.summary import configurations_of, varied_knobs
 from tune_sentcl.arguments import Location, checked
+from tune_sentcl.config import affects_weights, knobs, varied
 from tune_sentcl.errors import ConfigError, Fault, ObjectiveError
-from tune_sentcl.history import WHOLE_TASKS, evaluation_data_of_rows
-from tune_sentcl.objective import Objective, parse_objectives
-from tune_sentcl.results.standings import Standings, asked_objectives, score_table
+from tune_sentcl.history import CONFIRM_ORIGIN, WHOLE_TASKS, History, evaluation_data_of_rows
+from tune_sentcl.objective import Objective, parse_objectives, value_columns
+from tune_sentcl.results.standings import (
+    Estimate,
+    Standings,
+    asked_objectives,
+    score_table,
+    study_objectives,
+)
 from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.study import STUDY, Snapshot, Study
 from tune_sentcl.store.union import union
+
+# Nullable types: numpy would turn integers and flags beside nulls into floats.
+_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+
+
+def frame_of(table: pa.Table) -> pd.DataFrame:
+    """Convert an Arrow table to a frame."""
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_NULLABLE.get)
+    return frame
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Each row as a dict by column name, with None for missing values."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def lines_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """`rows_of` without the missing values."""
+    rows = rows_of(frame)
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+"""The tasks of the STS average in papers."""
+
+_AVERAGED = [str(Objective(task, "spearman", "test", "cosine")) for task in STS_TASKS]
+_RANKED = {"finished": 0, "pruned": 1, "failed": 2}
+_TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
+_CODE = ("method.name", "code_fingerprint")
+_SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the order of trials
+
+
+def summaries(
+    standings: Standings, objectives: Sequence[Objective]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Two tables: one row per trial, and `configurations`.
+
+    Finished trials come first, the best objective first. Trials with fresh seeds follow the other
+    finished trials and are never in a Pareto front.
+
+    Columns of the first: `trial_id`, `origin`, `status`, `method.name`, every other knob in which
+    the trials differ under its dotted key (except knobs that only affect measuring), `seed`,
+    `objective`, `data`, `seconds`. With several objectives also `objective_2` and so on, and
+    `pareto`: whether no other finished trial is better in one objective (a cost is better if it is
+    less) and as good in all. `sts_avg`, if it was measured, is the mean of the test Spearman
+    correlations of the seven STS tasks, times 100. `code_fingerprint` is there if a plugin's
+    method ran with more than one code. `objective_test` and so on are the test scores of an
+    objective on a dev split, if any was measured. `seen` and `last_score`, if a trial was stopped,
+    are the share of the training that it saw and its score there. `data` is `toy` for the
+    generated sets and `root` for files under the data root. `seconds` is the time of training and
+    evaluation, without start-up.
+
+    Args:
+        standings: Of a running or finished study, by the first objective.
+        objectives: The scores to rank by.
+    """
+    trials = _trials(standings, objectives)
+    return _ranked(trials, objectives), configurations_of(standings, objectives, trials)
+
+
+def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
+    """One row per configuration, aggregated over finished seeds, the best mean first.
+
+    The configurations of a plugin that has changed since come last.
+
+    Columns: `configuration`, `rank` (null for one with fewer seeds than the winner, or with a lost
+    seed), `verdict` of `judge` beside the winner (`winner`, `proven worse`, `not proven`; null:
+    never compared), `method.name`, every other knob in which the trials differ (except knobs that
+    only affect measuring), `data`, and for each objective, its test score and `sts_avg`, if
+    measured: `..._mean`, `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with
+    a score. `lost`, if any, counts seeds that have failed or were stopped. Fresh seeds do not
+    count in these columns; if there are any, `fresh_mean`, `fresh_sd` and `fresh_n` describe their
+    first objective, `fresh_test_mean` and so on its test score.
+
+    Args:
+        study: A running or finished study.
+        objectives: The scores to rank by; None: those that its last search maximized.
+    """
+    chosen = tuple(objectives or study_objectives(study))
+    return configurations_of(Standings.read(study, chosen[0]), chosen)
+
+
+def configurations_of(
+    standings: Standings, objectives: Sequence[Objective], trials: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """`configurations` of any standing; `trials` are the rows of `summaries`, if known."""
+    trials = _trials(standings, objectives) if trials is None else trials
+    names = [one.name for one in standings.ordered]
+    first = trials.drop_duplicates("configuration").set_index("configuration").reindex(names)
+    found: dict[str, Any] = {
+        "configuration": names,
+        "rank": pd.array([standings.ranks.get(name) for name in names], "Int64"),
+        "verdict": [standings.said(name) for name in names],
+        **{key: first[key].array for key in (*_knobs(trials), "data")},
+    }
+    numbers = [*value_columns(len(objectives)), *test_columns(objectives), "sts_avg"]
+    fresh: dict[str, Any] = {}
+    for column in (column for column in numbers if column in trials):
+        values = trials.set_index("trial_id")[column].to_dict()
+        found |= statistics_of(column, standings.over_seeds(values), names)
+        again = standings.over_seeds(values, fresh=True)
+        if again:
+            fresh |= statistics_of(f"fresh{column.removeprefix('objective')}", again, names)
+    lost = [len(one.chosen_lost()) for one in standings.ordered]
+    return pd.DataFrame({**found, **({"lost": lost} if any(lost) else {}), **fresh})
+
+
+def statistics_of(
+    column: str, estimates: Mapping[str, Estimate], names: Sequence[str]
+) -> dict[str, Any]:
+    """The columns `..._mean`, `..._sd` and `..._n` of a number, in the order of `names`."""
+    none = Estimate(np.nan, n=0)
+    there = [estimates.get(name, none) for name in names]
+    return {
+        f"{column}_mean": np.array([one.mean for one in there], float),
+        f"{column}_sd": np.array([one.sd for one in there], float),
+        f"{column}_n": np.array([one.n for one in there], int),
+    }
+
+
+def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
+    """By column, the test score of each objective on a dev split.
+
+    Test scores that are objectives themselves have columns of their own.
+    """
+    return {
+        f"{name}_test": test
+        for name, objective in zip(value_columns(len(objectives)), objectives, strict=True)
+        if not objective.is_cost
+        and (test := replace(objective, split="test")) not in (objective, *objectives)
+    }
+
+
+def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
+    """All columns of the trials, with their values of these objectives."""
+    history = History.read(study, objectives, None)
+    return frame_of(history.with_objectives(history.table))
+
+
+def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:
+    names = list(value_columns(len(objectives)))
+    ended = zip(table["status"], table["origin"], strict=True)
+    ranks = [_RANKED[status] + (origin == CONFIRM_ORIGIN) / 2 for status, origin in ended]
+    stops = [name for name in ("seen", "last_score") if name in table]
+    order = table.assign(rank=ranks).sort_values(
+        ["rank", "objective", *stops, "trial_id"],
+        ascending=[True, False, *(False for _ in stops), True],
+        na_position="last",
+    )
+    if len(objectives) > 1:
+        points = order[names].where(order["origin"] != CONFIRM_ORIGIN).to_numpy(float)
+        order["pareto"] = front_of(points * [-1 if one.is_cost else 1 for one in objectives])
+        names = [*names, "pareto"]
+    names += [n for n in (*test_columns(objectives), *stops, "sts_avg") if n in table]
+    columns = ["trial_id", "origin", "status", *_knobs(table), "seed", *names]
+    return order[[*columns, "data", "seconds"]].reset_index(drop=True)
+
+
+def _trials(standings: Standings, objectives: Sequence[Objective]) -> pd.DataFrame:
+    columns = [*_TRIAL_COLUMNS, *_SECONDS, "seed", "stages", "code_fingerprint", *knobs()]
+    table = standings.tables.trials(list(dict.fromkeys(columns)))
+    frame = frame_of(table.select([*_TRIAL_COLUMNS, *_SECONDS, "seed", *varied_knobs(table)]))
+    frame["seconds"] = frame[_SECONDS].sum(axis="columns", skipna=False)
+    scores = standings.scores.reindex(frame["trial_id"]).reset_index(drop=True)
+    missing = pd.Series(np.nan, frame.index, "float64")
+    for name, objective in zip(value_columns(len(objectives)), objectives, strict=True):
+        frame[name] = scores.get(str(objective), missing)
+    for name, objective in test_columns(objectives).items():
+        if str(objective) in scores:
+            frame[name] = scores[str(objective)]
+    if set(_AVERAGED) <= set(scores):
+        frame["sts_avg"] = scores[_AVERAGED].mean(axis=1, skipna=False)
+    codes = {*zip(*(table[name].to_pylist() for name in _CODE), strict=True)}
+    if len(codes) > len({method for method, _ in codes}):
+        frame["code_fingerprint"] = table["code_fingerprint"].to_pylist()
+    frame["data"] = evaluation_data_of_rows(table)
+    _add_stages(frame, table["stages"].to_pylist())
+    return frame
+
+
+def _add_stages(frame: pd.DataFrame, stages: Sequence[Sequence[Mapping[str, Any]] | None]) -> None:
+    """Add what stopped trials saw of their training, and their last scores, if there are any."""
+    last = [max(ends, key=itemgetter("share")) if ends else None for ends in stages]
+    is_stopped = (frame["status"] == "pruned").tolist()
+    if any(is_stopped):
+        ends = [end if stop else None for end, stop in zip(last, is_stopped, strict=True)]
+        frame["seen"] = pd.array([end and end["share"] for end in ends], "float64")
+        frame["last_score"] = pd.array([end and end["value"] for end in ends], "float64")
+
+
+def _knobs(table: pd.DataFrame) -> list[str]:
+    own = [column for column in table.columns if column in knobs() and column != "seed"]
+    return [*own, *(["code_fingerprint"] if "code_fingerprint" in table.columns else [])]
+
+
+def varied_knobs(table: pa.Table) -> list[str]:
+    """The knobs in which trials differ, `method.name` first; see `tune_sentcl.config.varied`.
+
+    Knobs that only affect measuring are left out: trials of one configuration may have been
+    measured with different ones.
+    """
+    keys = [key for key in knobs() if key != "seed" and affects_weights(key)]
+    several = [key for key in keys if _has_several(table[key])]
+    if not several:
+        return ["method.name"]
+    distinct = {str(row): at for at, row in enumerate(table.select(several).to_pylist())}
+    rows = table.select([*knobs()]).take([*distinct.values()]).to_pylist()
+    return [key for key in varied(rows) if affects_weights(key)]
+
+
+def _has_several(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_list(column.type):
+        return len(set(map(str, column.to_pylist()))) > 1
+    return int(pc.count_distinct(column, mode="all").as_py()) > 1
+
+
+def front_of(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:
+    """Which rows no other row dominates; values are maximized, rows with NaN are excluded."""
+    front = [False] * len(points)
+    whole = np.flatnonzero(~np.isnan(points).any(axis=1))
+    # In descending order of the first value, only a row of the front so far can dominate a row.
+
+    order = whole[np.lexsort(-points[whole].T[::-1])]
+    best = np.empty((0, points.shape[1]))
+    for row in order.tolist():
+        point = points[row]
+        better = (best >= point).all(axis=1) & (best > point).any(axis=1)
+        if not better.any():
+            front[row] = True
+            best = np.vstack([best, point])
+    return front
+
 
 _TRIAL = (STUDY, "trial_id", "configuration", "origin", "status")
 _NAMED = ("task", "metric", "split", "protocol")

@@ -55,7 +55,7 @@ def report(
 
         check_pictures()
     from tune_sentcl.analysis import read_study
-    from tune_sentcl.analysis.conversion import rows_of
+    from tune_sentcl.analysis.frames import rows_of
     from tune_sentcl.analysis.report.report_data import ReportData
     from tune_sentcl.analysis.report.scores import leaderboard_frame
     from tune_sentcl.store.study import Study

@@ -112,8 +112,7 @@ def show(
     if not json_rows and not csv:
         print_study(study, objective or (), limit)
         return
-    from tune_sentcl.analysis.conversion import rows_of
-    from tune_sentcl.analysis.summary import trials_by
+    from tune_sentcl.analysis.frames import rows_of, trials_by
     from tune_sentcl.results.standings import asked_objectives, study_objectives
     from tune_sentcl.store.study import Study
 

@@ -12,16 +12,17 @@ from tune_sentcl.cli.terminal_tables import (
     spread,
     table_lines,
 )
-from tune_sentcl.config import knobs, short_name, stated
+from tune_sentcl.config import short_name, stated
 from tune_sentcl.objective import objective_named, value_columns
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis import StudyFrames
-    from tune_sentcl.store.study import Study
+    from tune_sentcl.results.standings import Standings
 
 _AVERAGE = "STS average"
 _SEEN, _LAST = "seen", "last score"
 _FRESH, _FRESH_TEST = "fresh", "fresh test"
+_VERDICT = "verdict"
 _TITLE = 20  # characters of an objective's title
 SHOWN = 100
 """Default number of rows of `show`."""
@@ -50,20 +51,21 @@ def study_lines(
     Without `objectives` the last search's objectives rank. A table has at most `most` rows; 0:
     all.
     """
-    from tune_sentcl.analysis.summary import summaries, test_columns
-    from tune_sentcl.results.standings import asked_objectives, study_objectives
+    from tune_sentcl.analysis.frames import summaries, test_columns
+    from tune_sentcl.results.standings import Standings, asked_objectives, study_objectives
     from tune_sentcl.store.study import Study
 
     study = Study.read(path)
     chosen = asked_objectives(study, objectives) if objectives else study_objectives(study)
-    trials, over_seeds = summaries(study, chosen)
+    standings = Standings.read(study, chosen[0])
+    trials, over_seeds = summaries(standings, chosen)
     columns = dict(zip(map(str, chosen), value_columns(len(chosen)), strict=True))
     known = test_columns(chosen)
     tests = {str(known[column]): column for column in known if column in trials}
-    rows = [_trial(row, columns | tests) for row in _first(study, trials, most, "trial_id")]
+    rows = [_trial(row, columns | tests) for row in _first(standings, trials, most)]
     tables = [(trials, rows, "")]
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
-        first = _first(study, over_seeds, most, "configuration")
+        first = _first(standings, over_seeds, most)
         title = "Means over seeds ± standard deviations, best first"
         if over_seeds["rank"].isna().any():
             title += "; rank -: fewer seeds than the best, or a lost seed"
@@ -80,18 +82,18 @@ def study_lines(
     return lines
 
 
-def _first(study: "Study", table: Any, most: int, name: str) -> list[dict[str, Any]]:
-    """The first rows, with their knobs as `stated`; `name` is the column that names a row."""
-    import pyarrow.compute as pc
-
+def _first(standings: "Standings", table: Any, most: int) -> list[dict[str, Any]]:
+    """The first rows of trials or of configurations, with their knobs as `stated`."""
+    values = {one.name: one.values for one in standings.tried.values()}
+    values |= {
+        trial: one.values for one in standings.tried.values() for trial in one.trials.values()
+    }
     rows: list[dict[str, Any]] = (table.head(most) if most else table).to_dict("records")
-    if not rows:
-        return []
-    there = pc.field(name).isin([row[name] for row in rows])
-    trials = study.trials([name, *knobs()]).filter(there).to_pylist()
-    values = {trial[name]: trial for trial in trials}
     return [
-        {key: stated(key, values[row[name]]) if "." in key else row[key] for key in row}
+        {
+            key: stated(key, values[row[table.columns[0]]]) if "." in key else row[key]
+            for key in row
+        }
         for row in rows
     ]
 
@@ -121,11 +123,13 @@ def _layout(
     if _SEEN in row:
         legend.append("seen: the share of its training after which a trial was stopped")
         legend.append("last score: the score that stopped it")
-    fresh = (_FRESH, _FRESH_TEST)
-    numbers = {*names, _SEEN, _LAST, *fresh, _AVERAGE, "seconds"}
-    constant = [key for key in others if key not in numbers]
-    drop_first = [key for key in ("seconds", "origin", "status", _AVERAGE) if key in row]
-    drop_first += [key for key in reversed(others) if key not in {*drop_first, *fresh, *names}]
+    if _VERDICT in row:
+        legend.append("verdict: of `judge`, beside the winner")
+    kept = {*names, _FRESH, _FRESH_TEST, _VERDICT}
+    constant = [k for k in others if k not in {*kept, _SEEN, _LAST, _AVERAGE, "seconds"}]
+    drop_first = ["seconds", "origin", "status", _AVERAGE]
+    drop_first += [key for key in reversed(others) if key not in kept]
+    drop_first += tests if _FRESH in row else []  # the test scores of fresh seeds say more
     return Layout(
         titles=titles,
         legend=legend,
@@ -176,7 +180,7 @@ def _configuration(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str,
     cells |= {"fresh seeds": row["fresh_n"]} if "fresh_n" in row else {}
     cells |= {name: _spread(row, key) for name, key in columns.items()}
     cells |= {_AVERAGE: _spread(row, "sts_avg")} if "sts_avg_n" in row else {}
-    return cells | {"beside the winner": row["verdict"] or ""}
+    return cells | {_VERDICT: row["verdict"] or ""}
 
 
 def _spread(row: dict[str, Any], name: str) -> str:

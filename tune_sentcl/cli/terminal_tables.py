@@ -26,7 +26,7 @@ _GAP = 2
 _PROSE = 80  # columns of sentences
 _ID = re.compile(r"[0-9a-f]{16}")
 _DIGITS = 8  # least digits of an id in a table
-_WORD = 24  # characters; longer words may be split
+_WORD = 24  # characters; longer words, and texts of several words, may be split
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -91,8 +91,9 @@ def table_lines(
     """The lines of a table, none wider than `width` characters.
 
     An id is shortened to its first eight digits, or more if these do not distinguish the ids of a
-    column. Ids and numbers are never split; texts are wrapped at words. Columns that do not fit
-    are left out and named below the table. `bold` prints titles with a terminal's control codes.
+    column. Ids and numbers are never split; long texts are wrapped at words. Columns that do not
+    fit are left out and named below the table. `bold` prints titles with a terminal's control
+    codes.
     """
     if not rows:
         return []
@@ -122,14 +123,14 @@ class _Column:
         cells: Its texts.
         is_number: Whether its values are numbers.
         least: Least width at which no number, id or word is split.
-        width: Its width.
+        wraps: Whether it may be narrower than its longest text.
     """
 
     title: str
     cells: list[str]
     is_number: bool
     least: int
-    width: int
+    wraps: bool
 
     @classmethod
     def of(cls, key: str, rows: Sequence[Row], layout: Layout) -> "_Column":
@@ -137,11 +138,12 @@ class _Column:
         show = knob_cell if key in layout.knobs else cell
         title, cells = layout.titles.get(key, key), _short_ids([show(value) for value in values])
         is_number = all(isinstance(value, int | float) or value is None for value in values)
-        least = width = max(map(cell_len, (title, *cells)))
+        least = widest = max(map(cell_len, (title, *cells)))
         if any(map(_LETTERS.search, cells)):
-            words = (word for text in cells for word in text.split())
+            parts = ([text] if cell_len(text) <= _WORD else text.split() for text in cells)
+            words = (word for part in parts for word in part)
             least = max(cell_len(title), *(min(cell_len(word), _WORD) for word in words))
-        return cls(title, cells, is_number, least, width)
+        return cls(title, cells, is_number, least, wraps=least < widest)
 
     @property
     def is_constant(self) -> bool:
@@ -160,41 +162,28 @@ def _short_ids(cells: list[str]) -> list[str]:
 def _leave_out(columns: dict[str, _Column], width: int, spare: Sequence[str]) -> list[str]:
     """Remove columns until the others fit, and return their titles."""
     others = list(columns)[1:]
-    order = [key for key in spare if key in others]
-    order += [key for key in reversed(others) if key not in order]
-    spare_width = width + _GAP - sum(column.least + _GAP for column in columns.values())
-    left_out: list[str] = []
-    for key in order:
-        if spare_width >= 0:
+    order = dict.fromkeys((*spare, *reversed(others)))
+    left_out = []
+    for key in (key for key in order if key in others):
+        if sum(column.least + _GAP for column in columns.values()) - _GAP <= width:
             break
-        spare_width += columns[key].least + _GAP
-        left_out.append(key)
-    for key in reversed(left_out):  # a narrow column may fit in the room of a wide one
-        if spare_width >= columns[key].least + _GAP:
-            spare_width -= columns[key].least + _GAP
-            left_out.remove(key)
-    return [columns.pop(key).title for key in left_out]
+        left_out.append(columns.pop(key).title)
+    return left_out
 
 
 def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
-    """Draw the columns; the widest texts are wrapped until all columns fit."""
-    while sum(column.width + _GAP for column in columns) - _GAP > width:
-        wide = max(columns, key=lambda column: (column.width > column.least, column.width))
-        if wide.width == wide.least:
-            break
-        wide.width -= 1
     table = Table(box=_RULED, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(
             Text(column.title, "bold"),
             justify="right" if column.is_number else "left",
             overflow="fold",  # a path, whose end may be what differs
-            width=column.width,
+            no_wrap=not column.wraps,
         )
     for texts in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*map(Text, texts))  # Text: brackets in a value are not markup
     out = StringIO()
-    Console(file=out, width=_ENDLESS, force_terminal=bold, no_color=True).print(table)
+    Console(file=out, width=width, force_terminal=bold, no_color=True).print(table)
     return [text.rstrip() for text in out.getvalue().splitlines()]
 
 

@@ -12,7 +12,7 @@ from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json, wrapped
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis.papers.paper_cells import VerifiedCell
+    from tune_sentcl.analysis.papers.verification import VerifiedCell
 
 _MEANINGS = {
     "MATCH": "equal after rounding",
@@ -38,17 +38,18 @@ def verify(
     paper_table(named, table)  # refuse an unknown table before the study is read
     frames = read_study(study)
     say_trials_read(frames)
+    from tune_sentcl.analysis.papers.paper_cells import errata_without_cells
     from tune_sentcl.analysis.papers.verification import verify as compared
 
-    verification = compared(frames, named, table)
+    verified = compared(frames, named, table)
     if json_rows:
-        print_json([_row(cell) for cell in verification.cells])
+        print_json([_row(one) for one in verified])
         return
-    for title, cells in groupby(verification.cells, lambda verified: verified.cell.table):
+    for title, cells in groupby(verified, lambda one: one.cell.table):
         _print_table(f"{paper}, {title}", cells)
-    for text in verification.errata:
+    for text in () if table else errata_without_cells(named, [one.cell for one in verified]):
         wrapped(f"erratum: {text}", indent="    ")
-    counts = Counter[str](cell.verdict for cell in verification.cells)
+    counts = Counter[str](one.verdict for one in verified)
     for verdict, meaning in _MEANINGS.items():
         if verdict in counts:
             line(f"{counts[verdict]:4} {verdict:17} {meaning}")

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from tune_sentcl.analysis.summary import configurations_of
+from tune_sentcl.analysis.frames import configurations_of
 from tune_sentcl.config import is_start, is_unchanged
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.export.rerun_command import train_command
@@ -223,6 +223,5 @@ class Choice:
 
 
 def _searched(row: Mapping[str, Any]) -> tuple[Objective, ...]:
-    """The objectives that a row names."""
     named = (row[objective_columns(number)[0]] for number in range(1, MAX_OBJECTIVES + 1))
     return parse_objectives([name for name in named if name], allow_test=True)

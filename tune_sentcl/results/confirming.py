@@ -126,8 +126,6 @@ def _has_lost(standings: Standings, look: Confirmation) -> bool:
 
 
 class _Chances:
-    """How likely further seeds decide questions."""
-
     def __init__(self, standings: Standings, evidence: Evidence) -> None:
         self._standings, self._evidence = standings, evidence
         compared = standings.contenders().values()
@@ -182,7 +180,6 @@ class _Chances:
         return numbers[place] if place < len(numbers) else None
 
     def _before(self, effect: float, seeds: int, level: float) -> float:
-        """The probability that new seeds show an effect, without a comparison so far."""
         df = (seeds - 1) * max(self._drawn - 1, 1)
         critical = critical_t(df, self._count, level, with_control=True)
         return chance_of(effect * math.sqrt(seeds / 2), df, critical)

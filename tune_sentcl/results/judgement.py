@@ -156,7 +156,6 @@ def judge_winner(
 
 
 def _items_note(study: Study, winner: Configuration, objective: Objective) -> Iterator[str]:
-    """How far other test items could move the winner's score."""
     if objective.protocol not in ("cosine", "retrieval"):
         return
     title = f"the winner's score on {objective}"
@@ -224,7 +223,6 @@ def _comparison(answer: Comparison | str) -> Comparison | None:
 
 
 def _prospect(asked: OpponentKind, proposal: Proposal, chance: float, effect: float) -> str:
-    """How likely the proposed confirmation decides a question."""
     about = "This pair" if asked == "named" else f"Winner and {asked}"
     if asked == "baseline and runner-up":
         about = "Winner and baseline"
@@ -309,7 +307,6 @@ def _points(value: float) -> str:
 
 
 def _next_step(command: str, needed: int | None) -> str:
-    """The last search with fresh seeds; empty if they do not decide."""
     if not needed:
         return ""
     if not command:
@@ -334,7 +331,6 @@ def _ranking_notes(standings: Standings) -> Iterator[str]:
 
 
 def _notes(standings: Standings, pair: Sequence[Configuration]) -> Iterator[str]:
-    """Remarks on the seeds of two configurations."""
     for candidate in pair:
         title, scores = standings.title(candidate), candidate.scores()
         if lost := candidate.lost():

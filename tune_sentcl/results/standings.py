@@ -28,7 +28,7 @@ from tune_sentcl.config import (
 )
 from tune_sentcl.errors import Fault, ObjectiveError, StudyError, TuneSentclError, first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, WHOLE_TASKS, Configuration, History, order_keys
-from tune_sentcl.judging.comparing import ALPHA, SeedBlocks, Verdict, collapsed_seeds
+from tune_sentcl.judging.comparing import ALPHA, Comparison, SeedBlocks, collapsed_seeds
 from tune_sentcl.judging.evidence import Evidence
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
@@ -310,7 +310,7 @@ class Standings:
         return Evidence(self.tried, plan, plain, self.title, self.collapsed, alpha, smallest)
 
     @cached_property
-    def verdicts(self) -> dict[str, Verdict]:
+    def comparisons(self) -> dict[str, Comparison]:
         """Of each configuration that was compared with the winner, whether the winner is better.
 
         ESTABLISHED: it is proven worse than the winner. A configuration that is not here was
@@ -318,25 +318,24 @@ class Standings:
         """
         if self.winner is None:
             return {}
-        evidence, found = self.evidence(), dict[str, Verdict]()
-        for each in self.scored()[1:]:
-            answer = evidence.compare(self.winner, each)
-            if not isinstance(answer, str):
-                found[each.name] = answer.verdict
-        return found
+        evidence, winner = self.evidence(), self.winner
+        answers = {each.name: evidence.compare(winner, each) for each in self.scored()[1:]}
+        return {name: one for name, one in answers.items() if isinstance(one, Comparison)}
 
     def said(self, name: str) -> str | None:
         """The verdict on a configuration beside the winner, in words; None: never compared."""
         if self.winner is not None and name == self.winner.name:
             return "winner"
-        verdict = self.verdicts.get(name)
-        return verdict and ("proven worse" if verdict == "ESTABLISHED" else "not proven")
+        if name not in self.comparisons:
+            return None
+        return "proven worse" if self.mark(name) else "not proven"
 
     def mark(self, name: str) -> Literal["winner", "worse", ""]:
         """How tables mark a configuration: as the winner, or as proven worse than it."""
         if self.winner is not None and name == self.winner.name:
             return "winner"
-        return "worse" if self.verdicts.get(name) == "ESTABLISHED" else ""
+        answer = self.comparisons.get(name)
+        return "worse" if answer and answer.verdict == "ESTABLISHED" else ""
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -372,7 +371,6 @@ class Standings:
 
     @cached_property
     def _drawn(self) -> list[Configuration]:
-        """The configurations whose judged score depends on the seed."""
         return [each for each in self.tried.values() if each.constant_score() is None]
 
     @cached_property
@@ -451,7 +449,6 @@ class Standings:
         ]
 
     def _knob(self, given: str, value: Any) -> str:
-        """The knob with this key or short name."""
         keys = [key for key in knobs() if given in (key, short_name(key))]
         if len(keys) != 1:
             rule = f"may be {' or '.join(keys)}" if keys else "is no knob"

@@ -39,6 +39,7 @@ class _Layout(BaseModel):
 
 
 class _Block(_Layout):
+    paper_rows: list[str] = _TEXTS
     fixed: dict[str, Any] = _TABLE
     grid: dict[str, Any] = _TABLE
 
@@ -222,10 +223,12 @@ class Point:
     Attributes:
         values: Dotted values. Knobs that the point's method or optimizer lacks are ignored.
         required: The keys of the grid, which are never ignored.
+        paper_row: The name of the row that it fills in the paper's tables; empty for none.
     """
 
     values: Values
     required: tuple[str, ...] = ()
+    paper_row: str = ""
 
 
 def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterator[Point]:
@@ -237,8 +240,14 @@ def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterato
                 rule = "must be a list of values, not empty"
                 raise SpaceError(Fault(source, key, shown(values), rule, "Write [0.1, 0.3]."))
         own = {**fixed, **dict(flatten(block.get("fixed", {})))}
-        for values in itertools.product(*grid.values()):
-            yield Point({**own, **dict(zip(grid, values, strict=True))}, tuple(grid))
+        points = list(itertools.product(*grid.values()))
+        paper_rows = block.get("paper_rows", [""] * len(points))
+        if len(paper_rows) != len(points):
+            rule = f'must name a row, or "", for each of the {len(points)} points of its grid'
+            move = "Write the rows in the order of the grid, whose last list changes first."
+            raise SpaceError(Fault(source, "block.paper_rows", shown(paper_rows), rule, move))
+        for values, paper_row in zip(points, paper_rows, strict=True):
+            yield Point({**own, **dict(zip(grid, values, strict=True))}, tuple(grid), paper_row)
 
 
 def expand(points: Iterable[Point], source: str) -> list[TrialConfig]:

@@ -125,6 +125,17 @@ class Space:
         return [dict(zip([r.key for r in names], values, strict=True)) for values in drawn]
 
     @property
+    def paper_rows(self) -> list[tuple[str, TrialConfig]]:
+        """The rows of the paper's tables that blocks name, with their configurations."""
+        document = tomllib.loads(self.text)
+        fixed = dict(flatten(document.get("fixed", {})))
+        return [
+            (point.paper_row, configure(point.values, self.source, point.required))
+            for point in grid_points(document.get("block", []), fixed, self.source)
+            if point.paper_row
+        ]
+
+    @property
     def extras(self) -> tuple[str, ...]:
         """The extras of this package that the trials need."""
         asked: list[Values] = [config.dotted() for config in self.configurations]

@@ -17,13 +17,12 @@ _TYPES = {
     "score": "float64",
     "corrected": "float64",
 }
-_CELL = ["row", "knobs", "numbers", "corrected", "errata"]
+_CELL = ["row", "numbers", "corrected", "errata"]
 """Columns that say what a number stands for.
 
-`row`: the model and its training data, where a table has the name twice. `knobs`: what the
-paper states, as JSON of dotted knobs; empty for other systems. `numbers`: the scores whose mean it
-is, as task/split/metric/protocol/aggregation/rows. `corrected`: the mean of the scores beside a
-wrong average. `errata`: the lines of `errata.csv` about it, from 0.
+`row`: the model and its training data, where a table has the name twice. `numbers`: the scores
+whose mean it is, as task/split/metric/protocol/aggregation/rows. `corrected`: the mean of the
+scores beside a wrong average. `errata`: the lines of `errata.csv` about it, from 0.
 """
 
 

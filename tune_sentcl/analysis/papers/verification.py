@@ -1,26 +1,25 @@
-"""Compare each number that a paper prints with a study."""
+"""Compare each number that a paper prints with a study.
+
+The search spaces name the configurations that fill rows of the paper, the presets. A configuration
+of the study stands for the rows of the preset from which it differs in the fewest knobs.
+"""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
+from scipy.special import stdtrit
 
-from tune_sentcl.analysis.conversion import lines_of
-from tune_sentcl.analysis.frames import StudyFrames
-from tune_sentcl.analysis.papers.paper_cells import (
-    Number,
-    PaperCell,
-    VerifiedCell,
-    errata_without_cells,
-    named_values,
-    paper_cells,
-)
+from tune_sentcl.analysis.frames import StudyFrames, lines_of
+from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells, presets_of
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.config import (
     TrialConfig,
+    Values,
     draws,
     flatten,
     knobs,
@@ -28,11 +27,28 @@ from tune_sentcl.config import (
     source_names,
     weight_values,
 )
-from tune_sentcl.history import CONFIRM_ORIGIN
-from tune_sentcl.judging.statistics import mean
+from tune_sentcl.history import Result
+from tune_sentcl.judging.statistics import mean, sd
+from tune_sentcl.objective import DEFAULT
 
-_SETTINGS = ("encoder.pooling", "optimizer.batch_size")
-"""Knobs that distinguish rows of a paper although they are not part of the method."""
+CellVerdict = Literal[
+    "MATCH", "WITHIN SEED NOISE", "NOT ENOUGH SEEDS", "MISS", "NOT COMPARABLE", "NOT RUN"
+]
+
+MIN_SEEDS = 3
+"""With fewer seeds the interval holds nearly every number."""
+
+_HALF = 0.005 + 1e-9
+"""Half a unit of the papers' last decimal (the second), plus rounding error."""
+
+_NAMING = tuple(
+    f"method.{name}"
+    for name in (
+        *("name", "lambda", "temperature", "num_positives", "num_negatives"),
+        *("strategy", "whitening"),
+    )
+)
+"""The knobs by which the papers name their models."""
 
 _WHOLE_SETS = {
     "snli": ("nli/snli_train.parquet", "stanfordnlp/snli"),
@@ -46,25 +62,83 @@ _HUB_OWNERS = ("google-bert/", "FacebookAI/")
 """Owners of the papers' encoders, whose hub names had no owner before."""
 
 _PRINT = "checkpoint_fingerprint"
-_COLUMNS = ("trial_id", "configuration", "origin", "status", "seed", "config", "error_type")
-_READS = ("data.source", "data.limit", "data_source", "encoder.checkpoint", _PRINT)
+_READ = ("trial_id", "config", "data.source", "data.limit", "data_source", "encoder.checkpoint")
 _ENDED = {"failed": "failed", "pruned": "were stopped at the end of a stage"}
 
 
 @dataclass(frozen=True)
-class Verification:
-    """The comparison of a study with a paper.
+class VerifiedCell:
+    """One printed number and the study's value for it.
 
     Attributes:
-        cells: One line per printed number, in the paper's order.
-        errata: Errors outside the tables' numbers; empty if one table was requested.
+        cell: The number.
+        values: Our score of each seed, times 100; empty if the study has none.
+        reasons: Why the two are not comparable, or why there is no value.
+        drawn: Whether the score depends on the seed; if not, one seed is enough.
+        others: How many more configurations of the study could stand here.
     """
 
-    cells: tuple[VerifiedCell, ...]
-    errata: tuple[str, ...]
+    cell: PaperCell
+    values: Sequence[float] = ()
+    reasons: tuple[str, ...] = ()
+    drawn: bool = True
+    others: int = 0
+
+    @property
+    def n(self) -> int:
+        """The number of our seeds."""
+        return len(self.values)
+
+    @property
+    def ours(self) -> float | None:
+        """The mean over our seeds; None if there is no value."""
+        return mean(self.values) if self.values else None
+
+    @property
+    def sd(self) -> float | None:
+        """The standard deviation over our seeds; None for fewer than two."""
+        return sd(self.values) if self.n > 1 else None
+
+    @property
+    def delta(self) -> float | None:
+        """Our mean minus the paper's number; minus the correct average if that is wrong."""
+        return None if self.ours is None else self.ours - self.cell.right
+
+    @property
+    def verdict(self) -> CellVerdict:
+        """The result of the comparison."""
+        if not self.values:
+            return "NOT RUN"
+        if self.reasons:
+            return "NOT COMPARABLE"
+        if equal_after_rounding(mean(self.values), self.cell.right):
+            return "MATCH"
+        if not self.drawn:  # more seeds would give the same number again
+            return "MISS"
+        if self.n < MIN_SEEDS:
+            return "NOT ENOUGH SEEDS"
+        low, high = prediction_interval(self.values)
+        return "WITHIN SEED NOISE" if low <= self.cell.right <= high else "MISS"
+
+    @property
+    def footnotes(self) -> list[str]:
+        """The reasons as one text, further remarks and the errata."""
+        found = ["; ".join(self.reasons)] if self.reasons else []
+        if self.others:
+            found.append(f"{self.others} more of the study's configurations could stand here")
+        if self.cell.right != self.cell.printed:
+            found.append(f"compared with {self.cell.right:g}, the mean of the scores beside it")
+        if self.values and not self.drawn:
+            found.append("every seed gives the same score")
+        return [*found, *(f"erratum: {text}" for text in self.cell.errata)]
+
+    @property
+    def note(self) -> str:
+        """The footnotes as one text."""
+        return "; ".join(self.footnotes)
 
 
-def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> Verification:
+def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> list[VerifiedCell]:
     """Compare a study with every number that a paper prints; fresh seeds take no part.
 
     Args:
@@ -72,174 +146,111 @@ def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> Verifi
         paper: The paper's short name.
         table: Compare with this table only; None: with all.
 
+    Returns:
+        One line per printed number, in the paper's order.
+
     Raises:
         ConfigError: The table does not exist or has no scores.
     """
-    cells, measured = paper_cells(paper, table), _Measured(study, paper)
-    return Verification(
-        cells=tuple(map(measured.verified, cells)),
-        errata=() if table is not None else tuple(errata_without_cells(paper, cells)),
-    )
+    cells, scores = paper_cells(paper, table), _scores_of_tasks(study.scores)
+    standing: dict[TrialConfig, list[tuple[_Tried, list[str]]]] = {}
+    for tried in _all_tried(study):
+        alike = (preset for preset in presets_of(paper) if tried.is_named_as(preset))
+        differing = {preset: _differences(tried, preset) for preset in alike}
+        least = min((number for number, _ in differing.values()), default=0)
+        for preset, (number, texts) in differing.items():
+            if number == least:
+                standing.setdefault(preset, []).append((tried, texts))
+    return [_verified(cell, standing, scores) for cell in cells]
 
 
-class _Candidate:
-    """A configuration of a study, and what its trials read."""
+def equal_after_rounding(ours: float, printed: float) -> bool:
+    """Whether a value rounds to the printed number, with two decimals.
 
-    def __init__(self, trials: Sequence[Mapping[str, Any]]) -> None:
-        self.trials = trials
-        self.values = dict(flatten(json.loads(trials[0]["config"])))
-        self.weight_values = weight_values(self.values)
-        self.encoders = {line["encoder.checkpoint"] for line in trials}
-        self.prints = {line[_PRINT] for line in trials if _PRINT in line}
+    A value halfway between two printed numbers equals both: the papers do not state how they
+    round.
+    """
+    return math.isclose(ours, printed, rel_tol=0, abs_tol=_HALF)
 
-    def has_encoder(self, paper: str) -> bool:
-        """Whether a name of its encoder is that of a paper's."""
-        return any(_is_encoder(name, paper) for name in self.encoders)
+
+def prediction_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The interval that contains one more normal value of the same kind in 95 of 100 cases.
+
+    `mean -+ t * sd * sqrt(1 + 1/n)` with Student's t of n - 1 degrees of freedom: Hahn and
+    Meeker, Statistical Intervals (1991), chapter 4.
+
+    Args:
+        values: At least two, such as one score of n seeds.
+    """
+    n = len(values)
+    half_width = float(stdtrit(n - 1, 0.975)) * sd(values) * math.sqrt(1 + 1 / n)
+    return mean(values) - half_width, mean(values) + half_width
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A configuration of a study, without its fresh seeds.
+
+    Attributes:
+        values: Its dotted values.
+        trials: Columns of its trials, each with how it ended.
+        encoders: The names that the study has for the weights from which they start.
+    """
+
+    values: Values
+    trials: Sequence[tuple[Mapping[str, Any], Result]]
+    encoders: frozenset[str]
 
     def value(self, key: str) -> Any:
         """A knob's value; the default if the config was written before the knob existed."""
-        if key in self.values:
-            return self.values[key]
-        return knobs()[key].default(self.values.get(f"{key.partition('.')[0]}.name", ""))
+        return self.values.get(key, knobs()[key].default(self.values["method.name"]))
+
+    def is_named_as(self, preset: TrialConfig) -> bool:
+        """Whether a paper calls it by the name of a preset."""
+        values = preset.dotted()
+        return all(self.values.get(key) == values.get(key) for key in _NAMING)
 
 
-class _Measured:
-    """The scores of one study, looked up by the cells of one paper."""
-
-    def __init__(self, study: StudyFrames, paper: Paper) -> None:
-        self._paper = paper
-        trials: dict[str, list[dict[str, Any]]] = {}
-        for line in lines_of(study.trials[[*_COLUMNS, *_READS]]):
-            if line["origin"] != CONFIRM_ORIGIN:
-                trials.setdefault(line["configuration"], []).append(line)
-        self._candidates = [_Candidate(trials[name]) for name in sorted(trials)]
-        self._scores = _scores_of_tasks(study.scores)
-        self._matches: dict[tuple[str, str], list[tuple[_Candidate, list[str]]]] = {}
-
-    def verified(self, cell: PaperCell) -> VerifiedCell:
-        """The study's best value for a printed number."""
-        if not cell.presets:
-            return VerifiedCell(cell, reasons=("another system, whose number the paper copied",))
-        row = cell.table, cell.row
-        if row not in self._matches:
-            self._matches[row] = list(self._matching(cell))
-        found = [self._reproduced(cell, *match) for match in self._matches[row]]
-        if not found:
-            return VerifiedCell(cell, reasons=("the study has no such trial",))
-        first = min(found, key=lambda one: (not one.values, len(one.reasons), -one.n))
-        others = sum(bool(one.values) and not one.reasons for one in found) - 1
-        if first.values and not first.reasons and others:
-            return replace(
-                first, notes=(f"{others} more of the study's configurations could stand here",)
-            )
-        return first
-
-    def _matching(self, cell: PaperCell) -> Iterator[tuple[_Candidate, list[str]]]:
-        """The configurations that can stand for a row, and how each differs from its preset."""
-        for candidate in self._candidates:
-            found = [self._differences(candidate, cell, preset) for preset in cell.presets]
-            if known := [reasons for reasons in found if reasons is not None]:
-                yield candidate, min(known, key=len)
-
-    def _differences(
-        self, candidate: _Candidate, cell: PaperCell, preset: TrialConfig
-    ) -> list[str] | None:
-        """How a configuration differs from a row's; None if it is the configuration of another."""
-        method = {key: value for key, value in cell.said.items() if key.startswith("method.")}
-        if any(candidate.value(key) != value for key, value in method.items()):
-            return None
-        settings = {key: cell.said[key] for key in _SETTINGS if key in cell.said}
-        if preset.method.rows != "nothing":
-            settings["data.source"] = preset.data.source
-        for key, value in settings.items():
-            if candidate.value(key) in named_values(self._paper, key) - {value}:
-                return None
-        encoder = self._encoder(candidate, preset.encoder.checkpoint)
-        papers = named_values(self._paper, "encoder.checkpoint")
-        if encoder and any(candidate.has_encoder(name) for name in papers):
-            return None
-        rows, others = _training_rows(candidate, preset), _other_settings(candidate, preset)
-        return [*filter(None, (encoder, rows, others))]
-
-    def _encoder(self, candidate: _Candidate, paper: str) -> str | None:
-        """How the encoder differs; the same weights may have another name."""
-        same = [other.prints for other in self._candidates if other.has_encoder(paper)]
-        if candidate.has_encoder(paper) or candidate.prints & set().union(*same):
-            return None
-        name = ", ".join(sorted(candidate.encoders))
-        fingerprint = ", ".join(sorted(candidate.prints)) or "not recorded"
-        return f"base model: {name} (fingerprint {fingerprint}); the paper's is {paper}"
-
-    def _reproduced(
-        self, cell: PaperCell, candidate: _Candidate, differences: Sequence[str]
-    ) -> VerifiedCell:
-        drawn, reasons, lacking = draws(cell.presets[0].dotted()), [], dict[str, None]()
-        seeds: list[tuple[float, list[str]]] = []
-        finished = [line for line in candidate.trials if line["status"] == "finished"]
-        for line in finished:
-            near = [self._nearest(line["trial_id"], number) for number in cell.numbers]
-            if lost := [one for one in near if isinstance(one, str)]:
-                lacking |= dict.fromkeys(lost)
-                continue
-            whole = [one for one in near if not isinstance(one, str)]
-            said = [reason for _, own in whole for reason in own]
-            seeds.append((mean([value for value, _ in whole]), said))
-        # If some seeds were measured exactly as in the paper, the others are ignored.
-        kept = [seed for seed in seeds if not seed[1]] or seeds
-        if kept:
-            reasons = [*differences, *dict.fromkeys(reason for _, own in kept for reason in own)]
-        elif finished:
-            reasons = [f"not measured: {', '.join(lacking)}"]
-        else:
-            ends = dict.fromkeys(map(_end, candidate.trials))
-            reasons = [f"its trials {', '.join(ends)}"]
-        return VerifiedCell(cell, [value for value, _ in kept], tuple(reasons), drawn=drawn)
-
-    def _nearest(self, trial_id: str, number: Number) -> tuple[float, list[str]] | str:
-        """The most similar score of a task and its differences; else the task and the reason."""
-        near = self._scores.get((trial_id, *number[:3]), [])
-        measured = [
-            (line["value"], list(_score_differences(line, number)))
-            for line in near
-            if "value" in line
-        ]
-        if measured:
-            return min(measured, key=lambda pair: len(pair[1]))
-        why = next((line["reason"] for line in near if line.get("reason")), "")
-        return f"{number.task} ({why})" if why else number.task
+def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
+    standings = study.standings(DEFAULT)  # any score: their order does not matter here
+    rows = standings.tables.trials([*_READ, _PRINT]).to_pylist()
+    by_trial = {row["trial_id"]: row for row in rows}
+    names: dict[str | None, set[str]] = {}
+    for row in rows:
+        names.setdefault(row[_PRINT], set()).add(row["encoder.checkpoint"])
+    for _, one in sorted(standings.tried.items()):
+        chose = one.trials.keys() - one.fresh
+        trials = [(by_trial[one.trials[seed]], one.results[seed]) for seed in sorted(chose)]
+        for first, _ in trials[:1]:
+            values = dict(flatten(json.loads(first["config"])))
+            encoders = {row["encoder.checkpoint"] for row, _ in trials}
+            if first[_PRINT]:
+                encoders |= names[first[_PRINT]]
+            yield _Tried(values, trials, frozenset(encoders))
 
 
-def _scores_of_tasks(scores: pd.DataFrame) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """The scores of whole tasks, each the mean over the classifier's seeds.
-
-    They are looked up by trial, task, split and metric.
-    """
-    key = ["trial_id", "task", "split", "metric", "protocol", "aggregation", "data"]
-    groups = scores[scores["subset"].isna()].groupby(key, dropna=False, sort=False)
-    means = groups.agg(value=("value", "mean"), n=("n", "min"), reason=("reason", "first"))
-    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for line in lines_of(means.reset_index()):
-        found.setdefault(tuple(line[name] for name in key[:4]), []).append(line)
-    return found
-
-
-def _score_differences(score: dict[str, Any], number: Number) -> Iterator[str]:
-    """How a score differs from a number of a paper."""
-    task, data, n = number.task, score["data"], score.get("n", 0)
-    if data != "root":
-        yield f"{task} is scored on the {data} sets"
-    if score["protocol"] != number.protocol:
-        yield f"{task} by the protocol {score['protocol']}; the paper's {number.protocol}"
-    if score.get("aggregation") != number.aggregation:
-        yield f"{task} aggregated by {score.get('aggregation')}; the paper's {number.aggregation}"
-    if data == "root" and n != number.n:
-        of = " of a truncated file" if number.protocol == "scl-paper-compat" else ""
-        yield f"{task} on {n:,} rows; the paper's on {number.n:,}{of}"
+def _differences(tried: _Tried, preset: TrialConfig) -> tuple[int, list[str]]:
+    """How many knobs of a configuration differ from a preset, and which, in words."""
+    values = preset.dotted()
+    own, meant = weight_values(tried.values), weight_values(values)
+    keys = [key for key in knobs() if key != "seed" and own.get(key) != meant.get(key)]
+    if tried.value("evaluation.select") == "last" == preset.evaluation.select:
+        keys = [key for key in keys if key != "evaluation.every"]  # has no effect on the weights
+    changed = [
+        f"{key} = {shown(tried.value(key))} instead of {shown(values.get(key))}" for key in keys
+    ]
+    others = f"other settings: {', '.join(changed)}" if changed else ""
+    texts = [_other_encoder(tried, preset), _other_rows(tried, preset)]
+    return len(keys) + sum(map(bool, texts)), [*filter(None, (*texts, others))]
 
 
-def _end(trial: Mapping[str, Any]) -> str:
-    why = f" ({trial['error_type']})" if trial.get("error_type") else ""
-    return f"{_ENDED[trial['status']]}{why}"
+def _other_encoder(tried: _Tried, preset: TrialConfig) -> str:
+    paper = preset.encoder.checkpoint
+    if any(_is_encoder(name, paper) for name in tried.encoders):
+        return ""
+    prints = {row[_PRINT] for row, _ in tried.trials if row[_PRINT]}
+    known = f"fingerprint {', '.join(sorted(prints)) or 'not recorded'}"
+    return f"base model: {', '.join(sorted(tried.encoders))} ({known}); the paper's is {paper}"
 
 
 def _is_encoder(name: str, paper: str) -> bool:
@@ -253,42 +264,118 @@ def _is_encoder(name: str, paper: str) -> bool:
     return same or name in (paper, *(f"{owner}{paper}" for owner in _HUB_OWNERS))
 
 
-def _training_rows(candidate: _Candidate, preset: TrialConfig) -> str | None:
-    """Why the training rows are not those of a paper; None if they are."""
-    kind = preset.method.rows
-    if kind == "nothing":
-        return None
-    lacks = [_lacking_rows(line, _WHOLE_SETS[preset.data.source]) for line in candidate.trials]
-    if all(lacks):
-        return min(lacks)
-    given, meant = candidate.value("data.min_score"), preset.data.min_score
-    if kind == "positive_pairs" and given != meant:
+def _other_rows(tried: _Tried, preset: TrialConfig) -> str:
+    """Why the training rows are not those of a paper; empty if they are."""
+    if preset.method.rows == "nothing":
+        return ""
+    whole = _WHOLE_SETS[preset.data.source]
+    lacks = [_lacking_rows(row, whole) for row, _ in tried.trials]
+    given, meant = tried.value("data.min_score"), preset.data.min_score
+    if not all(lacks) and preset.method.rows == "positive_pairs" and given != meant:
         return f"training rows: pairs with a score from {given:g}; the paper's from {meant:g}"
-    return None
+    return min(lacks)
 
 
 def _lacking_rows(trial: Mapping[str, Any], names: Sequence[str]) -> str:
     """Why a trial did not train on a whole set with one of these names; empty if it did."""
-    asked, limit = trial["data.source"], trial.get("data.limit")
-    read = trial.get("data_source", asked)
+    asked, limit = trial["data.source"], trial["data.limit"]
+    read = trial["data_source"] or asked
     if len(source_names(asked)) > 1:
         read = f"{asked}, one source per batch"
-    elif any(mark in read for mark in ("partial", "first2000")):
-        read = f"{read}, a partial set"
-    elif read in names and limit is None:
+    if read in names and limit is None:
         return ""
     first = "" if limit is None else f"the first {limit:,} rows of "
     return f"training rows: {first}{read}; the paper's are all of {names[0]}"
 
 
-def _other_settings(candidate: _Candidate, preset: TrialConfig) -> str:
-    """The other knobs that change the weights and differ; empty if there are none."""
-    own, meant = candidate.weight_values, weight_values(preset_values := preset.dotted())
-    keys = [key for key in knobs() if key != "seed" and own.get(key) != meant.get(key)]
-    if candidate.value("evaluation.select") == "last" == preset.evaluation.select:
-        keys = [key for key in keys if key != "evaluation.every"]  # has no effect on the weights
-    changed = [
-        f"{key} = {shown(candidate.value(key))} instead of {shown(preset_values.get(key))}"
-        for key in keys
+_Scores = Mapping[tuple[str, ...], Sequence[Mapping[str, Any]]]
+"""The scores of whole tasks by trial, task, split and metric."""
+
+
+def _verified(
+    cell: PaperCell,
+    standing: Mapping[TrialConfig, Sequence[tuple[_Tried, Sequence[str]]]],
+    scores: _Scores,
+) -> VerifiedCell:
+    """The study's best value for a printed number."""
+    if not cell.presets:
+        return VerifiedCell(cell, reasons=("another system, whose number the paper copied",))
+    found = [
+        _reproduced(cell, tried, texts, scores)
+        for preset in cell.presets
+        for tried, texts in standing.get(preset, ())
     ]
-    return f"other settings: {', '.join(changed)}" if changed else ""
+    if not found:
+        return VerifiedCell(cell, reasons=("the study has no such trial",))
+    first = min(found, key=lambda one: (not one.values, len(one.reasons), -one.n))
+    if not first.values or first.reasons:
+        return first
+    return replace(first, others=sum(bool(o.values) and not o.reasons for o in found) - 1)
+
+
+def _reproduced(
+    cell: PaperCell, tried: _Tried, differences: Sequence[str], scores: _Scores
+) -> VerifiedCell:
+    """A configuration's value for a printed number: the mean over its seeds."""
+    lacking = dict[str, None]()
+    seeds: list[tuple[float, list[str]]] = []
+    finished = [row["trial_id"] for row, end in tried.trials if end.status == "finished"]
+    for trial_id in finished:
+        near = [_nearest(scores.get((trial_id, *one[:3]), ()), one) for one in cell.numbers]
+        if lost := [one for one in near if isinstance(one, str)]:
+            lacking |= dict.fromkeys(lost)
+            continue
+        whole = [one for one in near if not isinstance(one, str)]
+        said = [reason for _, own in whole for reason in own]
+        seeds.append((mean([value for value, _ in whole]), said))
+    # If some seeds were measured exactly as in the paper, the others are ignored.
+    kept = [seed for seed in seeds if not seed[1]] or seeds
+    if kept:
+        reasons = [*differences, *dict.fromkeys(reason for _, own in kept for reason in own)]
+    elif finished:
+        reasons = [f"not measured: {', '.join(lacking)}"]
+    else:
+        reasons = [f"its trials {', '.join(dict.fromkeys(_end(end) for _, end in tried.trials))}"]
+    drawn = draws(cell.presets[0].dotted())
+    return VerifiedCell(cell, [value for value, _ in kept], tuple(reasons), drawn)
+
+
+def _end(result: Result) -> str:
+    why = f" ({result.error_type})" if result.error_type else ""
+    return f"{_ENDED[result.status]}{why}"
+
+
+def _nearest(near: Sequence[Mapping[str, Any]], number: Number) -> tuple[float, list[str]] | str:
+    """The most similar score of a task and its differences; else the task and the reason."""
+    measured = [
+        (line["value"], list(_score_differences(line, number))) for line in near if "value" in line
+    ]
+    if measured:
+        return min(measured, key=lambda pair: len(pair[1]))
+    why = next((line["reason"] for line in near if line.get("reason")), "")
+    return f"{number.task} ({why})" if why else number.task
+
+
+def _scores_of_tasks(scores: pd.DataFrame) -> _Scores:
+    """The scores of whole tasks, each the mean over the classifier's seeds."""
+    key = ["trial_id", "task", "split", "metric", "protocol", "aggregation", "data"]
+    groups = scores[scores["subset"].isna()].groupby(key, dropna=False, sort=False)
+    means = groups.agg(value=("value", "mean"), n=("n", "min"), reason=("reason", "first"))
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for line in lines_of(means.reset_index()):
+        found.setdefault(tuple(line[name] for name in key[:4]), []).append(line)
+    return found
+
+
+def _score_differences(score: Mapping[str, Any], number: Number) -> Iterator[str]:
+    """How a score differs from a number of a paper."""
+    task, data, n = number.task, score["data"], score.get("n", 0)
+    if data != "root":
+        yield f"{task} is scored on the {data} sets"
+    if score["protocol"] != number.protocol:
+        yield f"{task} by the protocol {score['protocol']}; the paper's {number.protocol}"
+    if score.get("aggregation") != number.aggregation:
+        yield f"{task} aggregated by {score.get('aggregation')}; the paper's {number.aggregation}"
+    if data == "root" and n != number.n:
+        of = " of a truncated file" if number.protocol == "scl-paper-compat" else ""
+        yield f"{task} on {n:,} rows; the paper's on {number.n:,}{of}"

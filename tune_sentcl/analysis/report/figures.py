@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from tune_sentcl.analysis.frames import front_of, test_columns
 from tune_sentcl.analysis.report.figure import (
     BRUSH,
     CONFIGURATIONS,
@@ -32,11 +33,9 @@ from tune_sentcl.analysis.report.report_data import (
     title_of,
 )
 from tune_sentcl.analysis.report.table import Hours, Row, Table
-from tune_sentcl.analysis.summary import front_of, test_columns
 from tune_sentcl.config import draws
 from tune_sentcl.history import Configuration
 from tune_sentcl.objective import DEFAULT, Objective
-from tune_sentcl.results.standings import Estimate
 
 _DRAWN = 10
 _KINDS = ("seeds of the search", "new seeds")
@@ -135,7 +134,6 @@ def _coloured(names: Sequence[str], colours: Sequence[str]) -> Spec:
 
 
 def _seed_layers(frame: pd.DataFrame, at: Spec, title: str, *, values: bool = False) -> list[Spec]:
-    """Each seed as a point, each mean as a bar, and with `values` the means as text."""
     kinds = [kind for kind in _KINDS if kind in set(frame["kind"])]
     shown = {"name": "configuration", "score": title, "seed": "seed", "kind": "kind"}
     point = {**at, **fading(0.8), "tooltip": tooltips(shown)}
@@ -184,7 +182,7 @@ def _curves(subject: ReportData, metric: str) -> tuple[pd.DataFrame, int]:
     """The points to draw, and the number of other configurations that have a curve."""
     points = subject.frames.curves.query("metric == @metric").dropna(subset=["value", "samples"])
     points = points.merge(subject.trials[["trial_id", "configuration"]], on="trial_id")
-    best = subject.over_seeds.index[:_BEST].tolist()
+    best = [*subject.seeds][:_BEST]
     named = enumerate(zip(best, subject.named(best), strict=True), 1)
     names = {key: in_lines(f"{rank}: {text}", _LEGEND_LINE) for rank, (key, text) in named}
     others = sorted({*points["configuration"]} - {*best})
@@ -258,13 +256,13 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
 def _front_table(points: Points, quality: Sequence[str], best: np.ndarray, most: int) -> Table:
     subject = points.subject
     # The points of the figures are rounded; a table that rounded them again could differ.
+    found, cost = list(map(subject.over_seeds, quality)), subject.over_seeds(subject.cost)
     rows: list[Row] = []
-    for name, row in subject.over_seeds[best].iterrows():
-        scores = (Estimate(*row[one]) for one in quality)
-        hours = [] if subject.costs_in_use else [Hours(row[subject.cost, "mean"])]
-        knobs, brief = subject.stated(str(name)), subject.brief(str(name))
-        rank = subject.standings.ranks.get(str(name))
-        rows.append((rank, *scores, *hours, *knobs, brief))
+    for name in points.frame.index[best]:
+        scores = (one[name] for one in found)
+        hours = [] if subject.costs_in_use else [Hours(cost[name].mean)]
+        rank = subject.standings.ranks.get(name)
+        rows.append((rank, *scores, *hours, *subject.stated(name), subject.brief(name)))
     titles, times = list(map(subject.title, quality)), ""
     if not subject.costs_in_use:
         titles.append(subject.cost_title)

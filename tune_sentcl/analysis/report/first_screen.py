@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tune_sentcl.analysis.frames import test_columns
 from tune_sentcl.analysis.report.report_data import ReportData, measure_of
 from tune_sentcl.analysis.report.runs import as_typed
-from tune_sentcl.analysis.summary import test_columns
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Verdict
 from tune_sentcl.objective import Objective
@@ -19,12 +19,11 @@ UNTRAINED, HAND_SET, TUNED = "untrained", "hand-set", "tuned"
 
 _FINE = 0.2  # points: smaller differences are printed with two digits
 _OVER = {UNTRAINED: "the untrained encoder", HAND_SET: "your hand-set settings"}
-_WORDS: dict[Verdict | None, str] = {
+_WORDS: dict[Verdict, str] = {
     "ESTABLISHED": "confirmed",
     "REVERSED": "refuted",
     "NO DIFFERENCE": "none",
     "UNDECIDED": "not proven",
-    None: "not tested on new seeds",
 }
 
 
@@ -105,13 +104,13 @@ class FirstScreen:
         claims = {label: one for label, one in self.rows.items() if label != TUNED}
         if winner is None or TUNED not in self.rows or not claims:
             return ""
-        words = {}
+        words, evidence = {}, self.standings.evidence()
         for label, one in claims.items():
-            verdict = self.standings.verdicts.get(one.name)
-            fresh = len(winner.fresh_scores())
-            seeds = fresh or len(winner.chosen_scores())
-            on = f" on {seeds} {'new ' if fresh else ''}seed{'s' if seeds > 1 else ''}"
-            words[label] = f"{_WORDS[verdict]}{on if verdict else ''}"
+            words[label] = "not tested on new seeds"
+            if answer := self.standings.comparisons.get(one.name):
+                kind = "new seed" if evidence.source(winner, one) == "fresh" else "seed"
+                seeds = f"{answer.n} {kind}{'s' if answer.n > 1 else ''}"
+                words[label] = f"{_WORDS[answer.verdict]} on {seeds}"
         if len({*words.values()}) == 1:
             said, several = next(iter(words.values())), len(words) > 1
             if several and said.startswith("not "):
@@ -121,7 +120,6 @@ class FirstScreen:
         return f"; {', '.join(parts).replace('that', 'the gain', 1)}"
 
     def _difference(self, label: str) -> float:
-        """By how much the winner is better than another row."""
         objective = self.subject.objectives[0]
         mine, other = (self.score(self.rows[one], objective) for one in (TUNED, label))
         found = mine.mean - other.mean if mine and other else 0.0
@@ -132,7 +130,6 @@ class FirstScreen:
         return _points(score.mean) if score else "?"
 
     def _to(self, label: str) -> str:
-        """A row's score with its test score."""
         on_dev, *on_test = (self._text(label, one) for one in self.measured)
         return f"{on_dev} (test {on_test[0]})" if on_test else on_dev
 

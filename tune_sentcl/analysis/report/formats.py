@@ -10,7 +10,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from tune_sentcl.analysis.conversion import rows_of
+from tune_sentcl.analysis.frames import rows_of
 from tune_sentcl.analysis.report.figure import (
     CONFIGURATIONS,
     Figure,

@@ -34,20 +34,21 @@ class Points:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The rows, the best first."""
-        subject, shown = self.subject, self.subject.over_seeds
+        subject, names = self.subject, [*self.subject.seeds]
         columns: dict[str, Any] = {
-            "id": shown.index.map(subject.brief),
-            "rank": np.arange(1, len(shown) + 1),
-            "n": shown["n", ""],
-            "cost": shown[subject.cost, "mean"] * self._unit[1],
-            "jitter": _jitter(len(shown)),
-            "best": [subject.standings.mark(name) == "winner" for name in shown.index],
+            "id": [subject.brief(name) for name in names],
+            "rank": np.arange(1, len(names) + 1),
+            "n": [*subject.seeds.values()],
+            "cost": _over_seeds(subject, subject.cost)["mean"] * self._unit[1],
+            "jitter": _jitter(len(names)),
+            "best": [subject.standings.mark(name) == "winner" for name in names],
         }
         for index, target in enumerate(subject.targets):
-            mean, sd = shown[target, "mean"], shown[target, "std"]
+            found = _over_seeds(subject, target)
+            mean, sd = found["mean"], found["sd"]
             columns |= {f"t{index}": mean, f"t{index}_sd": sd}
             columns |= {f"t{index}_low": mean - sd, f"t{index}_high": mean + sd}
-        frame = pd.DataFrame(columns, index=shown.index).assign(**self._knobs(shown.index))
+        frame = pd.DataFrame(columns, index=names).assign(**self._knobs(names))
         for key in subject.knobs:
             frame[self.line(key)] = self._lines(frame, key)
         return rounded(frame, 5)
@@ -78,7 +79,7 @@ class Points:
         trials = subject.trials[subject.trials["stages"].notna()]
         trials = trials[trials["status"] == "pruned"].set_index("configuration")
         ends = trials["stages"].map(lambda stages: max(stages, key=lambda end: end["share"]))
-        ends = ends[~ends.index.isin(subject.over_seeds.index)]
+        ends = ends[~ends.index.isin(self.frame.index)]
         ends = ends[[end["objective"] == target for end in ends]]
         last = pd.Series([float(end["value"]) for end in ends], ends.index, "float64")
         worst, best = self.floor(target) or self.frame["t0"].min(), self.frame["t0"].max()
@@ -119,7 +120,7 @@ class Points:
 
     @cached_property
     def _numbers(self) -> set[str]:
-        rows = [self.subject.stated(name) for name in self.subject.over_seeds.index]
+        rows = [self.subject.stated(name) for name in self.subject.seeds]
         columns = zip(self.subject.knobs, zip(*rows, strict=True), strict=bool(rows))
         found = {key for key, values in columns if UNSET not in values}
         return {key for key in found if knobs()[key].kind in _NUMBERS}
@@ -131,7 +132,7 @@ class Points:
 
     @cached_property
     def _unit(self) -> tuple[str, float]:
-        return time_unit(float(self.subject.over_seeds[self.subject.cost, "mean"].max()))
+        return time_unit(_over_seeds(self.subject, self.subject.cost)["mean"].max())
 
     def knob(self, key: str) -> str:
         """The column of a knob."""
@@ -164,6 +165,14 @@ class Points:
             }
             for index, name in enumerate(self.subject.targets)
         ]
+
+
+def _over_seeds(subject: ReportData, number: str) -> pd.DataFrame:
+    """Mean and sd of a number, by the names of the shown configurations."""
+    found = subject.over_seeds(number)
+    rows = {name: (one.mean, one.sd) for name, one in found.items()}
+    frame = pd.DataFrame.from_dict(rows, "index", columns=["mean", "sd"], dtype=float)
+    return frame.reindex([*subject.seeds])
 
 
 def _jitter(count: int) -> Any:

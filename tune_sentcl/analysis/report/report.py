@@ -4,24 +4,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
-
 from tune_sentcl.analysis.report.figure import Figure
 from tune_sentcl.analysis.report.figures import curve_figures, front, role_figure, seed_figure
 from tune_sentcl.analysis.report.first_screen import FirstScreen
-from tune_sentcl.analysis.report.knobs import knob_figures
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.questions import question_tables
-from tune_sentcl.analysis.report.report_data import GPU_HOURS, HOURS, ReportData
+from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.analysis.report.runs import (
     commands,
-    elapsed_hours,
     failures,
     measured,
     run_tables,
 )
 from tune_sentcl.analysis.report.scores import leaderboards, suite_tables
-from tune_sentcl.analysis.report.table import Table, duration
+from tune_sentcl.analysis.report.table import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +45,6 @@ class Report:
 
     Attributes:
         title: The studies' names.
-        key_figures: Key figures: name, value and a remark.
         sections: The sections in order.
         points: The data that the figures draw.
         answer: The first screen.
@@ -58,7 +53,6 @@ class Report:
     """
 
     title: str
-    key_figures: Sequence[tuple[str, str, str]]
     sections: Sequence[Section]
     points: Points
     answer: FirstScreen
@@ -104,7 +98,6 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
     names = (name.rstrip("/") for name in subject.frames.manifests)
     return Report(
         title=", ".join(name.rpartition("/")[2] or name for name in names),
-        key_figures=tuple(_key_figures(subject)),
         sections=tuple(section for section in filled if section.parts or section.lines),
         points=points,
         answer=answer,
@@ -115,26 +108,8 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
 
 def _pictured(points: Points) -> Iterator[tuple[str, str, str, Iterable[Figure]]]:
     # Imports Optuna (1 s), which reports without figures do not need.
-    from tune_sentcl.analysis.report.importances import importance_figures
+    from tune_sentcl.analysis.report.knobs import importance_figures, knob_figures
 
     yield "knobs", "Score against each knob", "Knobs", knob_figures(points)
     yield "importance", "Which knobs matter", "Importances", importance_figures(points)
     yield "curves", "Learning curves", "Curves", curve_figures(points.subject)
-
-
-def _key_figures(subject: ReportData) -> Iterator[tuple[str, str, str]]:
-    trials = subject.trials
-    status = trials["status"].value_counts()
-    words = ", ".join(f"{count:,} {kind}" for kind, count in status.items())
-    yield "trials", f"{len(trials):,}", words
-    seeds = trials["seed"].nunique()
-    configurations = f"{trials['configuration'].nunique():,}"
-    yield "configurations", configurations, f"{seeds} {'seed' if seeds == 1 else 'seeds'}"
-    if gpu := float(np.nansum(trials[GPU_HOURS])):
-        yield "GPU time", duration(gpu), "shares of GPUs count as such"
-    yield "trial time", duration(float(np.nansum(trials[HOURS]))), "sum over parallel trials"
-    elapsed = elapsed_hours(trials)
-    if elapsed == elapsed:
-        yield "elapsed", duration(elapsed), "first start to last end"
-    failed = int(status.get("failed", 0))
-    yield "failed", f"{failed:,}", f"{100 * failed / max(1, len(trials)):.1f} % of trials"

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.frames import StudyFrames
+from tune_sentcl.analysis.frames import STS_TASKS, StudyFrames
 from tune_sentcl.analysis.papers.paper_results import PAPERS, Paper, paper_results
 from tune_sentcl.analysis.report.table import Value
-from tune_sentcl.analysis.summary import STS_TASKS
 from tune_sentcl.config import Values, knobs, naming_knobs, short_name, stated, title
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.history import CONFIRM_ORIGIN, Configuration
+from tune_sentcl.history import Configuration
 from tune_sentcl.objective import OFFERS, Objective, objective_named, tasks_of
-from tune_sentcl.results.standings import Standings
+from tune_sentcl.results.standings import Estimate, Standings
 from tune_sentcl.space.grids import read_ranges
 from tune_sentcl.store.study import Study
 
@@ -123,7 +122,6 @@ class ReportData:
 
     @cached_property
     def _spaces(self) -> list[dict[str, Any]]:
-        """The studies' space files."""
         found = []
         for manifest in self.frames.manifests.values():
             for text in manifest.space_texts:
@@ -184,34 +182,27 @@ class ReportData:
         return "GPU time a trial" if self.cost == GPU_HOURS else "time a trial"
 
     @cached_property
-    def _finished(self) -> pd.DataFrame:
-        trials = self.trials[self.trials["status"] == "finished"]
-        return trials.set_index(["configuration", "seed"])
+    def seeds(self) -> dict[str, int]:
+        """The number of finished seeds of the search of each shown configuration."""
+        return {
+            one.name: sum(
+                result.status == "finished" and seed not in one.fresh
+                for seed, result in one.results.items()
+            )
+            for one in self.shown
+        }
 
-    @cached_property
-    def by_seed(self) -> pd.DataFrame:
-        """The finished trials of the search, by configuration and seed."""
-        return self._finished[self._finished["origin"] != CONFIRM_ORIGIN]
+    def over_seeds(self, number: str) -> dict[str, Estimate]:
+        """A column of `trials` of each configuration over the finished seeds of the search.
 
-    @cached_property
-    def over_seeds(self) -> pd.DataFrame:
-        """One row per configuration, under its id: knobs, `n`, and statistics of each number.
-
-        The columns of numbers are pairs: a score or a cost, and `mean`, `std` or `count`. The
-        order is that of `shown`; `lost` counts lost seeds. Hours exclude start-up, most of which
-        falls on the first trial of each worker, and loading for a trial that was measured again.
+        Hours exclude start-up, most of which falls on the first trial of each worker, and loading
+        for a trial that was measured again.
         """
-        trials = self.by_seed
-        hours = {name: trials[name] * trials[_STEADY] for name in (HOURS, GPU_HOURS)}
-        groups = trials.assign(**hours).groupby("configuration", sort=True)
-        numbers = [*self.scores, STS_AVERAGE, TRANSFER_AVERAGE, HOURS, GPU_HOURS]
-        found = groups[numbers].agg(["mean", "std", "count"])
-        own: Any = groups.first().reindex(columns=self.knobs).assign(n=groups.size())
-        own.columns = pd.MultiIndex.from_product([own.columns, [""]])
-        found = pd.concat([own, found], axis=1)
-        order: pd.DataFrame = found.loc[[one.name for one in self.shown]].copy()
-        order["lost", ""] = [len(one.chosen_lost()) for one in self.shown]
-        return order
+        trials = self.trials[self.trials["status"] == "finished"]
+        values = (
+            trials[number] * trials[_STEADY] if number in (HOURS, GPU_HOURS) else trials[number]
+        )
+        return self.standings.over_seeds(dict(zip(trials["trial_id"], values, strict=True)))
 
     @cached_property
     def scores(self) -> list[str]:
@@ -244,7 +235,6 @@ class ReportData:
         return list(dict.fromkeys([*self.printed(suite), *tasks_of([suite])]))
 
     def _transfer(self, columns: Sequence[str]) -> list[str]:
-        """The columns of the first measured transfer protocol."""
         tasks = self.tasks("transfer")
         every = [
             [str(Objective(task, "accuracy", "test", protocol)) for task in tasks]

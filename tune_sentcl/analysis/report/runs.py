@@ -128,7 +128,6 @@ def failures(subject: ReportData, most: int) -> Iterator[Table]:
 def _grouped(
     name: str, title: str, frame: pd.DataFrame, which: "pd.Series[str]", most: int
 ) -> Iterator[Table]:
-    """How often, and in which trials, the same happened; the most frequent first."""
     if frame.empty:
         return
     keys = list(frame.columns)

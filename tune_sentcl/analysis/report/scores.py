@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from tune_sentcl.analysis.frames import statistics_of, test_columns
 from tune_sentcl.analysis.report.report_data import (
     GPU_HOURS,
     HOURS,
@@ -14,9 +15,7 @@ from tune_sentcl.analysis.report.report_data import (
     title_of,
 )
 from tune_sentcl.analysis.report.table import Hours, Table, Value
-from tune_sentcl.analysis.summary import test_columns
 from tune_sentcl.objective import OFFERS, Objective
-from tune_sentcl.results.standings import Estimate
 
 LEGEND = "Bold: the winner; grey: proven worse than the winner"
 _ON_DATA = {"toy": " on the generated toy sets", "root": " on the real sets"}
@@ -38,11 +37,10 @@ def on_data(objective: Objective, data: str) -> str:
 
 def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
     """The leaderboard, if a trial has finished; at most `most` rows, 0: all."""
-    order = subject.over_seeds
-    if order.empty:
+    if not subject.shown:
         return
-    first, *others = ((subject.title(one), _estimates(subject, one)) for one in subject.targets)
-    lost = order["lost", ""].to_dict()
+    first, *others = ((subject.title(one), subject.over_seeds(one)) for one in subject.targets)
+    lost = {one.name: len(one.chosen_lost()) for one in subject.shown}
     columns = {
         **_ranks(subject),
         **dict([first]),
@@ -52,9 +50,9 @@ def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
         **dict(others),
         **({"lost": lost} if any(lost.values()) else {}),
         subject.cost_title: {
-            name: Hours(one) for name, one in order[subject.cost, "mean"].items()
+            name: Hours(one.mean) for name, one in subject.over_seeds(subject.cost).items()
         },
-        "configuration": {name: subject.brief(name) for name in order.index},
+        "configuration": {name: subject.brief(name) for name in subject.seeds},
     }
     averages = subject.averaged(subject.targets)
     of = f"Scores times 100{on_data(subject.objectives[0], subject.standings.data)}"
@@ -75,18 +73,8 @@ def _confirmed(subject: ReportData) -> _Columns:
     return columns
 
 
-def _estimates(subject: ReportData, number: str) -> dict[str, Estimate]:
-    """A number of each configuration over the seeds of the search."""
-    rows = subject.over_seeds[number]
-    columns = (rows[name] for name in ("mean", "std", "count"))
-    return {
-        str(name): Estimate(mean, sd, int(n))
-        for name, mean, sd, n in zip(rows.index, *columns, strict=True)
-    }
-
-
 def _note(subject: ReportData, averages: str) -> str:
-    seeds, ranks = subject.over_seeds["n", ""], subject.standings.ranks
+    seeds, ranks = subject.seeds, subject.standings.ranks
     title = subject.title(str(subject.objectives[0]))
     ranked = f"In the order of {title}; times 100, mean ± sd over seeds."
     if subject.costs_in_use:
@@ -98,7 +86,7 @@ def _note(subject: ReportData, averages: str) -> str:
     if older := len(subject.standings.older):
         ranked += f" Left out: {older} of a plugin's older code."
     ranked += f" Time: without start-up.{averages} {LEGEND}."
-    if (seeds == 1).all():
+    if {*seeds.values()} == {1}:
         return f"{ranked} Each configuration has one seed: small differences may be luck."
     return ranked
 
@@ -111,21 +99,21 @@ def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
             yield from _suite(subject, suite, protocol, most)
     if subject.own:
         # Without an average, because the metrics of the user's own tasks differ.
-        columns = {title_of(one): _estimates(subject, name) for name, one in subject.own.items()}
+        columns = {title_of(one): subject.over_seeds(name) for name, one in subject.own.items()}
         empty = Table("own", "Own tasks: times 100", caption="Scores times 100")
         yield _by_task(subject, empty, columns, most, "", knobs_first=False)
 
 
 def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterator[Table]:
     title, metric, shown_metric = _SUITES[suite]
-    scores, printed = subject.by_seed, subject.printed(suite)
+    printed = subject.printed(suite)
     offered = [task for task in subject.tasks(suite) if protocol in OFFERS[task]]
     names = {task: str(Objective(task, metric, "test", protocol)) for task in offered}
-    there = {t: n for t, n in names.items() if n in scores and scores[n].notna().any()}
+    there = {t: n for t, n in names.items() if n in subject.scores and subject.over_seeds(n)}
     if not there:
         return
     averaged = [name for task, name in there.items() if task in printed]
-    columns, averages = [(task, _estimates(subject, name)) for task, name in there.items()], ""
+    columns, averages = [(task, subject.over_seeds(name)) for task, name in there.items()], ""
     if averaged:
         average, trials = subject.average(averaged), subject.trials.set_index("trial_id")
         values = trials[averaged].mean(axis=1, skipna=False).to_dict()
@@ -152,7 +140,6 @@ def _by_task(
     *,
     knobs_first: bool,
 ) -> Table:
-    """A table of scores by configuration."""
     scores, knobs = {**columns, **_seeds(subject)}, _knobs(subject)
     ordered = {**knobs, **scores} if knobs_first else {**_ranks(subject), **scores, **knobs}
     empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
@@ -165,11 +152,11 @@ def _ranks(subject: ReportData) -> _Columns:
 
 
 def _seeds(subject: ReportData) -> _Columns:
-    return {"seeds": subject.over_seeds["n", ""].to_dict()}
+    return {"seeds": subject.seeds}
 
 
 def _knobs(subject: ReportData) -> _Columns:
-    rows = {name: subject.stated(name) for name in subject.over_seeds.index}
+    rows = {name: subject.stated(name) for name in subject.seeds}
     return {
         subject.labels[key]: {name: row[at] for name, row in rows.items()}
         for at, key in enumerate(subject.knobs)
@@ -180,12 +167,12 @@ def _filled(
     subject: ReportData, empty: Table, columns: _Columns, most: int, averages: str
 ) -> Table:
     """A table with its columns, and with the first sentence of its caption."""
-    order = subject.over_seeds
     spare = _SPARE if empty.name == "leaderboard" else 0
-    shown = order.head(max(most, spare)) if most else order
-    rows = [tuple(cells.get(name) for cells in columns.values()) for name in shown.index]
+    shown = [*subject.seeds][: max(most, spare) if most else None]
+    rows = [tuple(cells.get(name) for cells in columns.values()) for name in shown]
     count, labels = most or len(rows), {*subject.labels.values()}
-    least, largest = int(shown["n", ""].min()), int(shown["n", ""].max())
+    counts = [subject.seeds[name] for name in shown]
+    least, largest = min(counts), max(counts)
     seeds = f"{least} to {largest}" if least != largest else f"{largest}"
     over = f"{empty.caption}: mean ± sd over {seeds} {'seed' if largest == 1 else 'seeds'}"
     tasks = averages.strip().rstrip(".").replace(". ", "; ")
@@ -195,9 +182,9 @@ def _filled(
         knobs=tuple(x for x, title in enumerate(columns) if title in labels),
         rows=tuple(rows[:count]),
         spare=tuple(rows[count:]),
-        more=max(0, len(order) - count),
-        ids=tuple(map(subject.brief, shown.index)),
-        marks=tuple(map(subject.standings.mark, shown.index)),
+        more=max(0, len(subject.seeds) - count),
+        ids=tuple(map(subject.brief, shown)),
+        marks=tuple(map(subject.standings.mark, shown)),
         caption=f"{over} ({tasks})." if tasks else f"{over}.",
     )
 
@@ -210,18 +197,16 @@ def leaderboard_frame(subject: ReportData) -> pd.DataFrame:
     and `gpu_hours` per trial. `lost` counts lost seeds, if any. `fresh_...` describe each
     objective and its test score on new seeds, if any; those of the first have no name.
     """
-    order = subject.over_seeds
-    ranks = [subject.standings.ranks.get(name) for name in order.index]
-    columns: dict[str, Any] = {"rank": pd.array(ranks, "Int64"), "configuration": order.index}
-    columns |= {key: order[key, ""] for key in subject.knobs}
-    columns |= {"data": subject.standings.data, "seeds": order["n", ""]}
+    names, standings = [*subject.seeds], subject.standings
+    ranks = [standings.ranks.get(name) for name in names]
+    columns: dict[str, Any] = {"rank": pd.array(ranks, "Int64"), "configuration": names}
+    for key in subject.knobs:
+        values = [standings.tried[name].values.get(key) for name in names]
+        columns[key] = pd.Series(values, dtype=object)
+    columns |= {"data": standings.data, "seeds": [*subject.seeds.values()]}
     for number in dict.fromkeys((*subject.targets, *subject.scores, HOURS, GPU_HOURS)):
-        name = number.replace(" ", "_").lower() if ":" not in number else number
-        for statistic, suffix in (("mean", "mean"), ("std", "sd"), ("count", "n")):
-            columns[f"{name}_{suffix}"] = order[number, statistic]
-    if order["lost", ""].any():
-        columns["lost"] = order["lost", ""]
+        title = number.replace(" ", "_").lower() if ":" not in number else number
+        columns |= statistics_of(title, subject.over_seeds(number), names)
     over_seeds = subject.frames.configurations(subject.objectives).set_index("configuration")
-    fresh = over_seeds.reindex(order.index).filter(regex="^fresh_")
-    columns |= {str(name): fresh[name] for name in fresh}
-    return pd.DataFrame(columns, index=order.index).reset_index(drop=True)
+    found = over_seeds.reindex(names).filter(regex="^(lost$|fresh_)")
+    return pd.concat([pd.DataFrame(columns), found.reset_index(drop=True)], axis=1)
