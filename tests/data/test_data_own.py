@@ -14,7 +14,7 @@ from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.check import check_own
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_own
-from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask, row_count
+from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask
 from tune_sentcl.errors import DataError
 
 PAIRS = [("a cat", "a dog", 1.5), ("007", "a spy", 4.0), ("red", "blue", -2.0)]
@@ -279,7 +279,7 @@ def test_pairs_that_are_in_two_splits_or_twice_in_one_are_told(
     lines += [f"{a},{b},{n},{split}" for split, rows in splits.items() for a, b, n in rows]
     write_lines(tmp_path / "all.csv", lines)
     path = tmp_path / ("all.csv" if single else "folder")
-    assert [(task.split, row_count(task)) for task in read(path)] == [("dev", 2), ("test", 4)]
+    assert [(task.split, task.num_rows) for task in read(path)] == [("dev", 2), ("test", 4)]
     assert read(path) == read(tmp_path / "folder")
     assert check_own(f"mine={path}").problem.split("; ") == [
         "1 pairs occur in dev and test, in either order",

@@ -15,7 +15,6 @@ from tune_sentcl.data.rows.sources import WHOLE
 from tune_sentcl.data.tables import read_table
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_with_training
-from tune_sentcl.data.tasks.own_task import counted, remarks_on, row_count
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS, read_two_files
 from tune_sentcl.data.tasks.transfer_data import TASKS, TransferFile, read_whole
 from tune_sentcl.data.text_files import read_lines
@@ -170,10 +169,10 @@ def check_own(entry: str) -> CheckedSet:
         tasks, training = read_with_training(source)
     except DataError as error:
         return unreadable(source.name, source.path, error)
-    remarks = [remark for task in tasks for remark in remarks_on(task)]
+    remarks = [remark for task in tasks for remark in task.remarks()]
     remarks += _repeated([task for task in tasks if isinstance(task, StsTask)], training)
-    sizes = "; ".join(f"{task.split} {counted(task)}" for task in tasks)
-    problem, rows = "; ".join(_distinct(remarks)), sum(map(row_count, tasks))
+    sizes = "; ".join(f"{task.split} {task.size}" for task in tasks)
+    problem, rows = "; ".join(_distinct(remarks)), sum(task.num_rows for task in tasks)
     return CheckedSet(source.name, (source.path,), rows, sizes, "ok", problem, "")
 
 

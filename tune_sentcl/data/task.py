@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import ClassVar, Literal
 
 StsSplit = Literal["train", "dev", "test"]
 Prompt = Literal["text", "query", "document"]
@@ -52,8 +52,35 @@ class StsTask:
     suite: Literal["sts", "own"] = "sts"
     version: str | None = None
 
+    protocol: ClassVar = "cosine"
+
     def __len__(self) -> int:
         return sum(len(subset) for subset in self.subsets)
+
+    @property
+    def offers(self) -> tuple[tuple[str, StsSplit], ...]:
+        """The metrics and splits that it gives, in order."""
+        return ("spearman", self.split), ("pearson", self.split)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of pairs to score."""
+        return len(self)
+
+    @property
+    def size(self) -> str:
+        """How many rows it has, as text."""
+        return f"{len(self):,} pairs"
+
+    def texts(self, prompt: Prompt = "text") -> Iterator[str]:
+        """The sentences that are read with a prompt."""
+        for subset in self.subsets if prompt == "text" else ():
+            yield from subset.sentences1
+            yield from subset.sentences2
+
+    def remarks(self) -> Iterator[str]:
+        """Notes for a reader of its scores: none."""
+        yield from ()
 
 
 def sts_fingerprint(tasks: Iterable[StsTask]) -> str:

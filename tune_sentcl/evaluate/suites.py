@@ -16,9 +16,6 @@ from tune_sentcl.data.tasks.own_task import (
     QuickTask,
     RetrievalTask,
     objectives_of,
-    protocol_of,
-    remarks_on,
-    texts_of,
 )
 from tune_sentcl.data.tasks.sts_data import STS_SUBSETS
 from tune_sentcl.errors import (
@@ -148,7 +145,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
                 error = DataError(replace(f, where=name) for f in error.faults)
             errors.append(error)
             scores += [_failed(planned, error, task) for planned in _of(sets, task, by, seed)]
-    notes = [note for task in sets.own for note in remarks_on(task)]
+    notes = [note for task in sets.own for note in task.remarks()]
     if zeros:
         notes += [f"{zeros} sentences have the zero vector as embedding; their cosines count as 0"]
     return Evaluation(tuple(scores), tuple(errors), tuple(dict.fromkeys(notes)), tuple(items))
@@ -203,7 +200,7 @@ _Task = OwnTask | RatedTask | TransferTask
 def _measurements(
     sets: EvaluationSets, measures: Measures
 ) -> Iterator[tuple[_Task, str, int | None]]:
-    own = [(task, protocol_of(task), None) for task in sets.own]
+    own = [(task, task.protocol, None) for task in sets.own]
     # Tasks that need no classifier come first, in own tasks as in the suites.
     yield from (planned for planned in own if planned[1] in ("cosine", "retrieval"))
     groups: dict[str, tuple[_Task, ...]] = {
@@ -221,7 +218,7 @@ def _measurements(
     by_cosine: tuple[StsTask | RetrievalTask, ...] = (*graded, *searched)
     for width in measures.widths:
         for each in by_cosine:
-            yield each, f"{protocol_of(each)}@{width}", None
+            yield each, f"{each.protocol}@{width}", None
     yield from (planned for planned in own if planned[1] not in ("cosine", "retrieval"))
 
 
@@ -292,7 +289,7 @@ def score_by_cosine(
         PluginError: A plugin cannot score the model.
     """
     prompts = get_args(Prompt)
-    texts = ((text for task in tasks for text in texts_of(task, prompt)) for prompt in prompts)
+    texts = ((text for task in tasks for text in task.texts(prompt)) for prompt in prompts)
     sentences = SentenceTable(encode, *map(list, texts))
     graded = [task for task in tasks if isinstance(task, StsTask)]
     zeros = few_zeros(sentences, graded, among) > 0

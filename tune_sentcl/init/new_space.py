@@ -18,7 +18,7 @@ from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.rows.row_checks import overlaps, problems, without
 from tune_sentcl.data.rows.sources import open_source
 from tune_sentcl.data.tasks.own import read_own
-from tune_sentcl.data.tasks.own_task import OwnTask, counted, objectives_of
+from tune_sentcl.data.tasks.own_task import OwnTask, objectives_of
 from tune_sentcl.errors import ConfigError, DataError, Fault
 from tune_sentcl.init.own_rows import ROWS, TASK, hold_out, load_file, scripts
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
@@ -119,7 +119,7 @@ def new_space(
     if not own:
         own = (f"held-out={folder / TASK}",)
         tasks = list(read_own(own_source(own[0])))
-    notes += [f"{task.name} {task.split}: {counted(task)}" for task in tasks]
+    notes += [f"{task.name} {task.split}: {task.size}" for task in tasks]
     scores = [score for task in tasks for score in objectives_of(task)]
     objective = default_among(scores)
     if objective is None:

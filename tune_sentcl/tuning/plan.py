@@ -20,7 +20,6 @@ from tune_sentcl.config import EncoderConfig, TrialConfig, Values, short_name, s
 from tune_sentcl.config.idle import is_idle
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.task import Prompt
-from tune_sentcl.data.tasks.own_task import texts_of
 from tune_sentcl.data.toy import toy_vocabulary
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.judging.evidence import shown
@@ -215,7 +214,7 @@ class TrialTimer:
                 self.passes[config.encoder] = character * _characters(missing)
             return TrialSeconds(start, training, end, start + training)
         tasks = tasks_at_points(inputs.sets, self._loader.stage_objective)
-        texts = (text for task in tasks for p in get_args(Prompt) for text in texts_of(task, p))
+        texts = (text for task in tasks for p in get_args(Prompt) for text in task.texts(p))
         point = character * _characters(texts)
         points = -(-steps // every) if every else 0  # the last step is one of them
         return TrialSeconds(start + point, training, end, start + training + points * point + end)

@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args
 from tune_sentcl.config import TrialConfig, Values, flatten, parse_dotted, shown
 from tune_sentcl.data.root import data_root
 from tune_sentcl.data.task import Prompt
-from tune_sentcl.data.tasks.own_task import texts_of
 from tune_sentcl.errors import BadInputError, CheckpointError, ConfigError, Fault
 from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.space import Params, Space
@@ -286,7 +285,7 @@ def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]
 
 def _scored(config: TrialConfig, loader: InputLoader) -> int:
     tasks = tasks_at_points(loader.load(config).sets, loader.stage_objective)
-    return len({text for task in tasks for p in get_args(Prompt) for text in texts_of(task, p)})
+    return len({text for task in tasks for p in get_args(Prompt) for text in task.texts(p)})
 
 
 def first_training(space: Space) -> TrialConfig:

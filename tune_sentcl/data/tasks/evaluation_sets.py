@@ -15,7 +15,6 @@ from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import (
     OwnTask,
     objectives_of,
-    texts_of,
     with_cutoffs,
 )
 from tune_sentcl.data.tasks.sts_data import load_sts, read_task
@@ -100,7 +99,7 @@ class EvaluationSets:
         if prompt == "text":
             yield from self._of_suites()
         for mine in self.own:
-            yield from texts_of(mine, prompt)
+            yield from mine.texts(prompt)
 
     def _of_suites(self) -> Iterator[str]:
         rated = (

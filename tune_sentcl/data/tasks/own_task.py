@@ -4,7 +4,7 @@ import difflib
 import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from tune_sentcl.config.data_names import OwnSource
 from tune_sentcl.data.task import ClassifiedRows, Prompt, StsTask
@@ -36,6 +36,7 @@ class LabeledTask:
     test: ClassifiedRows | None = None
     data: Literal["toy", "root"] = "root"
     version: str = ""
+    protocol: ClassVar = "logreg-10fold"
 
     @property
     def parts(self) -> tuple[ClassifiedRows, ...]:
@@ -51,6 +52,26 @@ class LabeledTask:
         dev += [("macro_f1", "dev")] if self.dev is not None else []
         test: list[tuple[str, OwnSplit]] = [("accuracy", "test"), ("macro_f1", "test")]
         return tuple(dev + test if self.test is not None else dev)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of sentences to score."""
+        return sum(map(len, self.parts))
+
+    @property
+    def size(self) -> str:
+        """How many rows it has, as text."""
+        rows = " + ".join(f"{len(part):,}" for part in self.parts)
+        return f"{rows} sentences in {len(set(self.rows.labels))} classes"
+
+    def texts(self, prompt: Prompt = "text") -> Iterator[str]:
+        """The sentences that are read with a prompt."""
+        for part in self.parts if prompt == "text" else ():
+            yield from part.first
+
+    def remarks(self) -> Iterator[str]:
+        """Notes for a reader of its scores: none."""
+        yield from ()
 
 
 @dataclass(frozen=True)
@@ -84,11 +105,40 @@ class RetrievalTask:
     version: str = ""
     metrics: tuple[str, ...] = DEFAULT_CUTOFFS
     untitled: Mapping[str, str] = field(default_factory=dict)
+    protocol: ClassVar = "retrieval"
+
+    @property
+    def num_rows(self) -> int:
+        """The number of queries to score."""
+        return len(self.queries)
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
         """The metrics and splits that it gives, in order."""
         return tuple((metric, self.split) for metric in self.metrics)
+
+    @property
+    def size(self) -> str:
+        """How many rows it has, as text."""
+        return f"{len(self.queries):,} queries, {len(self.document_ids):,} documents"
+
+    def texts(self, prompt: Prompt = "text") -> Iterator[str]:
+        """The texts that are read with a prompt."""
+        texts = {"query": self.queries, "document": self.documents}
+        yield from texts.get(prompt, ())
+
+    def remarks(self) -> Iterator[str]:
+        """Notes for a reader of its scores: documents that are ranked specially."""
+        if empty := len(self.document_ids) - len(self.documents):
+            yield f"{self.name} has {empty:,} documents without text, which rank last"
+        if own := [document for document in self.left_out if document is not None]:
+            pairs = zip(self.left_out, self.relevance, strict=True)
+            lost = sum(grades.get(document or "", 0) > 0 for document, grades in pairs)
+            judged = f" ({lost:,} of them are judged relevant: rename ids that match by chance)"
+            yield (
+                f"{self.name} {self.split} leaves out of {len(own):,} rankings the document with "
+                f"the query's own id, as BEIR does{judged if lost else ''}"
+            )
 
 
 @dataclass(frozen=True)
@@ -114,6 +164,29 @@ class ForeignTask:
     protocol: Literal["mteb", "plugin"] = "mteb"
     data: Literal["toy", "root"] = "root"
     version: str = ""
+
+    @property
+    def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
+        """The metrics and splits that it gives, in order."""
+        return tuple((metric, self.split) for metric in self.metrics)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows, which is not known here: 0."""
+        return 0
+
+    @property
+    def size(self) -> str:
+        """Which data it has, as text."""
+        return ", ".join((*self.theirs, self.version))
+
+    def texts(self, prompt: Prompt = "text") -> Iterator[str]:
+        """The texts that are known here: none."""
+        yield from ()
+
+    def remarks(self) -> Iterator[str]:
+        """Notes for a reader of its scores: none."""
+        yield from ()
 
 
 _DEV = ("dev", "val")  # prefixes: also validation and validation.full
@@ -173,20 +246,6 @@ def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[Foreig
 OwnTask = StsTask | LabeledTask | RetrievalTask | ForeignTask
 QuickTask = StsTask | RetrievalTask | ForeignTask
 """The tasks that need no classifier."""
-OwnProtocol = Literal["cosine", "logreg-10fold", "retrieval", "mteb", "plugin"]
-
-
-def protocol_of(task: OwnTask) -> OwnProtocol:
-    """The protocol that a task is scored by."""
-    match task:
-        case StsTask():
-            return "cosine"
-        case LabeledTask():
-            return "logreg-10fold"
-        case RetrievalTask():
-            return "retrieval"
-        case ForeignTask():
-            return task.protocol
 
 
 def with_cutoffs(
@@ -209,76 +268,5 @@ def with_cutoffs(
 
 def objectives_of(task: OwnTask) -> Iterator[Objective]:
     """Every score that a task gives, in order."""
-    for metric, split in _offers(task):
-        yield Objective(task.name, metric, split, protocol_of(task))
-
-
-def _offers(task: OwnTask) -> tuple[tuple[str, str], ...]:
-    match task:
-        case StsTask():
-            return ("spearman", task.split), ("pearson", task.split)
-        case LabeledTask() | RetrievalTask():
-            return task.offers
-        case ForeignTask():
-            return tuple((metric, task.split) for metric in task.metrics)
-
-
-def texts_of(task: OwnTask, prompt: Prompt = "text") -> Iterator[str]:
-    """The sentences that are read with a prompt, except those of a `ForeignTask`."""
-    match task, prompt:
-        case RetrievalTask(), "query":
-            yield from task.queries
-        case RetrievalTask(), "document":
-            yield from task.documents
-        case StsTask(), "text":
-            for subset in task.subsets:
-                yield from subset.sentences1
-                yield from subset.sentences2
-        case LabeledTask(), "text":
-            for part in task.parts:
-                yield from part.first
-        case _:
-            pass
-
-
-def row_count(task: OwnTask) -> int:
-    """The number of pairs, sentences or queries to score; 0 for a `ForeignTask`."""
-    match task:
-        case StsTask():
-            return len(task)
-        case LabeledTask():
-            return sum(map(len, task.parts))
-        case RetrievalTask():
-            return len(task.queries)
-        case ForeignTask():
-            return 0
-
-
-def counted(task: OwnTask) -> str:
-    """The size of a task as text."""
-    match task:
-        case StsTask():
-            return f"{len(task):,} pairs"
-        case LabeledTask():
-            rows = " + ".join(f"{len(part):,}" for part in task.parts)
-            return f"{rows} sentences in {len(set(task.rows.labels))} classes"
-        case RetrievalTask():
-            return f"{len(task.queries):,} queries, {len(task.document_ids):,} documents"
-        case ForeignTask():
-            return ", ".join((*task.theirs, task.version))
-
-
-def remarks_on(task: OwnTask) -> Iterator[str]:
-    """Notes for a reader of the task's scores: documents that are ranked specially."""
-    if not isinstance(task, RetrievalTask):
-        return
-    if empty := len(task.document_ids) - len(task.documents):
-        yield f"{task.name} has {empty:,} documents without text, which rank last"
-    if own := [document for document in task.left_out if document is not None]:
-        pairs = zip(task.left_out, task.relevance, strict=True)
-        lost = sum(grades.get(document or "", 0) > 0 for document, grades in pairs)
-        judged = f" ({lost:,} of them are judged relevant: rename ids that match by chance)"
-        yield (
-            f"{task.name} {task.split} leaves out of {len(own):,} rankings the document with the "
-            f"query's own id, as BEIR does{judged if lost else ''}"
-        )
+    for metric, split in task.offers:
+        yield Objective(task.name, metric, split, task.protocol)
