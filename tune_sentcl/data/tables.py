@@ -373,3 +373,37 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def text_column(
+    table: pa.Table, name: str, where: Origin, *, numbers: bool = False
+) -> pa.ChunkedArray:
+    """A column of sentences as strings; nulls stay.
+
+    Args:
+        table: The table.
+        name: The column.
+        where: Where it was read, for errors.
+        numbers: Whether whole numbers and truth values count as text.
+
+    Raises:
+        DataError: It holds another type than text.
+    """
+    column = table.column(name)
+    kind = value_kind(column)
+    is_number = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    if not (is_text(kind) or pa.types.is_null(kind) or (numbers and is_number)):
+        rule = f"the column must hold text, and holds {kind}"
+        raise DataError(Fault(str(where), name, "", rule, "Write the sentences as strings."))
+    texts = column.cast(kind).cast(pa.string())
+    first = texts.slice(0, 1000)
+    first = first.filter(pc.invert(blank_sentences(first)))
+    if len(first) and pc.all(pc.match_substring_regex(first, _LIST)).as_py():
+        rule = "the column holds lists that are written as texts"
+        move = "Write them as lists in JSONL or Parquet, or one text to a column."
+        raise DataError(Fault(str(where), name, "", rule, move))
+    return texts
+
+
+_LIST = r"""^\s*\[(\s*['"].*['"]\s*)?\]\s*$"""
+"""A list of texts as pandas writes it into a CSV file."""

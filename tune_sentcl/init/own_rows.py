@@ -23,11 +23,19 @@ from tune_sentcl.config.data_names import joined_columns, own_source
 from tune_sentcl.data.check import CheckedSet, unreadable
 from tune_sentcl.data.rows.corpus import Corpus, join_corpora
 from tune_sentcl.data.rows.judged import judges, names_no_nli
-from tune_sentcl.data.rows.kinds import KINDS, text_column
+from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.rows.row_checks import folded, overlaps, problems
 from tune_sentcl.data.rows.sources import rows_of
-from tune_sentcl.data.tables import Origin, Read, holds_text, numbers, read_table, role_of
+from tune_sentcl.data.tables import (
+    Origin,
+    Read,
+    holds_text,
+    numbers,
+    read_table,
+    role_of,
+    text_column,
+)
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.plugins import EXTENSIONS

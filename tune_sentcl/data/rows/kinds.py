@@ -14,6 +14,7 @@ from tune_sentcl.data.tables import (
     Origin,
     blank_sentences,
     is_text,
+    text_column,
     value_kind,
 )
 from tune_sentcl.errors import DataError, Fault
@@ -130,31 +131,6 @@ def numbered_rows(table: pa.Table, where: Origin) -> pa.Table:
         )
     columns = {name: text_column(table, name, where) for name in _SENTENCES}
     return pa.table({**columns, "label": _numbered(table.column("label"), where)})
-
-
-def text_column(table: pa.Table, name: str, where: Origin) -> pa.ChunkedArray:
-    """A column of sentences as strings; nulls stay.
-
-    Raises:
-        DataError: It holds another type than text.
-    """
-    column = table.column(name)
-    kind = value_kind(column)
-    if not is_text(kind) and not pa.types.is_null(kind):
-        rule = f"the column must hold text, and holds {kind}"
-        raise DataError(Fault(str(where), name, "", rule, "Write the sentences as strings."))
-    texts = column.cast(pa.string())
-    first = texts.slice(0, 1000)
-    first = first.filter(pc.invert(blank_sentences(first)))
-    if len(first) and pc.all(pc.match_substring_regex(first, _LIST)).as_py():
-        rule = "the column holds lists that are written as texts"
-        move = "Write them as lists in JSONL or Parquet, or one text to a column."
-        raise DataError(Fault(str(where), name, "", rule, move))
-    return texts
-
-
-_LIST = r"""^\s*\[(\s*['"].*['"]\s*)?\]\s*$"""
-"""A list of texts as pandas writes it into a CSV file."""
 
 
 def require_sentences(table: pa.Table, names: Sequence[str], where: Origin) -> None:

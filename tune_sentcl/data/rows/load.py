@@ -19,10 +19,9 @@ from tune_sentcl.data.rows.kinds import (
     columns_read,
     labelled_rows,
     require_sentences,
-    text_column,
 )
 from tune_sentcl.data.rows.sources import is_named, open_source, require_enough, shown_source
-from tune_sentcl.data.tables import NEGATIVE, Origin, blank_sentences, finite_scores
+from tune_sentcl.data.tables import NEGATIVE, Origin, blank_sentences, finite_scores, text_column
 from tune_sentcl.errors import DataError, Fault
 
 

@@ -25,7 +25,6 @@ from tune_sentcl.data.rows.kinds import (
     columns_read,
     numbered_rows,
     roles_read,
-    text_column,
 )
 from tune_sentcl.data.split_names import split_named
 from tune_sentcl.data.tables import (
@@ -39,6 +38,7 @@ from tune_sentcl.data.tables import (
     is_plain,
     read_table,
     roles_of,
+    text_column,
 )
 from tune_sentcl.data.tasks.sts_data import read_task
 from tune_sentcl.data.toy import toy_graded, toy_nli

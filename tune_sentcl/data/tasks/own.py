@@ -18,9 +18,8 @@ from tune_sentcl.data.tables import (
     Origin,
     blank_sentences,
     finite_scores,
-    is_text,
     read_table,
-    value_kind,
+    text_column,
 )
 from tune_sentcl.data.task import ClassifiedRows, StsSubset, StsTask, fingerprint_of
 from tune_sentcl.data.tasks.beir import CORPUS, read_beir
@@ -154,12 +153,7 @@ def _texts(table: pa.Table, name: str, where: Origin) -> tuple[str, ...]:
     Raises:
         DataError: The column holds another type, a blank text, or no row.
     """
-    column = table[name]
-    kind = value_kind(column)
-    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        rule = f"the column must hold text, and holds {kind}"
-        raise DataError(Fault(str(where), name, "", rule, "Write it as text."))
-    texts = column.cast(kind).cast(pa.string())
+    texts = text_column(table, name, where, numbers=True)
     if not len(texts):
         raise DataError(Fault(str(where), "", "", "there are no rows", "Choose another file."))
     rows = np.flatnonzero(blank_sentences(texts)).tolist()
