@@ -21,7 +21,6 @@ from tracked import READERS, Run
 
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.launch import search
-from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.watch import tracking
 from tune_sentcl.watch.trackers import TRACKERS, Tracker, check_tracking
@@ -76,7 +75,6 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Fake]]:
     for name in NAMES:
         monkeypatch.setitem(TRACKERS, name, Fake)
     monkeypatch.setattr(tracking, "_INTERRUPTED_WAIT_S", 60.0)
-    monkeypatch.setattr(shutdown_signals, "limit_exit", lambda: None)
     monkeypatch.setattr(Fake, "calls", [])
     monkeypatch.setattr(Fake, "refuses", None)
     Fake.released.set()
@@ -171,22 +169,6 @@ def test_trap_a_client_that_fails_or_hangs_is_told_once_and_costs_nothing(
     assert err.count(f"tensorboard {said}: it tracks no further trials") == 1, err
     assert err.count("tensorboard") == 1, err
     assert statuses(study) == ["finished"] * 3
-
-
-HANGS = """
-import atexit, sys, threading
-from tune_sentcl.signals import shutdown_signals
-shutdown_signals.exit_code = 1
-threading.Thread(target=threading.Event().wait).start()
-atexit.register(threading.Event().wait)
-shutdown_signals.limit_exit()
-sys.exit(1)
-"""
-
-
-def test_trap_a_client_that_hangs_does_not_keep_the_process_alive() -> None:
-    done = subprocess.run([sys.executable, "-c", HANGS], check=False, timeout=60)
-    assert done.returncode == 1
 
 
 TRACK = """
