@@ -1,7 +1,6 @@
 """How commands end that are asked to: by real signals, real pipes and real terminals."""
 
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -158,36 +157,28 @@ def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_command_ends_in_order(tmp_path: Path, own: dict[str, str], number: int) -> None:
-    """Exit code, words, children and folders of a command that has started a daemon, and waits."""
+    """Also if its scheduler signals it several times."""
     script = """
-import os, pathlib, signal, subprocess, sys
+import os, signal, tempfile
 from tune_sentcl import cli
-from tune_sentcl.signals import shutdown_signals
 
 @cli.guarded
 def command():
-    daemon = ["sleep", "600"]
-    subprocess.Popen(daemon, stdout=subprocess.DEVNULL, start_new_session=True)
-    folder = pathlib.Path(sys.argv[1])
-    folder.mkdir()
-    with shutdown_signals.deleted_on_exit(folder):
+    with tempfile.TemporaryDirectory():
         os.write(1, b"waits\\n")  # a signal within `print` would have it written twice
         signal.pause()
 
 cli.app = command
 cli.main()
 """
-    folder = tmp_path / "folder"
-    with started([sys.executable, "-c", script, str(folder)], own) as process:
+    with started([sys.executable, "-c", script], own) as process:
         read_until(process.stdout, "waits")
-        family = descendants(process.pid)
-        assert family and folder.is_dir()
+        assert list((tmp_path / "tmp").iterdir()) != []
         for _ in range(3):
             process.send_signal(number)
         out, err = process.communicate(timeout=300)
-    gone(family)
-    assert not folder.exists()
     assert (process.returncode, out, err) == (128 + number, "", said(number))
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_a_command_whose_capture_failed_begins_again_without_graphs(own: dict[str, str]) -> None:
@@ -212,110 +203,52 @@ cli.main()
     assert err == "full: begins again without graphs\n"
 
 
-@pytest.mark.parametrize(("nohup", "code"), [(False, 129), (True, 0)])
-def test_writing_to_a_terminal_that_is_gone(
-    tmp_path: Path, own: dict[str, str], nohup: bool, code: int
-) -> None:
-    # It is no controlling terminal, so no signal says that it has gone.
-    script = "import os, sys; from tune_sentcl.cli import main; sys.stdin.readline(); main()"
-    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); " if nohup else ""
-    program = [sys.executable, "-c", ignore + script, "spaces"]
-    ours, theirs = pty.openpty()
-    pipes = {"stdin": subprocess.PIPE, "stdout": theirs, "stderr": theirs}
-    with started(program, own, **pipes) as process:
-        os.close(theirs)
-        os.close(ours)
-        process.communicate("\n", timeout=300)
-    assert process.returncode == code
+TWICE = """
+def heard():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        return True
+    return False
 
-
-INSTALLED = """
-import os, signal, threading, time
-from tune_sentcl.signals import shutdown_signals
-"""
-SWALLOWED = """
-shutdown_signals.install()
-class Slow:
-    def __del__(self):
-        time.sleep(600)
-try:
-    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
-    Slow()
-    time.sleep(600)
-except KeyboardInterrupt:  # else the forced exit comes, seven seconds later and without a word
-    print("heard", shutdown_signals.reason.name)
-"""
-BEHIND_THE_END = """
-shutdown_signals.install()
-shutdown_signals.ignore_all()
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    os.kill(os.getpid(), number)
-print("went on")
+now = 0.0
+time.monotonic = lambda: now
+raise_on_signals()
+first, again = heard(), heard()
+now = 4.0  # so that foreign code cannot swallow all
+print(first, again, heard())
 """
 IGNORED_BEFORE = """
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
-shutdown_signals.install()
+raise_on_signals()
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     os.kill(os.getpid(), number)
-print("went on", shutdown_signals.reason)
-"""
-OTHER_PIPE = """
-shutdown_signals.install()
-read, write = os.pipe()
-os.close(read)
-try:
-    os.write(write, b"a")
-except BrokenPipeError:
-    print("went on")
+print("went on")
 """
 
 
 @pytest.mark.parametrize(
-    ("script", "out"),
-    [
-        pytest.param(SWALLOWED, "heard SIGTERM\n", id="a finalizer swallows it"),
-        pytest.param(BEHIND_THE_END, "went on\n", id="behind the end"),
-        pytest.param(IGNORED_BEFORE, "went on None\n", id="ignored before"),
-        pytest.param(OTHER_PIPE, "went on\n", id="a pipe that is no output"),
-    ],
+    ("script", "out"), [(TWICE, "True False True\n"), (IGNORED_BEFORE, "went on\n")]
 )
-def test_a_signal_at_an_odd_place(own: dict[str, str], script: str, out: str) -> None:
-    with started([sys.executable, "-c", INSTALLED + script], own) as process:
+def test_a_repeated_and_an_ignored_signal(own: dict[str, str], script: str, out: str) -> None:
+    imports = "import os, signal, time\nfrom tune_sentcl.signals import raise_on_signals\n"
+    with started([sys.executable, "-c", imports + script], own) as process:
         found = process.communicate(timeout=300)
     assert (process.returncode, *found) == (0, out, "")
 
 
-def test_output_that_nobody_reads(tmp_path: Path, own: dict[str, str]) -> None:
+SEARCH = ("search", "smoke", "--study", "study", *SMALL[:4], "--launcher", "local")
+
+
+@pytest.mark.parametrize(("stream", "words"), [("stdout", ("spaces",)), ("stderr", SEARCH)])
+def test_a_closed_pipe_ends_a_command(
+    tmp_path: Path, own: dict[str, str], stream: str, words: tuple[str, ...]
+) -> None:
     read, write = os.pipe()
     os.close(read)
-    with started(command("spaces"), own, stdout=write, cwd=tmp_path) as process:
+    with started(command(*words), own, cwd=tmp_path, **{stream: write}) as process:
         os.close(write)
-        _, err = process.communicate(timeout=300)
-    assert (process.returncode, err) == (141, "")
-
-
-@pytest.mark.parametrize(
-    "stuck",
-    [
-        "try:\n    print('stuck', flush=True)\n    signal.pause()\n"
-        "except KeyboardInterrupt:\n    threading.Event().wait()",
-        # Python's handlers wait for such a call, which no signal ends.
-        "os.system('echo stuck; read anything')",
-    ],
-    ids=["on the way out", "in foreign code"],
-)
-def test_the_end_comes_also_where_something_is_stuck(own: dict[str, str], stuck: str) -> None:
-    script = f"""
-import os, signal, threading
-from tune_sentcl import signals
-signals._LIMIT_S = 0.2
-signals.shutdown_signals.install()
-{stuck}
-"""
-    with started([sys.executable, "-c", script], own, stdin=subprocess.PIPE) as process:
-        read_until(process.stdout, "stuck")
-        process.terminate()
-        process.wait(timeout=300)
-        _, err = process.communicate()
-    assert (process.returncode, err) == (143, said(signal.SIGTERM))
+        out, err = process.communicate(timeout=300)
+    assert (process.returncode, out or "", err or "") == (141, "", "")
+    assert list(tmp_path.glob("study/trials/*")) == []

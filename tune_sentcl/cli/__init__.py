@@ -1,7 +1,7 @@
 """The command line: each command parses, calls one function of the library, and prints.
 
-Exit codes: 0 success, 1 a run failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP or a closed
-terminal, 141 a closed pipe. `judge` returns 1 if A does not score higher, 3 if it is undecided.
+Exit codes: 0 success, 1 a run failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP,
+141 a closed pipe. `judge` returns 1 if A does not score higher, 3 if it is undecided.
 With `--json`, stdout holds one JSON array; progress and messages go to stderr. No heavy library is
 imported before a command runs.
 """
@@ -22,9 +22,9 @@ from tune_sentcl.cli import search_commands as running
 from tune_sentcl.cli import study_commands as inspecting
 from tune_sentcl.cli import submitting
 from tune_sentcl.cli import verify_command as verifying
-from tune_sentcl.cli.exits import guarded, refuse_other_encodings, watch_output
+from tune_sentcl.cli.exits import guarded, refuse_other_encodings, replace_unprintable
 from tune_sentcl.cli.terminal_tables import line
-from tune_sentcl.signals import shutdown_signals
+from tune_sentcl.signals import raise_on_signals
 
 
 class GroupedCommand(TyperCommand):
@@ -96,16 +96,7 @@ data_app.command()(guarded(inspecting.check))
 
 def main() -> None:
     """Run the command line and exit with its exit code."""
-    shutdown_signals.install()
-    watch_output()
-    try:
-        refuse_other_encodings(sys.argv[1:])
-        app()
-    except SystemExit as end:
-        shutdown_signals.exit_code = end.code if isinstance(end.code, int) else None
-        raise
-    finally:
-        if shutdown_signals.reason is not None:
-            sys.stderr.flush()
-            shutdown_signals.exit_now()
-        shutdown_signals.ignore_all()
+    raise_on_signals()
+    replace_unprintable()
+    refuse_other_encodings(sys.argv[1:])
+    app()

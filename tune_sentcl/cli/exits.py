@@ -1,18 +1,16 @@
 """Exit codes: an error becomes one message on stderr, without a traceback."""
 
-import errno
 import functools
 import io
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, ParamSpec, TextIO
-
-import typer
+from contextlib import suppress
+from typing import NoReturn, ParamSpec
 
 from tune_sentcl.errors import BadInputError, CaptureError, TuneSentclError
-from tune_sentcl.signals import exit_message, shutdown_signals
+from tune_sentcl.signals import signal_behind
 
 FAILED, BAD_INPUT = 1, 2
 _BY_SIGNAL = 128
@@ -27,17 +25,16 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
-            try:
-                command(*args, **kwargs)
-            finally:
-                sys.stdout.flush()  # a closed pipe raises here, not at Python's exit
+            command(*args, **kwargs)
+            sys.stdout.flush()  # a closed pipe raises here, not at Python's exit
         except BaseException as error:
-            if isinstance(error, CaptureError) and shutdown_signals.reason is None:
+            if (number := signal_behind(error)) is not None:
+                raise SystemExit(_interrupted(number)) from None
+            if isinstance(error, CaptureError):
                 _start_again(error)
-            code = _say_reason(error)
-            if code is None:
+            if not isinstance(error, TuneSentclError):
                 raise
-            raise typer.Exit(code) from None
+            raise SystemExit(_say_error(error)) from None
 
     return run
 
@@ -54,17 +51,21 @@ def _start_again(error: CaptureError) -> NoReturn:
     os.execve(sys.executable, command, {**os.environ, CaptureError.variable: CaptureError.failed})
 
 
-def _say_reason(error: BaseException) -> int | None:
-    """Print why a command ended; its exit code, or None for an unexpected error."""
-    reason = shutdown_signals.reason
-    if reason is None and isinstance(error, KeyboardInterrupt):  # no signal handler was installed
-        reason = signal.SIGINT
-    if reason is not None:  # any other error is a consequence of the signal
-        sys.stderr.write(exit_message(reason))
-        shutdown_signals.user_informed = True
-        return _BY_SIGNAL + reason
-    if not isinstance(error, TuneSentclError):
-        return None
+def _interrupted(number: signal.Signals) -> int:
+    """The exit code of a command that a signal or a closed pipe has ended."""
+    by = "" if number == signal.SIGINT else f" by {number.name}"
+    with suppress(OSError):  # the reader or the terminal has gone
+        if number != signal.SIGPIPE:
+            say(f"interrupted{by}; repeat the command to go on")
+        sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # which Python flushes once more
+        os.dup2(nowhere, stream)
+    return _BY_SIGNAL + number
+
+
+def _say_error(error: TuneSentclError) -> int:
+    """Print an error; its exit code."""
     if not isinstance(error, BadInputError):
         say(f"error: {error}")  # the rest may be a traceback
         return FAILED
@@ -89,45 +90,8 @@ def refuse_other_encodings(arguments: Iterable[str]) -> None:
             raise SystemExit(BAD_INPUT)
 
 
-def watch_output() -> None:
-    """Replace stdout and stderr by streams that notice a closed pipe.
-
-    They print `?` for what the locale cannot encode, as the lines of a table in ASCII.
-    """
-    sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
-
-
-def _watched(stream: TextIO) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper):  # the parent process closed it
-        return stream
-    stream.flush()
-    return io.TextIOWrapper(
-        io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False)),
-        encoding=stream.encoding,
-        errors="replace",
-        # With PYTHONUNBUFFERED the stream flushes each write; this one has to flush each line.
-        line_buffering=stream.line_buffering or stream.write_through,
-        write_through=stream.write_through,
-    )
-
-
-class _Output(io.FileIO):
-    """A standard stream that discards output after its reader has closed it."""
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.EIO):
-                raise
-            self._silence()
-            if error.errno == errno.EPIPE:
-                shutdown_signals.broken_pipe()
-            else:  # the terminal was closed; nohup ignores SIGHUP
-                signal.raise_signal(signal.SIGHUP)
-            return len(data)
-
-    def _silence(self) -> None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.fileno())
-        os.close(nowhere)
+def replace_unprintable() -> None:
+    """Print `?` for what the locale cannot encode, as the lines of a table in ASCII."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # else the parent process has closed it
+            stream.reconfigure(errors="replace")

@@ -26,7 +26,7 @@ from tune_sentcl.errors import (
     refuse_credentials,
 )
 from tune_sentcl.on_ray.environment import set_variable, temporary_token
-from tune_sentcl.signals import shutdown_signals
+from tune_sentcl.signals import signal_behind
 from tune_sentcl.tuning.machine import this_machine
 
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
@@ -59,10 +59,6 @@ def cluster(address: str, say: Callable[[str], None]) -> Iterator[None]:
     Raises:
         ResourceError: No cluster answers at the address.
         TuneSentclError: Ray cannot be started on this machine.
-
-    If this process was asked to end, `ShutdownSignals.exit_now` ends Ray's processes. Then
-    `ray.shutdown()` would hang or kill this process, because the signal may have ended Ray
-    already.
     """
     if ray.is_initialized():
         yield
@@ -76,8 +72,7 @@ def cluster(address: str, say: Callable[[str], None]) -> Iterator[None]:
                     _connect(address)
             yield
         finally:
-            if shutdown_signals.reason is None:
-                ray.shutdown()  # also after an incomplete start
+            ray.shutdown()  # also after an incomplete start
 
 
 @contextmanager
@@ -119,7 +114,8 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
             raise _no_ray_error(f"{error.strerror}: {parent}") from None
         rule, move = f"Ray needs a folder to write to ({error.strerror})", "Set it to another one."
         raise ResourceError(Fault("RAY_TMPDIR", "", parent, rule, move)) from None
-    with shutdown_signals.deleted_on_exit(folder):
+    is_kept = False
+    try:
         yield {
             "include_dashboard": False,
             "num_cpus": machine.cpus,
@@ -127,7 +123,11 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
             "_node_ip_address": "127.0.0.1",
             "_temp_dir": str(folder / "r"),
         }
-        if shutdown_signals.reason is None:
+    except Exception as error:
+        is_kept = signal_behind(error) is None
+        raise
+    finally:
+        if not is_kept:
             shutil.rmtree(folder, ignore_errors=True)
 
 

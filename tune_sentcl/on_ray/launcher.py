@@ -22,7 +22,6 @@ from tune_sentcl.errors import CaptureError, NodeDrainingError, TuneSentclError,
 from tune_sentcl.on_ray.cluster import cluster, draining, quiet_ray_logging
 from tune_sentcl.on_ray.preflight import ACCELERATOR, Survey, cluster_nodes, survey
 from tune_sentcl.on_ray.trainable import params_of, train
-from tune_sentcl.signals import shutdown_signals
 from tune_sentcl.store.disk import is_alive
 from tune_sentcl.trial import Progress
 from tune_sentcl.tuning import mps
@@ -309,10 +308,7 @@ def _scratch() -> Iterator[str]:
         if pid.isdecimal() and not is_alive(int(pid)):
             shutil.rmtree(leftover, ignore_errors=True)
     prefix = f"{_SCRATCH}{os.getpid()}_"
-    with (
-        tempfile.TemporaryDirectory(prefix=prefix) as folder,
-        shutdown_signals.deleted_on_exit(Path(folder)),
-    ):
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
         yield folder
 
 

@@ -38,6 +38,12 @@ def encoding_bar() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the search end in order; rich would exit with code 1."""
+        raise BrokenPipeError
+
+
 class _NoListener(Watcher):
     """Ignores all events."""
 
@@ -60,7 +66,7 @@ class RichWatcher:
         listener: Watcher | None = None,
     ) -> None:
         """Write to stderr or another console, and pass events on; `now` returns seconds."""
-        self._console = console or Console(stderr=True)
+        self._console = console or _Console(stderr=True)
         self._now = now
         self._listener = listener or _NoListener()
         self.notes: list[str] = []
@@ -194,7 +200,7 @@ class RichWatcher:
 def terminal_watcher(listener: Watcher | None = None, *, shown: bool) -> RichWatcher:
     """A watcher that passes all events on, and shows them on stderr or prints nothing."""
     # A live line, even on a quiet console, would take over what the caller prints.
-    console = Console(stderr=True) if shown else Console(quiet=True, force_terminal=False)
+    console = _Console(stderr=True) if shown else _Console(quiet=True, force_terminal=False)
     return RichWatcher(console, listener=listener)
 
 
