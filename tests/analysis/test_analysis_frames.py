@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from analysis_samples import (
     DEV,
@@ -17,7 +16,7 @@ from analysis_samples import (
     write_study,
 )
 
-from tune_sentcl.analysis import configurations, read_study
+from tune_sentcl.analysis import read_study
 from tune_sentcl.errors import ConfigError, DamagedError, ObjectiveError, StudyError
 
 (MR,) = objectives("MR:accuracy:test:senteval-10fold")
@@ -56,43 +55,13 @@ def test_one_row_a_trial_with_scores_as_columns(tmp_path: Path) -> None:
         [-1.0, -1.0, -1.0, 61.5],
         [-1.0, -1.0, -1.0, -1.0],
     ]
+    # Whole numbers stay whole beside nulls.
+    assert str(frames.trials["data.limit"].dtype) == "Int64"
     assert list(frames.wide(suite="transfer").columns[7:]) == ["MR:accuracy:test:senteval-10fold"]
     assert list(frames.wide("sts", "cosine").columns[7:]) == list(table.columns[7:10])
     for asked in ({"suite": "own"}, {"protocol": "relatedness"}):
         with pytest.raises(ConfigError, match=r"has (cosine|sts), (senteval|transfer)"):
             frames.wide(**asked)
-
-
-def test_wide_says_what_the_summary_says(tmp_path: Path) -> None:
-    toy, scores = {"data": "toy"}, [score(DEV, 50.0, "toy")]
-    made = [
-        Trial("t1", config(0, evaluation=toy), scores),
-        Trial("t3", config(2, data={"source": "toy"}), scores),  # auto: as the rows
-        Trial("t4", config(3, evaluation=toy), []),
-    ]
-    study = write_study(tmp_path, made)
-    shown = summaries_of(study, [DEV])[0].set_index("trial_id")
-    table = read_study(tmp_path).wide().set_index("trial_id")
-    pd.testing.assert_series_equal(
-        table["STS-B:spearman:dev"].sort_index(),
-        shown["objective"].sort_index(),
-        check_names=False,
-    )
-    assert set(table["data"]) == set(shown["data"]) == {"toy"}
-
-
-def test_configurations_are_those_of_the_summary(tmp_path: Path) -> None:
-    made = [*trials("a", 70.0, 72.0), *trials("b", 60.0, name="sbert")]
-    study = write_study(tmp_path, made, ["SICK-R:spearman"])
-    frames = read_study(tmp_path)
-    pd.testing.assert_frame_equal(frames.configurations(), configurations(study))
-    by_dev = frames.configurations(["STS-B:spearman"])
-    with pytest.raises(ObjectiveError, match="there are SICK-R:spearman:dev, STS-B:spearman:dev"):
-        frames.configurations(["STS12:spearman:test"])
-    pd.testing.assert_frame_equal(by_dev, configurations(study, [DEV]))
-    # Whole numbers stay whole beside nulls.
-    assert frames.trials["data.limit"].isna().all()
-    assert str(frames.trials["data.limit"].dtype) == "Int64"
 
 
 def test_seeds_of_several_studies_count_together(tmp_path: Path) -> None:

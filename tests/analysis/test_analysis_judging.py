@@ -417,13 +417,6 @@ def test_what_this_tool_prints_is_a_name(tmp_path: Path, name: str, configuratio
     assert code == 2 and "untrained: fits several configurations" in err
 
 
-def test_the_untrained_encoder_is_named_as_it_is_printed(tmp_path: Path) -> None:
-    write_study(tmp_path, [*seeded(0.3, [70.0, 71.0]), *plain([60.0])])
-    for names in (("lambda3", "untrained"), ("--baseline", "untrained")):
-        _, out, _ = run("judge", tmp_path, *names, "--json")
-        assert (json.loads(out)[0]["a"], json.loads(out)[0]["b"]) == ("lambda3", "mean")
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [

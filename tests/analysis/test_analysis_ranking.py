@@ -4,7 +4,6 @@ import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 from random import Random
 
@@ -128,10 +127,6 @@ SEEDS: dict[str, list[tuple[str, Sequence[float | Status]]]] = {
         ("drawn", [82.0, 82.1, 82.2]),
         ("weaker", [70.0, 70.0, 70.0]),
     ],
-    "equal means": [
-        *((f"c{n}", list(row)) for n, row in enumerate(permutations((80.1, 80.2, 80.3)))),
-        ("plain", [70.0, 71.0, 72.0]),
-    ],
 }
 RANKED = {
     "one lucky seed, has 1 seed and the winner 3": ["good", "still"],
@@ -238,17 +233,6 @@ def test_a_worse_configuration_is_marked_by_the_verdict_alone(tmp_path: Path) ->
     standings = Standings.read(study)
     marks = {name: standings.mark(name) for name in ("winner", "second", "never", "still")}
     assert marks == {"winner": "winner", "second": "worse", "never": "", "still": "worse"}
-    said = configurations(study).set_index("configuration")["verdict"]
-    assert said.fillna("").to_dict() == {
-        **{"winner": "winner", "second": "proven worse"},
-        **{"never": "", "still": "proven worse"},
-    }
-
-
-def test_a_configuration_without_a_score_is_the_last() -> None:
-    keys = rank_keys({"absent": [], "lost": [9.0, 9.0], "whole": [1.0]}, {"lost": 1})
-    assert sorted(keys, key=keys.__getitem__) == ["whole", "lost", "absent"]
-    assert rank_keys({"lost": [9.0, 9.0]}, {"lost": 1}, {"lost"})["lost"] < keys["whole"]
 
 
 def test_a_score_that_could_not_be_taken_is_a_lost_seed(tmp_path: Path) -> None:

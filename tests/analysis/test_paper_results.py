@@ -32,14 +32,6 @@ def test_every_number_of_every_table_is_here() -> None:
     assert len(paper_errata()) == 18
 
 
-@pytest.mark.parametrize("paper", TABLES)
-def test_a_paper_s_rows_are_those_of_all_papers(paper: Any) -> None:
-    for read in (paper_results, paper_errata):
-        everything = read()
-        expected = everything[everything["paper"] == paper].reset_index(drop=True)
-        pd.testing.assert_frame_equal(read(paper), expected)
-
-
 def test_columns_have_types_that_hold_missing_values() -> None:
     numbers = {"lambda": "Float64", "temperature": "Float64", "batch_size": "Int64"}
     types = dict.fromkeys(paper_results(), "string") | numbers | {"score": "float64"}

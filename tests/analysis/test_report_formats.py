@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -113,31 +112,6 @@ def test_latex_is_ready_to_paste(study: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_the_verdicts_are_those_of_judge(tmp_path: Path) -> None:
-    lambdas, seeds = (0.0, 0.3, 0.5), range(10)
-    (dev,) = objectives(DEV)
-    trials = [
-        Trial(
-            f"t{10 * value:g}x{seed}",
-            config(seed, method={"name": "scl", "lambda": value}),
-            [score(dev, 80 + 4 * value + 0.1 * (seed % 7) + 0.05 * (seed % 3) * value)],
-            configuration=f"lambda{value:g}",
-        )
-        for value in lambdas
-        for seed in seeds
-    ]
-    plan = SeedPlan(tuple(seeds), 3, tuple(f"lambda{value:g}" for value in lambdas))
-    write_study(tmp_path, trials, [DEV], plan=plan)
-    known = json.loads(CliRunner().invoke(app, ["judge", str(tmp_path), "--json"]).stdout)
-    assert [one["asked"] for one in known] == ["baseline", "runner-up"]
-    said = text_of(tmp_path)
-    for one in known:
-        assert f"{one['verdict']}: {one['sentence']}" in said
-    page = tmp_path / "report.html"
-    report(tmp_path, "--out", page)
-    assert all(one["sentence"] in unescape(page.read_text()) for one in known)
-
-
 def test_the_winner_is_chosen_by_what_was_searched(tmp_path: Path) -> None:
     dev, test = objectives(DEV, "STS-B:spearman:test")
     values = {"plain": (70.0, 60.0), "b": (80.0, 75.0), "a": (90.0, 70.0)}
@@ -232,12 +206,6 @@ def test_a_table_marks_what_is_proven_worse_and_nothing_else(tmp_path: Path) -> 
     page = tmp_path / "report.html"
     report(tmp_path, "--out", page)
     assert 'data-id="far" class="worse"' in page.read_text()
-
-
-def test_a_score_that_the_study_lacks_is_refused(study: Path) -> None:
-    # Finds empty pictures and exit 0.
-    said = report(study, "--objective", "SICK-R:pearson:test", code=2).stderr
-    assert "no finished trial has this score; there are SICK-R:spearman:test" in said
 
 
 def test_the_next_command_of_a_search_without_scores_is_that_search(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ MEAN = cell_of("CLSR", 4, "CLSR-BERT-base-mean", "STS-B-dev")
 STS_B = cell_of("CLSR", 2, "CLSR-BERT-base-bs64", "STS-B-dev")
 BASE = cell_of("CLSR", 1, "BERT-base", "STS-B-dev")
 AVERAGE = cell_of("SCL", 6, "allpalln-lambda0.3-SCL", "avg")
-SIMCSE = cell_of("ConIsI", 5, "SimCSE-BERT-base", "avg")
 
 
 def model(cell: PaperCell) -> Planted:
@@ -103,11 +102,6 @@ COMPARABLE = {
         model(LAMBDA).set(encoder__checkpoint="minilm").fact(checkpoint_fingerprint="abc"),
         ("base model: minilm (fingerprint abc); the paper's is google/bert_uncased_L-8",),
     ),
-    "redrawn weights": (
-        MEAN,
-        model(MEAN).set(encoder__checkpoint="random:bert-base-uncased"),
-        ("base model: random:bert-base-uncased",),
-    ),
     "somebody's model of that name": (
         MEAN,
         model(MEAN).set(encoder__checkpoint="somebody/bert-base-uncased"),
@@ -119,11 +113,6 @@ COMPARABLE = {
         .set(data__source="snli-partial")
         .fact(data_source="nli/snli_train_partial.parquet"),
         ("training rows: nli/snli_train_partial.parquet; the paper's are all",),
-    ),
-    "partial rows under the whole name": (
-        LAMBDA,
-        model(LAMBDA).set(data__limit=4096).fact(data_source="nli/snli_train_partial.parquet"),
-        ("training rows: the first 4,096 rows of nli/snli_train_partial.parquet",),
     ),
     "some rows of the whole": (
         MEAN,
@@ -139,11 +128,6 @@ COMPARABLE = {
         STS_B,
         model(STS_B).set(data__min_score=2.0),
         ("training rows: pairs with a score from 2; the paper's from 4",),
-    ),
-    "other sentences": (
-        SIMCSE,
-        model(SIMCSE).fact(data_source="wiki/enwiki_2015_sentences_1m.parquet"),
-        ("wiki/enwiki_2015_sentences_1m.parquet; the paper's are all of wiki/wiki1m_for_simcse",),
     ),
     "other settings": (
         LAMBDA,
@@ -243,15 +227,10 @@ def test_of_two_configurations_that_answer_the_one_with_more_seeds_does(tmp_path
     ("ours", "printed", "equal"),
     [
         (84.925, 84.93, True),  # halfway it may have been printed either way
-        (84.925, 84.92, True),
         (84.9249, 84.93, False),
-        (84.9251, 84.93, True),
         (84.9251, 84.92, False),
         (2.675, 2.68, True),  # a float a little below its decimal
-        (80.0, 80.0, True),
-        (80.004, 80.0, True),
         (80.4, 80.0, False),  # a zero that was not printed is a digit all the same
-        (73.1, 73.0, False),
     ],
 )
 def test_equal_after_rounding_counts_two_decimals_and_both_halves(

@@ -39,8 +39,6 @@ from tune_sentcl.store.union import TOLERANCE
 Named = str | Mapping[str, Any]
 """A configuration: its id, a trial's id, a prefix of either, its method, or knobs and values."""
 
-Role = Literal["winner", "baseline", "runner-up", "untrained"]
-
 _SHOWN = 4  # configurations that a message lists
 _LISTED = 8  # scores that a message lists
 _SCORE = ["task", "metric", "split", "protocol"]
@@ -286,22 +284,6 @@ class Standings:
             if each.origin == "grid" and draws(each.values):
                 return None if each is winner else each
         return None
-
-    @cached_property
-    def roles(self) -> dict[str, tuple[Role, ...]]:
-        """The roles of the configurations that have any."""
-        scored, start = self.scored(), self.start()
-        holders: list[tuple[Role, Configuration | None]] = [
-            ("winner", next(iter(scored[:1]), None)),
-            ("baseline", next(iter(self.baselines()), None)),
-            ("runner-up", next(iter(scored[1:2]), None)),
-            ("untrained", start),
-        ]
-        found: dict[str, tuple[Role, ...]] = {}
-        for role, holder in holders:
-            if holder is not None:
-                found[holder.name] = (*found.get(holder.name, ()), role)
-        return found
 
     def evidence(self, alpha: float = ALPHA, smallest: float = TOLERANCE) -> Evidence:
         """The seeds that may support a claim on the first objective."""

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -154,8 +155,9 @@ def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> list[V
     """
     cells, scores = paper_cells(paper, table), _scores_of_tasks(study.scores)
     standing: dict[TrialConfig, list[tuple[_Tried, list[str]]]] = {}
+    names = {preset: _name_of(preset.dotted()) for preset in presets_of(paper)}
     for tried in _all_tried(study):
-        alike = (preset for preset in presets_of(paper) if tried.is_named_as(preset))
+        alike = [preset for preset, name in names.items() if name == _name_of(tried.values)]
         differing = {preset: _differences(tried, preset) for preset in alike}
         least = min((number for number, _ in differing.values()), default=0)
         for preset, (number, texts) in differing.items():
@@ -205,10 +207,20 @@ class _Tried:
         """A knob's value; the default if the config was written before the knob existed."""
         return self.values.get(key, knobs()[key].default(self.values["method.name"]))
 
-    def is_named_as(self, preset: TrialConfig) -> bool:
-        """Whether a paper calls it by the name of a preset."""
-        values = preset.dotted()
-        return all(self.values.get(key) == values.get(key) for key in _NAMING)
+    @cached_property
+    def weights(self) -> Values:
+        """Its `weight_values`."""
+        return weight_values(self.values)
+
+
+def _name_of(values: Values) -> tuple[Any, ...]:
+    return tuple(values.get(key) for key in _NAMING)
+
+
+@cache
+def _meant(preset: TrialConfig) -> tuple[Values, Values]:
+    """The dotted values of a preset, and its `weight_values`."""
+    return preset.dotted(), weight_values(preset.dotted())
 
 
 def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
@@ -231,8 +243,8 @@ def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
 
 def _differences(tried: _Tried, preset: TrialConfig) -> tuple[int, list[str]]:
     """How many knobs of a configuration differ from a preset, and which, in words."""
-    values = preset.dotted()
-    own, meant = weight_values(tried.values), weight_values(values)
+    values, meant = _meant(preset)
+    own = tried.weights
     keys = [key for key in knobs() if key != "seed" and own.get(key) != meant.get(key)]
     if tried.value("evaluation.select") == "last" == preset.evaluation.select:
         keys = [key for key in keys if key != "evaluation.every"]  # has no effect on the weights

@@ -24,7 +24,7 @@ _NUMBERS = {"int": "Int64", "float": "float64"}
 class Points:
     """A subject's configurations as figures draw them.
 
-    Columns: `id`, `rank` (the place by the mean), `n`, `cost` (see `cost_title`), `jitter`,
+    Columns: `id`, `n`, `cost` (see `cost_title`), `jitter`,
     `best` (the winner), `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`,
     `t0_sd`, `t0_low`, `t0_high` (one sd to each side; null for one seed) and so on.
     """
@@ -37,7 +37,6 @@ class Points:
         subject, names = self.subject, [*self.subject.seeds]
         columns: dict[str, Any] = {
             "id": [subject.brief(name) for name in names],
-            "rank": np.arange(1, len(names) + 1),
             "n": [*subject.seeds.values()],
             "cost": _over_seeds(subject, subject.cost)["mean"] * self._unit[1],
             "jitter": _jitter(len(names)),
