@@ -108,11 +108,11 @@ def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterato
     printed = subject.printed(suite)
     offered = [task for task in subject.tasks(suite) if protocol in OFFERS[task]]
     names = {task: str(Objective(task, metric, "test", protocol)) for task in offered}
-    there = {t: n for t, n in names.items() if n in subject.scores and subject.over_seeds(n)}
-    if not there:
+    scored = {t: subject.over_seeds(n) for t, n in names.items() if n in subject.scores}
+    columns = [(task, found) for task, found in scored.items() if found]
+    if not columns:
         return
-    averaged = [name for task, name in there.items() if task in printed]
-    columns, averages = [(task, subject.over_seeds(name)) for task, name in there.items()], ""
+    averaged, averages = [names[task] for task, _ in columns if task in printed], ""
     if averaged:
         average, trials = subject.average(averaged), subject.trials.set_index("trial_id")
         values = trials[averaged].mean(axis=1, skipna=False).to_dict()
@@ -125,7 +125,9 @@ def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterato
     )
     table = _by_task(subject, empty, dict(columns), most, averages)
     order = f" Columns as in {subject.paper}'s tables." if subject.paper else ""
-    joined = " Subsets joined (all)." if any(task.startswith("STS1") for task in there) else ""
+    joined = (
+        " Subsets joined (all)." if any(task.startswith("STS1") for task, _ in columns) else ""
+    )
     yield replace(table, note=f"{table.note}{order}{joined}")
 
 
