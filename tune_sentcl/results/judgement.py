@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from tune_sentcl.config import knobs, short_name, stated, value_text
 from tune_sentcl.history import Configuration
 from tune_sentcl.items import FILE, read_items, score_interval
 from tune_sentcl.judging.comparing import ALPHA, Comparison, Verdict
@@ -13,13 +14,17 @@ from tune_sentcl.judging.evidence import UNFINISHED, Evidence, Source
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import Objective
 from tune_sentcl.results.confirming import Proposal, Question, proposed
-from tune_sentcl.results.standings import Named, Standings
+from tune_sentcl.results.standings import Standings
 from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import TOLERANCE
+
+Named = str | Mapping[str, Any]
+"""A configuration: its id, a trial's id, a prefix of either, its method, or knobs and values."""
 
 OpponentKind = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
 Pair = tuple[Configuration, Configuration]
 
+_SHOWN = 4  # configurations that a message lists
 _LEAST_P = 1e-4
 _ENDS = {"failed": "failed", "pruned": "stopped at the end of a stage"}
 
@@ -105,7 +110,7 @@ def judge(
     standings = Standings.read(study, objective)
     evidence = standings.evidence(alpha, smallest)
     if pair:
-        first, second = map(standings.named, pair)
+        first, second = (_named(standings, name) for name in pair)
         if first is second:
             rule = "a configuration cannot be compared with itself"
             raise standings.fault(standings.title(first), rule, "Name another one.")
@@ -114,12 +119,71 @@ def judge(
         rule = f"needs two configurations with {standings.objective}"
         raise standings.fault("", rule, "Run more of its space.")
     if baseline is not None:
-        return judge_winner(standings, evidence, standings.named(baseline), study)[:1]
+        return judge_winner(standings, evidence, _named(standings, baseline), study)[:1]
     plain = standings.baselines()
     if not plain:
         rule = "has no baseline: no method `none`, no lambda 0, no first point of a grid"
         raise standings.fault("", rule, "Name it: --baseline KNOB=VALUE.")
     return judge_winner(standings, evidence, plain[0], study)
+
+
+def _named(standings: Standings, name: Named) -> Configuration:
+    """Find the one configuration that a name or some knobs match.
+
+    Raises:
+        StudyError: No or several configurations match, or the match has no such score.
+    """
+    if isinstance(name, str):  # an id, or a method as tables print it, such as `untrained`
+        asked = name
+        fits = _by_id(standings, name) or _by_knobs(standings, {"method.name": name})
+    else:
+        fits = _by_knobs(standings, name)
+        asked = ",".join(f"{key}={value_text(value)}" for key, value in name.items())
+    if len(fits) != 1:
+        candidates = fits or list(standings.tried.values())
+        shown = "; ".join(map(standings.title, candidates[:_SHOWN]))
+        more = f" and {len(candidates) - _SHOWN} more" if len(candidates) > _SHOWN else ""
+        rule = f"fits {'several configurations' if fits else 'no configuration'}"
+        move = f"Name one of these: {shown}{more}." if candidates else "Run its space first."
+        raise standings.fault(asked, rule, move)
+    if not fits[0].scores():
+        rule = f"has no finished trial with {standings.objective}"
+        move = "Run its trials, or choose another --objective."
+        raise standings.fault(standings.title(fits[0]), rule, move)
+    return fits[0]
+
+
+def _by_id(standings: Standings, name: str) -> list[Configuration]:
+    if name in standings.tried:
+        return [standings.tried[name]]
+    return [
+        each
+        for each in standings.tried.values()
+        if name and any(id_.startswith(name) for id_ in (each.name, *each.trials.values()))
+    ]
+
+
+def _by_knobs(standings: Standings, asked: Mapping[str, Any]) -> list[Configuration]:
+    """The configurations with these values, else those whose titles print them alike."""
+    wanted = {_knob(standings, given, value): value for given, value in asked.items()}
+    texts = {key: value_text(value) for key, value in wanted.items()}
+    tried = list(standings.tried.values())
+    exact = [candidate for candidate in tried if wanted.items() <= candidate.values.items()]
+    return exact or [
+        candidate
+        for candidate in tried
+        if texts == {key: value_text(stated(key, candidate.values)) for key in texts}
+    ]
+
+
+def _knob(standings: Standings, given: str, value: Any) -> str:
+    keys = [key for key in knobs() if given in (key, short_name(key))]
+    if len(keys) != 1:
+        rule = f"may be {' or '.join(keys)}" if keys else "is no knob"
+        raise standings.fault(
+            f"{given}={value_text(value)}", rule, "Write KEY=VALUE as for --set."
+        )
+    return keys[0]
 
 
 def judge_winner(

@@ -21,10 +21,7 @@ from tune_sentcl.config import (
     is_unchanged,
     knobs,
     naming_knobs,
-    short_name,
-    stated,
     title,
-    value_text,
 )
 from tune_sentcl.errors import Fault, ObjectiveError, StudyError, TuneSentclError, first_names
 from tune_sentcl.history import CONFIRM_ORIGIN, WHOLE_TASKS, Configuration, History, order_keys
@@ -36,10 +33,6 @@ from tune_sentcl.store.manifest import Manifest, SeedPlan
 from tune_sentcl.store.study import Snapshot, Study, StudyTables
 from tune_sentcl.store.union import TOLERANCE
 
-Named = str | Mapping[str, Any]
-"""A configuration: its id, a trial's id, a prefix of either, its method, or knobs and values."""
-
-_SHOWN = 4  # configurations that a message lists
 _LISTED = 8  # scores that a message lists
 _SCORE = ["task", "metric", "split", "protocol"]
 _RUN = ("trial_id", "configuration", "origin", "seed", "started_at", "precision_used")
@@ -376,30 +369,6 @@ class Standings:
         }
         return SeedBlocks(whole, self.collapsed)
 
-    def named(self, name: Named) -> Configuration:
-        """Find the one configuration that a name or some knobs match.
-
-        Raises:
-            StudyError: No or several configurations match, or the match has no such score.
-        """
-        if isinstance(name, str):  # an id, or a method as tables print it, such as `untrained`
-            fits, asked = self._by_id(name) or self._by_knobs({"method.name": name}), name
-        else:
-            fits = self._by_knobs(name)
-            asked = ",".join(f"{key}={value_text(value)}" for key, value in name.items())
-        if len(fits) != 1:
-            candidates = fits or list(self.tried.values())
-            shown = "; ".join(map(self.title, candidates[:_SHOWN]))
-            more = f" and {len(candidates) - _SHOWN} more" if len(candidates) > _SHOWN else ""
-            rule = f"fits {'several configurations' if fits else 'no configuration'}"
-            move = f"Name one of these: {shown}{more}." if candidates else "Run its space first."
-            raise self.fault(asked, rule, move)
-        if not fits[0].scores():
-            rule = f"has no finished trial with {self.objective}"
-            move = "Run its trials, or choose another --objective."
-            raise self.fault(self.title(fits[0]), rule, move)
-        return fits[0]
-
     def title(self, candidate: Configuration) -> str:
         """The knobs in which a configuration differs, and the start of its id."""
         code = ", older code" if candidate.name in self.older else ""
@@ -408,34 +377,6 @@ class Standings:
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""
         return StudyError(Fault(self.where, "", value, rule, move))
-
-    def _by_id(self, name: str) -> list[Configuration]:
-        if name in self.tried:
-            return [self.tried[name]]
-        return [
-            each
-            for each in self.tried.values()
-            if name and any(id_.startswith(name) for id_ in (each.name, *each.trials.values()))
-        ]
-
-    def _by_knobs(self, asked: Mapping[str, Any]) -> list[Configuration]:
-        """The configurations with these values, else those whose titles print them alike."""
-        wanted = {self._knob(given, value): value for given, value in asked.items()}
-        texts = {key: value_text(value) for key, value in wanted.items()}
-        tried = list(self.tried.values())
-        exact = [candidate for candidate in tried if wanted.items() <= candidate.values.items()]
-        return exact or [
-            candidate
-            for candidate in tried
-            if texts == {key: value_text(stated(key, candidate.values)) for key in texts}
-        ]
-
-    def _knob(self, given: str, value: Any) -> str:
-        keys = [key for key in knobs() if given in (key, short_name(key))]
-        if len(keys) != 1:
-            rule = f"may be {' or '.join(keys)}" if keys else "is no knob"
-            raise self.fault(f"{given}={value_text(value)}", rule, "Write KEY=VALUE as for --set.")
-        return keys[0]
 
 
 def _ranks(ordered: Sequence[Configuration]) -> dict[str, int]:

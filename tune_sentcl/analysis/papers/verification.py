@@ -4,16 +4,15 @@ The search spaces name the configurations that fill rows of the paper, the prese
 of the study stands for the rows of the preset from which it differs in the fewest knobs.
 """
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
 import pandas as pd
-from scipy.special import stdtrit
+from scipy.stats import t
 
 from tune_sentcl.analysis.frames import StudyFrames, lines_of
 from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells, presets_of
@@ -22,7 +21,6 @@ from tune_sentcl.config import (
     TrialConfig,
     Values,
     draws,
-    flatten,
     knobs,
     shown,
     source_names,
@@ -42,13 +40,8 @@ MIN_SEEDS = 3
 _HALF = 0.005 + 1e-9
 """Half a unit of the papers' last decimal (the second), plus rounding error."""
 
-_NAMING = tuple(
-    f"method.{name}"
-    for name in (
-        *("name", "lambda", "temperature", "num_positives", "num_negatives"),
-        *("strategy", "whitening"),
-    )
-)
+_NAMED_BY = "name lambda temperature num_positives num_negatives strategy whitening"
+_NAMING = [f"method.{name}" for name in _NAMED_BY.split()]
 """The knobs by which the papers name their models."""
 
 _WHOLE_SETS = {
@@ -63,7 +56,7 @@ _HUB_OWNERS = ("google-bert/", "FacebookAI/")
 """Owners of the papers' encoders, whose hub names had no owner before."""
 
 _PRINT = "checkpoint_fingerprint"
-_READ = ("trial_id", "config", "data.source", "data.limit", "data_source", "encoder.checkpoint")
+_READ = ("trial_id", "data_source", "encoder.checkpoint", _PRINT)
 _ENDED = {"failed": "failed", "pruned": "were stopped at the end of a stage"}
 
 
@@ -154,11 +147,15 @@ def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> list[V
         ConfigError: The table does not exist or has no scores.
     """
     cells, scores = paper_cells(paper, table), _scores_of_tasks(study.scores)
+    presets = [(preset, preset.dotted()) for preset in presets_of(paper)]
     standing: dict[TrialConfig, list[tuple[_Tried, list[str]]]] = {}
-    names = {preset: _name_of(preset.dotted()) for preset in presets_of(paper)}
     for tried in _all_tried(study):
-        alike = [preset for preset, name in names.items() if name == _name_of(tried.values)]
-        differing = {preset: _differences(tried, preset) for preset in alike}
+        name = [tried.values.get(key) for key in _NAMING]
+        differing = {
+            preset: _differences(tried, preset)
+            for preset, values in presets
+            if name == [values.get(key) for key in _NAMING]
+        }
         least = min((number for number, _ in differing.values()), default=0)
         for preset, (number, texts) in differing.items():
             if number == least:
@@ -185,8 +182,8 @@ def prediction_interval(values: Sequence[float]) -> tuple[float, float]:
         values: At least two, such as one score of n seeds.
     """
     n = len(values)
-    half_width = float(stdtrit(n - 1, 0.975)) * sd(values) * math.sqrt(1 + 1 / n)
-    return mean(values) - half_width, mean(values) + half_width
+    low, high = t.interval(0.95, n - 1, mean(values), sd(values) * math.sqrt(1 + 1 / n))
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -194,60 +191,50 @@ class _Tried:
     """A configuration of a study, without its fresh seeds.
 
     Attributes:
-        values: Its dotted values.
-        trials: Columns of its trials, each with how it ended.
+        values: Its dotted values, without knobs that are unset or newer than its trials.
+        results: How its trials ended.
         encoders: The names that the study has for the weights from which they start.
+        fingerprint: That of these weights, if it is recorded.
+        read: The training data that they have read, if it is recorded.
     """
 
     values: Values
-    trials: Sequence[tuple[Mapping[str, Any], Result]]
-    encoders: frozenset[str]
+    results: Mapping[str, Result]
+    encoders: Collection[str]
+    fingerprint: str | None
+    read: Collection[str]
 
     def value(self, key: str) -> Any:
         """A knob's value; the default if the config was written before the knob existed."""
         return self.values.get(key, knobs()[key].default(self.values["method.name"]))
 
-    @cached_property
-    def weights(self) -> Values:
-        """Its `weight_values`."""
-        return weight_values(self.values)
-
-
-def _name_of(values: Values) -> tuple[Any, ...]:
-    return tuple(values.get(key) for key in _NAMING)
-
-
-@cache
-def _meant(preset: TrialConfig) -> tuple[Values, Values]:
-    """The dotted values of a preset, and its `weight_values`."""
-    return preset.dotted(), weight_values(preset.dotted())
-
 
 def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
     standings = study.standings(DEFAULT)  # any score: their order does not matter here
-    rows = standings.tables.trials([*_READ, _PRINT]).to_pylist()
-    by_trial = {row["trial_id"]: row for row in rows}
-    names: dict[str | None, set[str]] = {}
-    for row in rows:
+    rows = {row["trial_id"]: row for row in standings.tables.trials(_READ).to_pylist()}
+    names: dict[str, set[str]] = {}
+    for row in rows.values():
+        row[_PRINT] = row[_PRINT] or ""
         names.setdefault(row[_PRINT], set()).add(row["encoder.checkpoint"])
     for _, one in sorted(standings.tried.items()):
-        chose = one.trials.keys() - one.fresh
-        trials = [(by_trial[one.trials[seed]], one.results[seed]) for seed in sorted(chose)]
-        for first, _ in trials[:1]:
-            values = dict(flatten(json.loads(first["config"])))
-            encoders = {row["encoder.checkpoint"] for row, _ in trials}
-            if first[_PRINT]:
-                encoders |= names[first[_PRINT]]
-            yield _Tried(values, trials, frozenset(encoders))
+        chose = sorted(one.trials.keys() - one.fresh)
+        results = {one.trials[seed]: one.results[seed] for seed in chose}
+        if results:
+            values = {key: value for key, value in one.values.items() if value is not None}
+            own = [rows[name] for name in results]
+            fingerprint = own[0][_PRINT]
+            encoders = names[fingerprint] if fingerprint else {values["encoder.checkpoint"]}
+            read = {row["data_source"] for row in own} - {None}
+            yield _Tried(values, results, encoders, fingerprint, read)
 
 
 def _differences(tried: _Tried, preset: TrialConfig) -> tuple[int, list[str]]:
     """How many knobs of a configuration differ from a preset, and which, in words."""
-    values, meant = _meant(preset)
-    own = tried.weights
+    own, meant = weight_values(tried.values), _weights_of(preset)
     keys = [key for key in knobs() if key != "seed" and own.get(key) != meant.get(key)]
     if tried.value("evaluation.select") == "last" == preset.evaluation.select:
         keys = [key for key in keys if key != "evaluation.every"]  # has no effect on the weights
+    values = preset.dotted()
     changed = [
         f"{key} = {shown(tried.value(key))} instead of {shown(values.get(key))}" for key in keys
     ]
@@ -256,12 +243,16 @@ def _differences(tried: _Tried, preset: TrialConfig) -> tuple[int, list[str]]:
     return len(keys) + sum(map(bool, texts)), [*filter(None, (*texts, others))]
 
 
+@cache
+def _weights_of(preset: TrialConfig) -> Values:
+    return weight_values(preset.dotted())
+
+
 def _other_encoder(tried: _Tried, preset: TrialConfig) -> str:
     paper = preset.encoder.checkpoint
     if any(_is_encoder(name, paper) for name in tried.encoders):
         return ""
-    prints = {row[_PRINT] for row, _ in tried.trials if row[_PRINT]}
-    known = f"fingerprint {', '.join(sorted(prints)) or 'not recorded'}"
+    known = f"fingerprint {tried.fingerprint or 'not recorded'}"
     return f"base model: {', '.join(sorted(tried.encoders))} ({known}); the paper's is {paper}"
 
 
@@ -281,23 +272,17 @@ def _other_rows(tried: _Tried, preset: TrialConfig) -> str:
     if preset.method.rows == "nothing":
         return ""
     whole = _WHOLE_SETS[preset.data.source]
-    lacks = [_lacking_rows(row, whole) for row, _ in tried.trials]
-    given, meant = tried.value("data.min_score"), preset.data.min_score
-    if not all(lacks) and preset.method.rows == "positive_pairs" and given != meant:
-        return f"training rows: pairs with a score from {given:g}; the paper's from {meant:g}"
-    return min(lacks)
-
-
-def _lacking_rows(trial: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Why a trial did not train on a whole set with one of these names; empty if it did."""
-    asked, limit = trial["data.source"], trial["data.limit"]
-    read = trial["data_source"] or asked
+    asked, limit = tried.value("data.source"), tried.value("data.limit")
+    read = set(tried.read) or {asked}
     if len(source_names(asked)) > 1:
-        read = f"{asked}, one source per batch"
-    if read in names and limit is None:
-        return ""
-    first = "" if limit is None else f"the first {limit:,} rows of "
-    return f"training rows: {first}{read}; the paper's are all of {names[0]}"
+        read = {f"{asked}, one source per batch"}
+    if limit is not None or read.isdisjoint(whole):
+        first = "" if limit is None else f"the first {limit:,} rows of "
+        return f"training rows: {first}{min(read)}; the paper's are all of {whole[0]}"
+    given, meant = tried.value("data.min_score"), preset.data.min_score
+    if preset.method.rows == "positive_pairs" and given != meant:
+        return f"training rows: pairs with a score from {given:g}; the paper's from {meant:g}"
+    return ""
 
 
 _Scores = Mapping[tuple[str, ...], Sequence[Mapping[str, Any]]]
@@ -329,27 +314,27 @@ def _reproduced(
     cell: PaperCell, tried: _Tried, differences: Sequence[str], scores: _Scores
 ) -> VerifiedCell:
     """A configuration's value for a printed number: the mean over its seeds."""
-    lacking = dict[str, None]()
+    lacking: list[str] = []
     seeds: list[tuple[float, list[str]]] = []
-    finished = [row["trial_id"] for row, end in tried.trials if end.status == "finished"]
+    finished = [name for name, result in tried.results.items() if result.status == "finished"]
     for trial_id in finished:
         near = [_nearest(scores.get((trial_id, *one[:3]), ()), one) for one in cell.numbers]
-        if lost := [one for one in near if isinstance(one, str)]:
-            lacking |= dict.fromkeys(lost)
-            continue
-        whole = [one for one in near if not isinstance(one, str)]
-        said = [reason for _, own in whole for reason in own]
-        seeds.append((mean([value for value, _ in whole]), said))
+        values = [value for value, _ in near if value is not None]
+        if len(values) == len(near):
+            seeds.append((mean(values), [text for _, texts in near for text in texts]))
+        else:
+            lacking += [text for value, texts in near if value is None for text in texts]
     # If some seeds were measured exactly as in the paper, the others are ignored.
     kept = [seed for seed in seeds if not seed[1]] or seeds
     if kept:
-        reasons = [*differences, *dict.fromkeys(reason for _, own in kept for reason in own)]
+        reasons = [*differences, *(text for _, texts in kept for text in texts)]
     elif finished:
-        reasons = [f"not measured: {', '.join(lacking)}"]
+        reasons = [f"not measured: {', '.join(dict.fromkeys(lacking))}"]
     else:
-        reasons = [f"its trials {', '.join(dict.fromkeys(_end(end) for _, end in tried.trials))}"]
+        ends = dict.fromkeys(map(_end, tried.results.values()))
+        reasons = [f"its trials {', '.join(ends)}"]
     drawn = draws(cell.presets[0].dotted())
-    return VerifiedCell(cell, [value for value, _ in kept], tuple(reasons), drawn)
+    return VerifiedCell(cell, [value for value, _ in kept], tuple(dict.fromkeys(reasons)), drawn)
 
 
 def _end(result: Result) -> str:
@@ -357,15 +342,17 @@ def _end(result: Result) -> str:
     return f"{_ENDED[result.status]}{why}"
 
 
-def _nearest(near: Sequence[Mapping[str, Any]], number: Number) -> tuple[float, list[str]] | str:
-    """The most similar score of a task and its differences; else the task and the reason."""
+def _nearest(
+    near: Sequence[Mapping[str, Any]], number: Number
+) -> tuple[float | None, Sequence[str]]:
+    """The most similar score of a task and its differences; else None and what lacks."""
     measured = [
         (line["value"], list(_score_differences(line, number))) for line in near if "value" in line
     ]
     if measured:
         return min(measured, key=lambda pair: len(pair[1]))
-    why = next((line["reason"] for line in near if line.get("reason")), "")
-    return f"{number.task} ({why})" if why else number.task
+    why = [f" ({line['reason']})" for line in near if line.get("reason")]
+    return None, ["".join((number.task, *why[:1]))]
 
 
 def _scores_of_tasks(scores: pd.DataFrame) -> _Scores:

@@ -192,6 +192,10 @@ class ReportData:
             for one in self.shown
         }
 
+    @cached_property
+    def _finished(self) -> pd.DataFrame:
+        return self.trials[self.trials["status"] == "finished"].set_index("trial_id")
+
     def over_seeds(self, number: str) -> dict[str, Estimate]:
         """A column of `trials` of each configuration over the finished seeds of the search.
 

@@ -20,7 +20,6 @@ from tune_sentcl.objective import OFFERS, Objective
 LEGEND = "Bold: the winner; grey: proven worse than the winner"
 _ON_DATA = {"toy": " on the generated toy sets", "root": " on the real sets"}
 _SPARE = 1000  # rows that the page shows when the reader selects them
-_FEW = 4  # knobs that papers put first
 _SUITES = {
     "sts": ("Semantic textual similarity", "spearman", "Spearman"),
     "transfer": ("Transfer", "accuracy", "accuracy"),
@@ -45,7 +44,7 @@ def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
         **_ranks(subject),
         **dict([first]),
         **_knobs(subject),
-        **_seeds(subject),
+        "seeds": subject.seeds,
         **_confirmed(subject),
         **dict(others),
         **({"lost": lost} if any(lost.values()) else {}),
@@ -101,7 +100,7 @@ def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
         # Without an average, because the metrics of the user's own tasks differ.
         columns = {title_of(one): subject.over_seeds(name) for name, one in subject.own.items()}
         empty = Table("own", "Own tasks: times 100", caption="Scores times 100")
-        yield _by_task(subject, empty, columns, most, "", knobs_first=False)
+        yield _by_task(subject, empty, columns, most)
 
 
 def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterator[Table]:
@@ -109,11 +108,11 @@ def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterato
     printed = subject.printed(suite)
     offered = [task for task in subject.tasks(suite) if protocol in OFFERS[task]]
     names = {task: str(Objective(task, metric, "test", protocol)) for task in offered}
-    there = {t: n for t, n in names.items() if n in subject.scores and subject.over_seeds(n)}
-    if not there:
+    scored = {t: subject.over_seeds(n) for t, n in names.items() if n in subject.scores}
+    columns = [(task, found) for task, found in scored.items() if found]
+    if not columns:
         return
-    averaged = [name for task, name in there.items() if task in printed]
-    columns, averages = [(task, subject.over_seeds(name)) for task, name in there.items()], ""
+    averaged, averages = [names[task] for task, _ in columns if task in printed], ""
     if averaged:
         average, trials = subject.average(averaged), subject.trials.set_index("trial_id")
         values = trials[averaged].mean(axis=1, skipna=False).to_dict()
@@ -124,35 +123,25 @@ def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterato
         f"{title}: test {shown_metric} times 100, {protocol}",
         caption=f"Test scores times 100{_ON_DATA[subject.standings.data]}",
     )
-    few = len(subject.knobs) <= _FEW
-    table = _by_task(subject, empty, dict(columns), most, averages, knobs_first=few)
+    table = _by_task(subject, empty, dict(columns), most, averages)
     order = f" Columns as in {subject.paper}'s tables." if subject.paper else ""
-    joined = " Subsets joined (all)." if any(task.startswith("STS1") for task in there) else ""
+    joined = (
+        " Subsets joined (all)." if any(task.startswith("STS1") for task, _ in columns) else ""
+    )
     yield replace(table, note=f"{table.note}{order}{joined}")
 
 
 def _by_task(
-    subject: ReportData,
-    empty: Table,
-    columns: _Columns,
-    most: int,
-    averages: str,
-    *,
-    knobs_first: bool,
+    subject: ReportData, empty: Table, scores: _Columns, most: int, averages: str = ""
 ) -> Table:
-    scores, knobs = {**columns, **_seeds(subject)}, _knobs(subject)
-    ordered = {**knobs, **scores} if knobs_first else {**_ranks(subject), **scores, **knobs}
+    columns = {**_ranks(subject), **scores, "seeds": subject.seeds, **_knobs(subject)}
     empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
-    return _filled(subject, empty, ordered, most, averages)
+    return _filled(subject, empty, columns, most, averages)
 
 
 def _ranks(subject: ReportData) -> _Columns:
     ranks = subject.standings.ranks
-    return {"rank": {one.name: ranks.get(one.name) for one in subject.shown}}
-
-
-def _seeds(subject: ReportData) -> _Columns:
-    return {"seeds": subject.seeds}
+    return {"rank": {name: ranks.get(name) for name in subject.seeds}}
 
 
 def _knobs(subject: ReportData) -> _Columns:
