@@ -244,13 +244,12 @@ def test_each_harm_costs_its_own_trial_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The device's error is raised by a stand-in on the CPU; the `gpu` test raises CUDA's own."""
-    harms: dict[float, Harm] = {0.1: "hang", 0.2: "device", 0.3: "die once", 0.4: "other data"}
+    harms: dict[float, Harm] = {0.2: "device", 0.3: "die once", 0.4: "other data"}
     harms |= {0.5: "die", 0.6: "capture"}
-    outcome = harmed(tmp_path, harms, retries=1, trial_timeout=40.0)
-    assert (outcome.ran, outcome.failures, outcome.timed_out) == (7, 3, 1)
+    outcome = harmed(tmp_path, harms, retries=1)
+    assert (outcome.ran, outcome.failures, outcome.timed_out) == (6, 3, 0)
     ended = by_lambda(tmp_path)
     assert {knob: row["error_type"] for knob, row in ended.items()} == {
-        0.1: "TrialTimeoutError",
         0.2: "DeviceError",
         0.3: None,
         0.4: "OtherInputsError",
@@ -258,7 +257,6 @@ def test_each_harm_costs_its_own_trial_alone(
         0.6: None,
         0.9: None,
     }
-    assert "the trial was given 40 s, and did not come back" in ended[0.1]["error_text"]
     assert "each of 2 tries lost its worker" in ended[0.2]["error_text"]
     assert "an illegal memory access" in ended[0.2]["error_text"]
     assert ended[0.4]["data_fingerprint"] in ended[0.4]["error_text"]
@@ -277,6 +275,18 @@ def test_each_harm_costs_its_own_trial_alone(
         ended[knob]["trial_id"] for knob in (0.3, 0.6, 0.9)
     }
     assert temporary_files(study) == []
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_trial_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
+    """On a busy machine the other trial may exceed these seconds, too."""
+    outcome = harmed(tmp_path, {0.1: "hang"}, trial_timeout=20.0)
+    assert outcome.ran == 2
+    row = by_lambda(tmp_path)[0.1]
+    assert row["error_type"] == "TrialTimeoutError"
+    assert "the trial was given 20 s, and did not come back" in row["error_text"]
+    assert len(tries(tmp_path, 0.1)) == 1
 
 
 @pytest.mark.gpu
