@@ -29,7 +29,7 @@ def tensorboard(study: Path) -> dict[str, Run]:
 
     found = {}
     for folder in sorted((study / "tensorboard").iterdir()):
-        (_,) = folder.iterdir()
+        assert len(list(folder.iterdir())) == 2, "one run, and its hyperparameters"
         events = EventAccumulator(str(folder))
         events.Reload()
         run = found[folder.name] = Run()

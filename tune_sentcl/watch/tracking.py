@@ -22,12 +22,11 @@ from tune_sentcl.score import Score
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.rows import RUN_COLUMNS, TrialRow
 from tune_sentcl.trial import Progress
-from tune_sentcl.watch.trackers import TRACKERS
+from tune_sentcl.watch.trackers import open_tracker
 from tune_sentcl.watch.watcher import Watcher
 
 _WAIT_S = 30.0  # for the trackers to finish writing after the search
 _INTERRUPTED_WAIT_S = 3.0  # the same after an interruption, which may take 7 s in total
-_MAX_BEHIND = 10_000  # events that wait for a tracker
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
 _NUMBERS = value_columns(MAX_OBJECTIVES)
 _TEXTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")
@@ -140,22 +139,18 @@ def _score_name(score: Score) -> str:
 
 
 class _TrackerThread(threading.Thread):
-    """Calls a tracker, event by event; None ends it. It is lost once it fails, or is too slow."""
+    """Calls a tracker, event by event; None ends it. It is lost once it fails or hangs."""
 
     def __init__(self, name: str, study: str, space: str, say: Callable[[str], None]) -> None:
         super().__init__(name=name, daemon=True)
         self._files, self._space, self._say = StudyFiles.at(study), space, say
-        self._events: queue.Queue[Event | None] = queue.Queue(_MAX_BEHIND)
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._is_lost = False
         self.start()
 
     def send(self, event: Event | None) -> None:
-        if self._is_lost:
-            return
-        try:
-            self._events.put_nowait(event)
-        except queue.Full:
-            self.lose(f"is {_MAX_BEHIND:,} events behind")
+        if not self._is_lost:
+            self._events.put(event)
 
     def lose(self, reason: str) -> None:
         if not self._is_lost:
@@ -165,8 +160,7 @@ class _TrackerThread(threading.Thread):
     def run(self) -> None:
         try:
             folder = self._files.folder or Path(gettempdir())
-            kind = TRACKERS.get(self.name) or EXTENSIONS["watcher", self.name].value
-            tracker = kind(self._space, self._files.where, folder)
+            tracker = open_tracker(self.name, self._space, self._files.where, folder)
             while (event := self._events.get()) is not None and not self._is_lost:
                 method, args = event
                 getattr(tracker, method)(*args)
