@@ -1,17 +1,18 @@
 """Check which sets of a data root are complete, missing or damaged."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 
 from tune_sentcl.config.data_names import own_source
-from tune_sentcl.data.root import LAYOUT, existing_root
+from tune_sentcl.data.root import LAYOUT, existing_root, published_counts
 from tune_sentcl.data.rows.kinds import labelled_rows
-from tune_sentcl.data.rows.sources import WHOLE
 from tune_sentcl.data.tables import read_table
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_with_training
@@ -29,18 +30,56 @@ class Part:
     Attributes:
         path: Relative to the data root.
         rows: The expected number of rows.
-        count: Counts the rows below a data root; raises DataError for a damaged file.
+        read: Reads the rows below a data root; raises DataError for a damaged file.
         optional: Whether the set is complete without it.
     """
 
     path: str
     rows: int
-    count: Callable[[Path], int]
+    read: Callable[[Path], Sized]
     optional: bool = False
 
 
-def _part(path: str, rows: int, read: Callable[[Path], Sized], *, optional: bool = False) -> Part:
-    return Part(path, rows, lambda root: len(read(root / path)), optional)
+def _sts_parts() -> Iterator[tuple[str, Part]]:
+    for name, subsets in STS_SUBSETS.items():
+        for subset, rows in subsets.items():
+            folder = f"downstream/STS/{name}-en-test"
+            read: Callable[[Path], Sized] = partial(_two_files, folder, subset, rows)
+            yield name, Part(f"{folder}/STS.input.{subset}.txt", rows, read)
+    for (task, split), (file, rows, reader) in STS_FILES.items():
+        # Only the protocol `relatedness` reads their training split.
+        read = partial(_sts_file, reader, file, rows)
+        yield task.removesuffix("-R"), Part(f"downstream/{file}", rows, read, split == "train")
+
+
+def _transfer_parts() -> Iterator[tuple[str, Part]]:
+    for task, splits in TASKS.items():
+        for file in chain.from_iterable(splits.values()):
+            if task != "SICK-E":  # which has the files of SICK-R
+                yield task, Part(f"downstream/{file.path}", file.rows, partial(_transfer, file))
+
+
+def _listed_parts() -> Iterator[tuple[str, Part]]:
+    for kind, read in _READERS.items():
+        for name, files in published_counts()[kind].items():
+            for path, rows in files.items():
+                yield name, Part(path, rows, partial(_below, path, read), kind == "one")
+
+
+def _two_files(folder: str, subset: str, rows: int, root: Path) -> Sized:
+    return read_two_files(root / folder, subset, rows)
+
+
+def _sts_file(reader: Callable[[Path, int], Sized], file: str, rows: int, root: Path) -> Sized:
+    return reader(root / "downstream" / file, rows)
+
+
+def _transfer(file: TransferFile, root: Path) -> Sized:
+    return read_whole(root / "downstream", file)
+
+
+def _below(path: str, read: Callable[[Path], Sized], root: Path) -> Sized:
+    return read(root / path)
 
 
 def _synsets(path: Path) -> list[str]:
@@ -48,7 +87,7 @@ def _synsets(path: Path) -> list[str]:
     return [line for line in read_lines(path, "utf-8") if not line.startswith("  ")]
 
 
-def _first_table(path: Path) -> pa.Table:
+def _table(path: Path) -> pa.Table:
     return read_table(path)[0]
 
 
@@ -56,68 +95,18 @@ def _labelled(path: Path) -> pa.Table:
     return labelled_rows(*read_table(path))[0]
 
 
-def _yearly(name: str) -> tuple[Part, ...]:
-    folder = f"downstream/STS/{name}-en-test"
-
-    def part(subset: str, rows: int) -> Part:
-        path = f"{folder}/STS.input.{subset}.txt"
-        return _part(path, rows, lambda file: read_two_files(file.parent, subset, rows))
-
-    return tuple(part(subset, rows) for subset, rows in STS_SUBSETS[name].items())
-
-
-def _splits(name: str) -> tuple[Part, ...]:
-    """The parts of STS-B or SICK; only the protocol `relatedness` reads their training split."""
-    return tuple(
-        _one_file(file, rows, read, optional=split == "train")
-        for (task, split), (file, rows, read) in STS_FILES.items()
-        if task == name
-    )
-
-
-def _one_file(file: str, rows: int, read: Callable[[Path, int], Sized], *, optional: bool) -> Part:
-    return _part(f"downstream/{file}", rows, lambda path: read(path, rows), optional=optional)
-
-
-def _transfer(name: str) -> tuple[Part, ...]:
-    def part(file: TransferFile) -> Part:
-        path = f"downstream/{file.path}"
-        return Part(path, file.rows, lambda root: len(read_whole(root / "downstream", file)))
-
-    return tuple(part(file) for files in TASKS[name].values() for file in files)
-
-
-def _nli(name: str, rows: int) -> tuple[Part, ...]:
-    return (_part(f"nli/{name}.parquet", rows, _labelled),)
-
-
-def _wordnet(kind: str, rows: int) -> Part:
-    return _part(f"wordnet/nltk_data/corpora/wordnet/data.{kind}", rows, _synsets)
-
-
-_WIKI = ("wiki/wiki1m_for_simcse.txt", "wiki/enwiki_2015_sentences_1m.parquet")
-
-SETS: dict[str, tuple[Part, ...]] = {
-    **{name: _yearly(name) for name in STS_SUBSETS},
-    "STS-B": _splits("STS-B"),
-    "SICK": _splits("SICK-R"),
-    **{name: _transfer(name) for name in TASKS if name != "SICK-E"},  # SICK's files are above
-    "SNLI": _nli("snli_train", WHOLE["snli"]),
-    "SNLI, partial": _nli("snli_train_partial", 92613),
-    "SNLI, first 2000": _nli("snli_train_first2000", 2000),
-    "SNLI dev": _nli("snli_dev", 9842),
-    "MultiNLI": _nli("mnli_train", WHOLE["mnli"]),
-    "MultiNLI, partial": _nli("mnli_train_partial", 19219),
-    "SimCSE's NLI": (_part("nli/nli_for_simcse.csv", WHOLE["nli-simcse"], _first_table),),
-    "Wikipedia": tuple(_part(p, WHOLE["wiki"], _first_table, optional=True) for p in _WIKI),
-    "WordNet": (
-        _wordnet("noun", 82115),
-        _wordnet("verb", 13767),
-        _wordnet("adj", 18156),
-        _wordnet("adv", 3621),
-    ),
+_READERS: dict[str, Callable[[Path], Sized]] = {
+    "labelled": _labelled,
+    "table": _table,
+    "one": _table,
+    "synsets": _synsets,
 }
+"""How to read the files of `sets.toml`, by the heading above them."""
+
+SETS: dict[str, list[Part]] = {}
 """The files of every set. If all files of a set are optional, any one of them is enough."""
+for _name, _part in chain(_sts_parts(), _transfer_parts(), _listed_parts()):
+    SETS.setdefault(_name, []).append(_part)
 
 
 @dataclass(frozen=True)
@@ -236,7 +225,7 @@ def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:
 
 
 def _count(root: Path, part: Part) -> int:
-    rows = part.count(root)
+    rows = len(part.read(root))
     if rows != part.rows:
         rule = f"the file must have {part.rows} rows"
         move = "Copy the file again from where the set is published."

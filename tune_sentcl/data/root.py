@@ -1,11 +1,19 @@
 """The folder that holds the real data sets."""
 
 import os
+import tomllib
+from functools import lru_cache
 from pathlib import Path
 
 from tune_sentcl.errors import DataError, Fault
 
 LAYOUT = "downstream/ as SentEval has it, nli/, wiki/, wordnet/"
+
+
+@lru_cache(maxsize=1)
+def published_counts() -> dict[str, dict[str, dict[str, int]]]:
+    """The rows of published files, as `sets.toml` groups them."""
+    return tomllib.loads(Path(__file__).with_name("sets.toml").read_text(encoding="utf-8"))
 
 
 def data_root(given: str | Path | None) -> Path | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tune_sentcl.config import DataConfig, Rows, columns_of
-from tune_sentcl.data.root import existing_root
+from tune_sentcl.data.root import existing_root, published_counts
 from tune_sentcl.data.rows.judged import (
     as_scores,
     judging,
@@ -58,7 +58,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
 }
 """The files of each named source under the data root; the first that exists is read."""
 
-WHOLE = {"snli": 549_367, "mnli": 392_702, "nli-simcse": 275_601, "wiki": 1_000_000}
+_ROWS = {
+    path: rows
+    for sets in published_counts().values()
+    for files in sets.values()
+    for path, rows in files.items()
+}
+WHOLE = {source: _ROWS[SOURCES[source][0]] for source in ("snli", "mnli", "nli-simcse", "wiki")}
 """Rows of the sets that the papers trained on, without rows that lack a label."""
 
 JOINED = {"nli": ("snli", "mnli"), "nli-partial": ("snli-partial", "mnli-partial")}

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from tune_sentcl.data.root import existing_root
+from tune_sentcl.data.root import existing_root, published_counts
 from tune_sentcl.data.task import StsSplit, StsSubset, StsTask
 from tune_sentcl.data.text_files import read_lines
 from tune_sentcl.data.toy import toy_sts
@@ -140,39 +140,7 @@ def _subset(
     return StsSubset(name, *zip(*rows, strict=True))
 
 
-STS_SUBSETS: dict[str, dict[str, int]] = {
-    "STS12": {
-        "MSRpar": 750,
-        "MSRvid": 750,
-        "SMTeuroparl": 459,
-        "surprise.OnWN": 750,
-        "surprise.SMTnews": 399,
-    },
-    # SMT, the fourth set of 2013, is licensed; neither SentEval nor any paper's table has it.
-    "STS13": {"FNWN": 189, "headlines": 750, "OnWN": 561},
-    "STS14": {
-        "deft-forum": 450,
-        "deft-news": 300,
-        "headlines": 750,
-        "images": 750,
-        "OnWN": 750,
-        "tweet-news": 750,
-    },
-    "STS15": {
-        "answers-forums": 375,
-        "answers-students": 750,
-        "belief": 375,
-        "headlines": 750,
-        "images": 750,
-    },
-    "STS16": {
-        "answer-answer": 254,
-        "headlines": 249,
-        "plagiarism": 230,
-        "postediting": 244,
-        "question-question": 209,
-    },
-}
+STS_SUBSETS: dict[str, dict[str, int]] = published_counts()["STS"]
 """Pairs with a gold score in each subset, in the order in which SentEval reads them."""
 
 _Reader = Callable[[Path, int], StsSubset]
