@@ -16,18 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, scaled_dot_product_attention
 
+from tune_sentcl.arithmetic import Arithmetic, tensor_cores
 from tune_sentcl.config import DataConfig, Pooling, TrialConfig, parse_dotted
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.errors import CaptureError, DeviceError, first_line
 from tune_sentcl.methods import MethodInputs, build_method
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
-from tune_sentcl.model.device import (
-    Arithmetic,
-    free_memory,
-    has_bf16,
-    limit_memory,
-    tensor_cores,
-)
+from tune_sentcl.model.device import free_memory, has_bf16, limit_memory
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Bounds, attend_by_bounds, packs_on
 from tune_sentcl.model.tokens import Tokens

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tune_sentcl.arithmetic import Arithmetic
 from tune_sentcl.config import Pooling
 from tune_sentcl.model import packing as packing_module
 from tune_sentcl.model.checkpoints.checkpoint_files import (
@@ -24,7 +25,6 @@ from tune_sentcl.model.checkpoints.checkpoint_files import (
     read_description,
 )
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
-from tune_sentcl.model.device import Arithmetic
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import (
     Bounds,

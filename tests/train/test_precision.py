@@ -1,26 +1,22 @@
 """What a training and an evaluation compute in."""
 
-from importlib import import_module
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
 from model_samples import toy_rows
 
+from tune_sentcl.arithmetic import Arithmetic, tensor_cores
 from tune_sentcl.config import Precision, parse_dotted
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.evaluate import Measures
+from tune_sentcl.evaluate import Measures, evaluate
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
-from tune_sentcl.model.device import Arithmetic, deterministic, is_out_of_memory, tensor_cores
+from tune_sentcl.model.device import deterministic, is_out_of_memory
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.train import train
 from tune_sentcl.train.precision import arithmetic
-from tune_sentcl.trial import running
-
-trial_run: Any = import_module("tune_sentcl.trial.run")  # the package names its function so
 
 
 def _method(name: str, **values: Any) -> AnyMethod:
@@ -132,27 +128,18 @@ def test_an_encoder_sets_what_its_passes_compute_in(
     assert seen == inside
 
 
-@pytest.mark.parametrize("module", [running, trial_run], ids=["a trial", "evaluate"])
-def test_classifiers_compute_in_full_precision(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_evaluation_computes_in_full_precision() -> None:
+    """Whatever the process allows; an encoder of this package allows more for its passes."""
     seen: list[str] = []
 
-    def score(*_: Any) -> Any:
+    def encode(*_: Any, **__: Any) -> Any:
         seen.append(torch.get_float32_matmul_precision())
         raise InterruptedError
 
-    measures = Measures(("sts",), device="cuda")
-    monkeypatch.setattr(module, "score_sets", score)
-    monkeypatch.setattr(running, "measures_of", lambda *_: measures)
-    monkeypatch.setattr(trial_run, "load_encoder", Mock())
     torch.set_float32_matmul_precision("high")
     try:
         with pytest.raises(InterruptedError):
-            if module is running:
-                running.measure_end(Mock())
-            else:
-                trial_run.score_encoder("toy", data="toy", measures=measures)
+            evaluate(encode, "toy", Measures(("sts",), device="cuda"))
     finally:
         torch.set_float32_matmul_precision("highest")
     assert seen == ["highest"]

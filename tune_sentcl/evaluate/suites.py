@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+import torch
+
+from tune_sentcl.arithmetic import tensor_cores
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.config.data_names import COST
 from tune_sentcl.data.task import Prompt, StsTask, TransferTask
@@ -127,8 +130,6 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         rule = "none of these protocols fits a task of these suites and sets"
         move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
         raise ConfigError(Fault("protocols", "", asked, rule, move))
-    sentences = SentenceTable(encode, *map(sets.texts, get_args(Prompt)))
-    zeros = few_zeros(sentences, sets.graded)
     scores: list[Score] = []
     items: list[ItemScores] = []
     errors: list[TuneSentclError] = []
@@ -137,17 +138,21 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         for protocol, seed in _ways(missing.group, measures):
             measurement = Measurement(sets.data, missing.task, "test", protocol, seed)
             scores.append(_failed(measurement, missing.error))
-    for task, by, seed in _measurements(sets, measures):
-        try:
-            found = _score(sentences, task, by, seed, measures.device, zeros=zeros > 0)
-            scores += found[0]
-            items += found[1]
-        except (DataError, NonFiniteError, PluginError) as error:
-            if isinstance(error, DataError):
-                name = f"{_name(task)}, {by}"
-                error = DataError(replace(f, where=name) for f in error.faults)
-            errors.append(error)
-            scores += [_failed(planned, error, task) for planned in _of(sets, task, by, seed)]
+    # An encoder of this package allows TF32 for its own passes; classifiers compute in fp32.
+    with tensor_cores(torch.device(measures.device), allowed=False):
+        sentences = SentenceTable(encode, *map(sets.texts, get_args(Prompt)))
+        zeros = few_zeros(sentences, sets.graded)
+        for task, by, seed in _measurements(sets, measures):
+            try:
+                found = _score(sentences, task, by, seed, measures.device, zeros=zeros > 0)
+                scores += found[0]
+                items += found[1]
+            except (DataError, NonFiniteError, PluginError) as error:
+                if isinstance(error, DataError):
+                    name = f"{_name(task)}, {by}"
+                    error = DataError(replace(f, where=name) for f in error.faults)
+                errors.append(error)
+                scores += [_failed(planned, error, task) for planned in _of(sets, task, by, seed)]
     notes = [note for task in sets.own for note in remarks_on(task)]
     if zeros:
         notes += [f"{zeros} sentences have the zero vector as embedding; their cosines count as 0"]

@@ -1,20 +1,16 @@
-"""Copies to a device, the arithmetic of its matrix products, and its memory."""
+"""Copies to a device, and its memory."""
 
 import gc
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tune_sentcl.errors import CaptureError
-
-Arithmetic = Literal["fp32", "tf32", "bf16"]
-"""The arithmetic of a training's matrix products."""
 
 # torch raises no class of its own for these. cuBLAS and cuDNN allocate memory behind its back.
 _NO_MEMORY = (
@@ -116,25 +112,3 @@ def free_memory(device: torch.device) -> int:
 def has_bf16(device: torch.device) -> bool:
     """Whether a device is a GPU with bfloat16, and so with TF32: NVIDIA's since Ampere."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8
-
-
-@contextmanager
-def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
-    """Allow or forbid TF32 for single-precision matrix products; it rounds inputs to 10 bits.
-
-    The setting belongs to the process and is restored afterwards. Its first value is not always
-    to forbid it: NVIDIA's containers allow it by TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
-
-    Args:
-        device: The device of the products; only NVIDIA GPUs have TF32.
-        allowed: Whether to allow it. A backward pass must run inside this block, too.
-    """
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tune_sentcl.arithmetic import Arithmetic, tensor_cores
 from tune_sentcl.config import Auto, Pooling
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError, Fault
@@ -18,7 +19,7 @@ from tune_sentcl.model.checkpoints.adapters import Adapted
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes, num_rows, usable_positions
 from tune_sentcl.model.checkpoints.loading import load_base
-from tune_sentcl.model.device import Arithmetic, is_out_of_memory, tensor_cores
+from tune_sentcl.model.device import is_out_of_memory
 from tune_sentcl.model.encoding import Progress, by_batches, check_finite
 from tune_sentcl.model.modules import Modules, Tail
 from tune_sentcl.model.packing import make_packable, packs_on

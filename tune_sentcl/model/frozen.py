@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from tune_sentcl.arithmetic import tensor_cores
 from tune_sentcl.config import Auto, Pooling
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
-from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.encoding import check_finite

@@ -18,10 +18,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
+from tune_sentcl.arithmetic import Arithmetic
 from tune_sentcl.errors import CaptureError
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.checkpoints.checkpoint_files import padding_position
-from tune_sentcl.model.device import Arithmetic, free_memory, pinned
+from tune_sentcl.model.device import free_memory, pinned
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import Bounds, Packing, named_inputs
 from tune_sentcl.model.pooling import Divisor, pool_packed, pooled_ranges

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from tune_sentcl.arithmetic import Arithmetic
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.rows.batches import COUNTED, batches
 from tune_sentcl.data.rows.corpus import Batch, Corpus, RowNumbers
 from tune_sentcl.errors import DataError, Fault, NonFiniteError, OutOfMemoryError, first_line
 from tune_sentcl.methods import AnyMethod, StepLoss, method_class
-from tune_sentcl.model.device import Arithmetic, is_out_of_memory
+from tune_sentcl.model.device import is_out_of_memory
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.seeding import stream
 from tune_sentcl.train.graphs import GraphedTransformer, graphed

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 
 import torch
 
+from tune_sentcl.arithmetic import Arithmetic, tensor_cores
 from tune_sentcl.config import Precision
 from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.methods import AnyMethod
-from tune_sentcl.model.device import Arithmetic, has_bf16, tensor_cores
+from tune_sentcl.model.device import has_bf16
 from tune_sentcl.model.encoder import Encoder
 
 

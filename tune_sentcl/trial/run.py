@@ -19,7 +19,6 @@ from tune_sentcl.model.checkpoints.adapters import Adapted, add_adapters
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
-from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.trained import freeze_lowest, restore_trained
@@ -320,8 +319,7 @@ def score_encoder(
         embeddings = encoder.encode(sentences, progress=progress, prompt=prompt)
         return of_length_1(embeddings) if options.normalize else embeddings
 
-    with tensor_cores(torch.device(measures.device), allowed=False):  # of classifiers
-        scored = score_sets(encode, sets, measures)
+    scored = score_sets(encode, sets, measures)
     return replace(scored, notes=(*notes_of(checkpoint, encoder.pooling), *scored.notes))
 
 

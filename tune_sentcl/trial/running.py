@@ -14,7 +14,6 @@ from tune_sentcl.data.tasks.own_task import QuickTask
 from tune_sentcl.errors import NonFiniteError, StudyError
 from tune_sentcl.evaluate.suites import score_by_cosine, score_sets
 from tune_sentcl.items import ItemScores
-from tune_sentcl.model.device import tensor_cores
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.trained import trained_state
@@ -227,8 +226,7 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     trial.account.check_time()
     start = time.perf_counter()
     measures = measures_of(trial.config, trial.account.device)
-    with tensor_cores(torch.device(measures.device), allowed=False):  # of classifiers
-        evaluation = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
+    evaluation = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
     costs = cost_scores(trial.encoder, trial.inputs.sets, measures) if measures.cost else []
     trial.account.evaluation_seconds += time.perf_counter() - start
     plain = [score for score in evaluation.scores if score.protocol in ("cosine", "retrieval")]
