@@ -16,7 +16,6 @@ from torch import nn
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.loading import load_base
-from tune_sentcl.model.checkpoints.toy_encoder import toy_fingerprint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.model.saving import export
@@ -44,12 +43,6 @@ def _add_modules(folder: Path, pooling: dict[str, Any], *more: str) -> None:
     (folder / "1_X").mkdir()
     (folder / "1_X" / "config.json").write_text(json.dumps(pooling))
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 77}')
-
-
-def test_toy_needs_no_files() -> None:
-    toy = resolve_checkpoint("toy")
-    assert (toy.path, toy.pooling, toy.max_length) == ("", None, None)
-    assert (toy.width, toy.layers, toy.fingerprint) == (32, 2, toy_fingerprint())
 
 
 def test_minilm_is_the_embedded_package_without_its_pooler() -> None:

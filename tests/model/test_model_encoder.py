@@ -101,19 +101,6 @@ def test_tokenize_cuts_to_max_length_with_special_tokens() -> None:
     assert _toy().tokenize([]) == []
 
 
-def test_toy_weights_are_fixed_and_leave_the_global_generator_alone() -> None:
-    before = torch.get_rng_state()
-    first, second = _toy(), _toy()
-    assert torch.equal(before, torch.get_rng_state())
-    for left, right in zip(first.parameters(), second.parameters(), strict=True):
-        assert torch.equal(left, right)
-    # Written down, so that another machine or release that draws otherwise is found out.
-    weight = first.transformer.encoder.layer[0].attention.self.query.weight
-    assert weight[0, :3].tolist() == pytest.approx(
-        [0.133038834, 0.036520358, -0.119426616], abs=1e-9
-    )
-
-
 def test_load_gives_fresh_weights_each_time() -> None:
     checkpoint = resolve_checkpoint("toy")
     before = torch.get_rng_state()

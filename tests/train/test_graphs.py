@@ -67,7 +67,7 @@ def test_replays_pool_as_launches_do(
     pooling: Pooling, divisor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own tokens alone, in the given order, also where nothing or much fills the batch up."""
-    replay_as_on_a_gpu(monkeypatch)
+    replayed = replay_as_on_a_gpu(monkeypatch)
     encoder = _no_dropout(Encoder(*build_toy(), pooling, 64).train())
     runner = GraphedTransformer(encoder)
     for lengths in ([3, 9, 17, 9, 2, 1], [1] * 6, [19, 9, 9, 9, 9, 9]):  # the last: 64 tokens
@@ -84,7 +84,7 @@ def test_replays_pool_as_launches_do(
             )
         for one, other in zip(*found, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    assert len(runner._graphs) == 3
+    assert replayed == 3 * ["_forward", "_backward"]
 
 
 def _trial(**values: Any) -> TrialConfig:
@@ -209,7 +209,7 @@ def test_trainings_from_graphs_are_those_from_launches(
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, partial(torch.optim.SGD, momentum=0.5)])
 def test_weights_without_a_gradient_stay(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph updates what had a gradient when it was captured, so each such set has its own."""
-    replay_as_on_a_gpu(monkeypatch)
+    replayed = replay_as_on_a_gpu(monkeypatch)
     ends, graphed = [], GraphedUpdate(CPU)
     for by in (update, graphed):
         weights = [nn.Parameter(torch.ones(size, size)) for size in (2, 3)]
@@ -223,7 +223,7 @@ def test_weights_without_a_gradient_stay(kind: Any, monkeypatch: pytest.MonkeyPa
             by(optimizer, weights, 0.5)
         moments = [value for state in optimizer.state.values() for value in state.values()]
         ends.append([*weights, *moments])
-    assert len(graphed._graphs) == 3 and all(graphed._graphs.values())
+    assert len(replayed) == 6  # each of three sets is captured when it comes the second time
     for one, other in zip(*ends, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
@@ -334,12 +334,21 @@ def test_a_runner_that_is_released_captures_into_new_memory(
 ) -> None:
     """A handle of which nothing lives any more is none for a further capture."""
     replay_as_on_a_gpu(monkeypatch)
-    handles = itertools.count()
+    captured, handles, pools = capture.captured, itertools.count(), []
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(handles))
-    runner = GraphedTransformer(Encoder(*build_toy(), "mean", 64))
-    before = runner._pool
+
+    def noted(call: Any, **mode: Any) -> Any:
+        pools.append(mode["pool"])
+        return captured(call, **mode)
+
+    monkeypatch.setattr(capture, "captured", noted)
+    encoder = Encoder(*build_toy(), "mean", 64).train()
+    encoder.runner = runner = GraphedTransformer(encoder)
+    for lengths in ([9], [60] * 3):
+        encoder(_tokens(lengths)).sum().backward()
     runner.release()
-    assert runner._pool != before
+    encoder(_tokens([9])).sum().backward()
+    assert [pool - pools[0] for pool in pools] == [0, 0, 0, 0, 1, 1]
 
 
 def _spoil(
@@ -439,7 +448,6 @@ def test_a_graph_that_a_later_one_overwrites_is_found(monkeypatch: pytest.Monkey
         for lengths in ([9, 4], [60] * 3, [9, 4]):
             encoder(_tokens(lengths)).square().sum().backward()
         found.append(_grads(encoder))
-    assert [graph is not None for graph in runner._graphs.values()] == [False, True]
     assert runner.notes == [graphs.DIFFERS]
     for left, right in zip(*found, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)

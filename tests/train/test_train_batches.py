@@ -117,15 +117,6 @@ def test_long_trials_have_a_bounded_number_of_points() -> None:
     assert shown == [1, *range(2, 401, 2)]
 
 
-def test_the_loop_trains_the_heads_too() -> None:
-    config = trial(**{"optimizer.warmup": 0.0, "optimizer.lr": 0.1})
-    recorder = Recorder(config)
-    before = [weight.detach().clone() for weight in recorder.heads.parameters()]
-    list(train(recorder, sentences(4), config))
-    for weight, start in zip(recorder.heads.parameters(), before, strict=True):
-        torch.testing.assert_close(weight.detach(), start - 0.1, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("size", [2, 4])  # two rows are the fewest
 @pytest.mark.parametrize("name", ["conisi", "clsr"])
 def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str, size: int) -> None:

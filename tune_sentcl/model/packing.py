@@ -207,7 +207,6 @@ def _knows_kernel() -> bool:
 
 
 def _register() -> None:
-    """Register the attention function in transformers' table."""
     import transformers
     from transformers.masking_utils import sdpa_mask
 

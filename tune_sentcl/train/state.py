@@ -114,7 +114,6 @@ class TrainingRun:
                 torch.cuda.set_rng_state(state.tensors["random.cuda"], device)
 
     def _gpus(self) -> Iterator[torch.device]:
-        """The GPU of the training, if there is one."""
         devices = {weight.device for weight in self.encoder.parameters()}
         yield from (device for device in devices if device.type == "cuda")
 

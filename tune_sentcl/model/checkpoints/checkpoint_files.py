@@ -198,7 +198,7 @@ def read_description(name: str, folder: Path) -> Description:
     """
     modules = _modules(name, folder)
     place = modules[0][1] if modules else ""
-    config, own = _table(folder / place / "config.json"), _table(folder / OWN_FILE)
+    config, own = read_table(folder / place / "config.json"), read_table(folder / OWN_FILE)
     is_static = bool(modules) and modules[0][0] == _STATIC
     settings = _settings(folder / place) if modules and not is_static else {}
     arguments = _arguments(name, settings)
@@ -206,7 +206,7 @@ def read_description(name: str, folder: Path) -> Description:
     if is_static:
         pooling: Pooling | None = "mean"
         max_length = _count(
-            (_table(folder / place / _TOKENIZER).get("truncation") or {}).get("max_length")
+            (read_table(folder / place / _TOKENIZER).get("truncation") or {}).get("max_length")
         )
     else:
         pooling = _stated_pooling(folder, modules, config)
@@ -243,17 +243,17 @@ def read_base(folder: Path) -> tuple[str, str] | None:
     The fingerprint is empty if peft wrote the folder, which knows no fingerprint. The name is
     empty if the folder states none. Adapters beside a whole model count as part of it.
     """
-    base = _table(folder / OWN_FILE).get("base")
+    base = read_table(folder / OWN_FILE).get("base")
     if isinstance(base, dict):
         return str(base.get("checkpoint", "")), str(base.get("fingerprint", ""))
     if (folder / "config.json").is_file() or not (folder / ADAPTER_FILES[0]).is_file():
         return None
-    return str(_table(folder / ADAPTER_FILES[0]).get("base_model_name_or_path") or ""), ""
+    return str(read_table(folder / ADAPTER_FILES[0]).get("base_model_name_or_path") or ""), ""
 
 
 def reads_bytes(folder: Path) -> bool:
     """Whether a tokenizer reads bytes or characters, so that it needs no vocabulary file."""
-    stated = _table(folder / "tokenizer_config.json").get("tokenizer_class")
+    stated = read_table(folder / "tokenizer_config.json").get("tokenizer_class")
     return stated in ("ByT5Tokenizer", "CanineTokenizer")
 
 
@@ -281,7 +281,7 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
 
 def _notes(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
     """Settings of the files that scores here do not follow, and inputs that are padded."""
-    stated = _table(folder / PROMPTS_FILE)
+    stated = read_table(folder / PROMPTS_FILE)
     similarity, width = stated.get("similarity_fn_name"), stated.get("truncate_dim")
     ends = _json(folder / "modules.json") or [{}]
     if similarity in ("dot", "euclidean", "manhattan") and not (
@@ -297,7 +297,7 @@ def _notes(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
 
 def _settings(folder: Path) -> Mapping[str, Any]:
     """The settings of sentence-transformers' module Transformer."""
-    return next(filter(None, (_table(folder / name) for name in _SETTINGS)), {})
+    return next(filter(None, (read_table(folder / name) for name in _SETTINGS)), {})
 
 
 def _arguments(name: str, settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
@@ -335,7 +335,7 @@ def _stated_length(
     given = dict(settings.get("processor_kwargs", {}))
     if settings.get("max_seq_length") is not None:
         given.setdefault("model_max_length", settings["max_seq_length"])
-    given = {**_table(folder / "tokenizer_config.json"), **given}
+    given = {**read_table(folder / "tokenizer_config.json"), **given}
     stated = given.get("model_max_length", given.get("max_len"))
     if stated is None or (isinstance(stated, (int, float)) and stated >= _NO_LENGTH):
         return None
@@ -350,7 +350,7 @@ def _width(
     folder: Path, modules: Sequence[tuple[str, str]], config: Mapping[str, Any]
 ) -> int | None:
     for kind, place in reversed(modules):
-        stated = _table(folder / place / "config.json")
+        stated = read_table(folder / place / "config.json")
         if kind == "Dense":
             return _count(stated.get("out_features"))
         if kind == "Pooling":  # its modes stand side by side
@@ -362,7 +362,7 @@ def _width(
 
 def _prompts(folder: Path) -> Prefixes:
     """The prompts of `encode_query`, `encode` and `encode_document`, which takes no other name."""
-    config = _table(folder / PROMPTS_FILE)
+    config = read_table(folder / PROMPTS_FILE)
     stated = config.get("prompts")
     prompts = stated if isinstance(stated, dict) else {}
     names = ("query", config.get("default_prompt_name"), "document")
@@ -381,7 +381,7 @@ def _stated_pooling(
     kinds = [kind for kind, _ in modules]
     if kinds[1 : num_pooled(kinds)] != ["Pooling"]:
         return "modules"
-    pooling = _table(folder / modules[1][1] / "config.json")
+    pooling = read_table(folder / modules[1][1] / "config.json")
     leaves_out = pooling.get("include_prompt") is False and _prompts(folder) != Prefixes()
     return "modules" if leaves_out else _MODES.get(" + ".join(_modes(pooling)), "modules")
 
@@ -403,7 +403,8 @@ def _modes(config: Mapping[str, Any]) -> list[str]:
     return [stated] if isinstance(stated, str) else [str(mode) for mode in stated]
 
 
-def _table(path: Path) -> Mapping[str, Any]:
+def read_table(path: Path) -> Mapping[str, Any]:
+    """A JSON object; empty if the file is missing or holds something else."""
     table = _json(path)
     return table if isinstance(table, dict) else {}
 

@@ -9,7 +9,7 @@ from typing import Any
 from tune_sentcl.config import AUTO_FALLBACKS
 from tune_sentcl.errors import CheckpointError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint
-from tune_sentcl.model.checkpoints.checkpoint_files import fault_of
+from tune_sentcl.model.checkpoints.checkpoint_files import fault_of, read_table
 from tune_sentcl.model.checkpoints.hub import small_files
 from tune_sentcl.model.tokenizing import is_lower_case
 
@@ -225,8 +225,5 @@ def _load(kind: str, folder: Path, arguments: Mapping[str, Any], *, lower: bool)
 
 def _asks_for_tokens(file: Path) -> bool:
     """Whether a tokenizer's configuration says if a special token is added."""
-    try:
-        stated = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
+    stated = read_table(file)
     return any(isinstance(stated.get(key), bool) for key in ("add_bos_token", "add_eos_token"))
