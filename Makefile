@@ -36,7 +36,7 @@ test-gpu: $(VENV)/.installed
 
 # One table on stdout: our number, another library's, their ratio, our share of the machine's limit. The
 # machine should run nothing else. `bench` takes under a quarter of an hour on two cores, `bench-all` hours.
-# `make -s bench BENCH=--write` also writes the table to docs/gpus.md.
+# `make -s bench BENCH=--write` also writes the table to benchmarks/speed.md.
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/run_all.py $(BENCH)
 
