@@ -6,7 +6,7 @@ JOBS ?= 2
 # Bytecode is written on first use. Where the environment forbids that (many images do), each process
 # would compile torch and Ray anew, and tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
-# The search of docs/your-own.md, whose table the README shows first. One trial at a time, so that the sampler has been
+# The search of docs/getting-started.md, whose table the README shows first. One trial at a time, so that the sampler has been
 # told of every trial before it on every machine: else what it draws depends on how many trials run side by side.
 DEMO := studies/demo
 SEARCH := docs/examples/support.toml --objective support:ndcg@10:dev --study $(DEMO) --samples 5 --max-concurrent 1 \
@@ -36,7 +36,7 @@ test-gpu: $(VENV)/.installed
 
 # One table on stdout: our number, another library's, their ratio, our share of the machine's limit. The
 # machine should run nothing else. `bench` takes under a quarter of an hour on two cores, `bench-all` hours.
-# `make -s bench BENCH=--write` also writes the table to docs/performance.md.
+# `make -s bench BENCH=--write` also writes the table to benchmarks/speed.md.
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/run_all.py $(BENCH)
 

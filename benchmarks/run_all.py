@@ -2,7 +2,7 @@
 
 `make bench` runs those that take a few minutes; `make bench-all` (`--long`) also those that take
 up to an hour. Each script runs in its own process, so that none inherits memory or caches.
-`--write` also puts the table and the machine's description into docs/performance.md.
+`--write` also puts the table and the machine's description into benchmarks/speed.md.
 
     python benchmarks/run_all.py [--long] [--only NAME ...] [--write] [--quick] [--json]
 """
@@ -24,7 +24,7 @@ APART = ("judging", "gpu")
 # It replays searches over tables that its command line names, and prints rows of its own.
 WITH_TABLES = ("replay",)
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "benchmarks" / "speed.md"
 _BEGIN, _END = "<!-- {name}: begin -->", "<!-- {name}: end -->"
 
 

@@ -31,8 +31,14 @@ def test_the_example_of_the_loss_runs() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", read(page)):
-        assert (page.parent / target).exists(), target
+    """To a file, and to a heading of it if the link has an anchor."""
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", read(page)):
+        place = page.parent / target if target else page
+        assert place.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", read(place), re.M)
+            ids = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor in ids, f"{target}#{anchor}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -52,7 +52,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_the_help_of_train_speaks_of_one_trial() -> None:
     """Most of its options are those of a search, which speaks of many."""
     text = " ".join(invoke("train", "--help").out.split())
-    assert "--set KEY=VALUE Set a config value of the trial" in text
+    assert "--set KEY=VALUE Set a value of the trial" in text
     assert not [word for word in ("each", "every", "grid", "stages", "node") if word in text]
 
 

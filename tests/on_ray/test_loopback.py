@@ -17,7 +17,7 @@ from tune_sentcl.errors import ResourceError, TuneSentclError
 from tune_sentcl.on_ray.cluster import _local_options, _on_loopback
 from tune_sentcl.on_ray.environment import prepare_ray, temporary_token
 
-LONGEST_PARENT = 29  # bytes, as docs/placement.md says
+LONGEST_PARENT = 29  # bytes, as docs/clusters.md says
 _OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 TESTS = str(Path(__file__).parents[1])
 

@@ -34,12 +34,12 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="MODEL [MODEL]",
-            help="A folder, a hub name, `minilm`, `toy`, `static:NAME`, or a study, whose winner "
-            "is taken. Of two models, the differences are printed.",
+            help="A folder, a hub name, `minilm`, `toy`, `static:NAME`, or a study (its winner). "
+            "Give two to print their differences.",
         ),
     ],
     suite: Annotated[
-        Literal["sts", "transfer", "all", "none"], typer.Option(help="Tasks of SentEval to score.")
+        Literal["sts", "transfer", "all", "none"], typer.Option(help="SentEval's tasks to score.")
     ] = "sts",
     own: OwnOption = None,
     plugins: PluginOption = None,
@@ -54,13 +54,13 @@ def evaluate(
     ] = None,
     classifier_seeds: Annotated[
         int,
-        typer.Option(min=1, help="Number of seeds for protocols with a randomized classifier."),
+        typer.Option(min=1, help="Number of seeds of each classifier that draws random numbers."),
     ] = 1,
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda. Default: cuda if there is a GPU.")
     ] = None,
     data: DataOption = None,
-    toy: Annotated[bool, typer.Option("--toy", help="Score on the toy sets instead.")] = False,
+    toy: Annotated[bool, typer.Option("--toy", help="Score on the toy sets.")] = False,
     pooling: Annotated[
         Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last", "modules"]
         | None,
@@ -74,7 +74,7 @@ def evaluate(
     ] = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Score an encoder without training it, or compare two on the same items."""
+    """Score an encoder, or compare two on the same items."""
     import torch
 
     from tune_sentcl.evaluate.suites import DETERMINISTIC, Measures

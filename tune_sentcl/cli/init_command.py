@@ -14,39 +14,43 @@ from tune_sentcl.data.split_names import split_named
 
 
 def init(
-    out: Annotated[Path, typer.Argument(help="The space file to write, such as mine.toml.")],
+    out: Annotated[Path, typer.Argument(help="The search space to write, such as mine.toml.")],
     rows: Annotated[
-        Path, typer.Option(help="CSV, TSV, JSONL, Parquet or text file of the training rows.")
+        Path, typer.Option(help="CSV, TSV, JSONL, Parquet or text file with one example a row.")
     ],
     columns: ColumnsOption = "",
     dev: Annotated[
         Path | None,
-        typer.Option(help="File or folder that scores trials; the task takes its name."),
+        typer.Option(help="File or folder of a task that scores trials. The task takes its name."),
     ] = None,
     own: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=PATH",
-            help="Evaluation task (repeatable). Default, also without --dev: a tenth of the rows "
-            "for dev and a tenth for test.",
+            help="A task that scores trials (repeatable). Without --own and --dev, a tenth of the "
+            "rows becomes dev and a tenth test.",
         ),
     ] = None,
     encoder: Annotated[
-        str, typer.Option(help="A folder, a hub name, `minilm`, `toy` or `static:NAME`.")
+        str,
+        typer.Option(help="Base model: a folder, a hub name, `minilm`, `toy`, `static:NAME`."),
     ] = "minilm",
     clean: Annotated[
         bool,
         typer.Option(
             "--clean",
-            help="Leave out rows that repeat another one, have equal texts or stand in an "
-            "evaluation task. The other rows are written beside the space.",
+            help="Leave out rows that repeat another row, have two equal texts or stand in a "
+            "task, and write the others beside the search space.",
         ),
     ] = False,
     minutes: Annotated[
-        float, typer.Option(min=1, help="About how long a first look may take on this machine.")
+        float, typer.Option(min=1, help="About how long the first of the two searches may take.")
     ] = 10,
 ) -> None:
-    """Write a space for your own training rows, and print two searches with their times."""
+    """Write a search space for your rows.
+
+    It then prints two searches with their times on this machine.
+    """
     entries = own_entries([*([f"{_task_name(dev)}={dev}"] if dev else []), *(own or ())])
     from tune_sentcl.init.new_space import new_space
 

@@ -47,25 +47,26 @@ def judge(
     alpha: Annotated[
         float,
         typer.Option(
-            help="Probability of a false claim by planned seeds, and by the first confirmation."
+            help="Probability of a false claim by search seeds or the first confirmation."
         ),
     ] = 0.04,
     smallest: Annotated[
         float,
-        typer.Option(
-            metavar="POINTS", help="Largest difference in points that counts as NO DIFFERENCE."
-        ),
+        typer.Option(metavar="POINTS", help="Largest difference that counts as NO DIFFERENCE."),
     ] = 0.005,
     expect_equal: Annotated[
-        bool, typer.Option("--expect-equal", help="Exit with 0 only for NO DIFFERENCE.")
+        bool,
+        typer.Option(
+            "--expect-equal", help="Exit with 0 for NO DIFFERENCE, otherwise with 1 or 3."
+        ),
     ] = False,
     json_rows: JsonOption = False,
 ) -> None:
     """Say whether A scores higher than B.
 
-    Without A and B, the winner of the search is compared with the baseline and the runner-up. With
-    --baseline, it is compared only with that configuration. The exit code is that of the first
-    verdict: 0 if A scores higher, 1 if not, 3 if that is undecided.
+    Without A and B, it compares the winner with the baseline and the runner-up; with --baseline,
+    only with that configuration. The first verdict determines the exit code: 0 if A scores higher,
+    1 if not, 3 if that is undecided.
     """
     from tune_sentcl.results.judgement import judge as judge_study
     from tune_sentcl.results.standings import asked_objectives

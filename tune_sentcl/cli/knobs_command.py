@@ -16,14 +16,12 @@ from tune_sentcl.space import load_space, space_names
 
 
 def knobs(
-    method: Annotated[
-        str | None, typer.Argument(help="Show the knobs of this method alone.")
-    ] = None,
+    method: Annotated[str | None, typer.Argument(help="The method. Default: all.")] = None,
     plugins: PluginOption = None,
     json_rows: JsonOption = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
-    """List the knobs of a method, or all, with defaults and the ranges of the shipped spaces."""
+    """List hyperparameters with defaults and the presets' ranges."""
     load_plugins(plugins or ())
     if method is not None and method not in METHODS:
         rule, move = f"must be one of {', '.join(METHODS)}", "Choose one, or give its --plugin."

@@ -33,14 +33,14 @@ DATA_AND_SPACE = "Data and space"
 SpaceArgument = Annotated[
     str,
     typer.Argument(
-        help="Name of a shipped space, such as scl/lambda (`tune-sentcl spaces` lists them), "
-        "or path of a TOML file."
+        help="The search space: a TOML file, or a preset such as scl/lambda (`tune-sentcl spaces` "
+        "lists them)."
     ),
 ]
 StudyOption = Annotated[
     str,
     typer.Option(
-        help="Folder or object store URL of the results; an existing study is continued.",
+        help="Folder or URL of the study. The search continues an existing one.",
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
@@ -57,7 +57,7 @@ PluginOption = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py",
-        help="File with code of your own, or the name of an installed plugin; its code is run "
+        help="File with custom code, which is run, or the name of an installed plugin "
         "(repeatable).",
         rich_help_panel=DATA_AND_SPACE,
     ),
@@ -67,21 +67,21 @@ RankByOption = Annotated[
     typer.Option(
         "--objective",
         metavar=SCORE,
-        help="Score to print; the first one ranks (repeatable). Default: the objectives of the "
+        help="Score to print (repeatable). The first one ranks. Default: the objectives of the "
         "last search.",
     ),
 ]
 OwnOption = Annotated[
     list[str] | None,
-    typer.Option("--own", metavar="NAME=PATH", help="A task of your own (repeatable)."),
+    typer.Option("--own", metavar="NAME=PATH", help="A custom task (repeatable)."),
 ]
 ColumnsOption = Annotated[
     str,
     typer.Option(
         "--columns",
         metavar="ROLE=COLUMN,...",
-        help="Columns of the rows, such as anchor=question,positive=answer. Default: by their "
-        "names, or the two columns of text.",
+        help="Which column holds what, such as anchor=question,positive=answer. Default: by the "
+        "columns' names, or the only two columns of text.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
@@ -96,7 +96,7 @@ _INPUTS = {
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Set a config value in every trial, and drop its grid or range (repeatable).",
+            help="Set a value in every trial, in place of its grid or range (repeatable).",
             rich_help_panel=DATA_AND_SPACE,
         ),
     ],
@@ -104,8 +104,8 @@ _INPUTS = {
     "seeds": Annotated[
         str | None,
         typer.Option(
-            help="Seeds, such as 0,1,2. The grid runs with all seeds, sampled configurations as "
-            "--scheduler says. Default: the seeds of the space.",
+            help="Seeds, such as 0,1,2. --scheduler says which configurations get all of them. "
+            "Default: the seeds of the search space.",
             rich_help_panel=DATA_AND_SPACE,
         ),
     ],

@@ -23,7 +23,7 @@ _ENDINGS = {"html": "html", "tex": "tex", "csv": "csv", "json": "json", "htm": "
 
 
 def report(
-    study: Annotated[list[str], typer.Argument(help="Folder or URL of a study, or of several.")],
+    study: Annotated[list[str], typer.Argument(help="Folders or URLs of studies.")],
     format_: Annotated[
         Format | None,
         typer.Option(
@@ -43,12 +43,10 @@ def report(
         ),
     ] = None,
     objective: RankByOption = None,
-    limit: Annotated[
-        int, typer.Option(min=0, help="Largest number of rows of a table; 0: all.")
-    ] = _ROWS,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows of a table; 0: all.")] = _ROWS,
     json_rows: JsonOption = False,
 ) -> None:
-    """Write a report of one or several studies: leaderboard, figures, cost, failures."""
+    """Write tables and figures of studies as one page."""
     kind = _format(format_, out, json_rows)
     if figures is not None:
         from tune_sentcl.analysis.report.formats import check_pictures
@@ -132,19 +130,19 @@ def export(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
     to: Annotated[str, typer.Option(metavar="DIR", help="Folder to create.")],
     trial: Annotated[
-        str | None, typer.Option(metavar="ID", help="Id of the trial, or its first digits.")
+        str | None, typer.Option(metavar="ID", help="Id of the trial, or the start of it.")
     ] = None,
     best: Annotated[
         str | None,
         typer.Option(
             metavar="OBJECTIVE",
-            help="Take the best trial of the best configuration by this score. Default: the "
-            "last search's first objective.",
+            help="Export the best trial of the best configuration by this score. Default: the "
+            "first objective of the last search.",
         ),
     ] = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Write a trial's model as a folder for sentence-transformers, with a model card."""
+    """Write a trial's model as sentence-transformers' folder."""
     if trial is not None and best is not None:
         rule = "each of them chooses the one model to export"
         raise ConfigError(Fault("--trial, --best", "", "", rule, "Keep one of them."))

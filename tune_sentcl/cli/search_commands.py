@@ -31,7 +31,7 @@ def search(
     study: StudyOption,
     **given: Any,
 ) -> None:
-    """Run the trials of a space that have not finished in the study."""
+    """Run the trials that have not finished in the study."""
     loaded, data, seeds, options = requested_search(space, given)
     from tune_sentcl import launch  # not for --help
 
@@ -65,7 +65,7 @@ def plan(
     json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Print the trials that a search would run, and an estimate of time and disk."""
+    """Print a search's trials, and estimate time and disk."""
     loaded, data, seeds, options = _checked_search(space, study, given)
     from tune_sentcl.tuning.plan import make_plan
 
@@ -87,12 +87,16 @@ def check(
     space: OptionalSpace = None,
     study: OptionalStudy = None,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Check this machine's GPU, in about a minute; no space.")
+        bool,
+        typer.Option("--gpu", help="Check this machine's GPU, in about a minute. Give no SPACE."),
     ] = False,
     json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Check whether a cluster can run a search, or this machine's GPU; runs no trial."""
+    """Check a cluster, or this machine's GPU.
+
+    It runs no trial. SPACE names the search that the cluster shall run.
+    """
     if gpu == (space is not None):
         rule = "must be given, or --gpu, but not both"
         raise ConfigError(Fault("SPACE", "", space or "", rule, "See tune-sentcl check --help."))
@@ -150,10 +154,10 @@ def _check_gpu(*, json_rows: bool) -> None:
     *("settings", "plugins", "data", "objectives", "allow_test_objective", "stage_objective"),
     *("cpus_per_trial", "gpus_per_trial", "deterministic"),
     told={
-        "settings": "Set a config value of the trial (repeatable).",
+        "settings": "Set a value of the trial (repeatable).",
         "data": "Folder of the data sets. Default: the environment variable TUNE_SENTCL_DATA.",
         "objectives": "Score or cost to measure (repeatable). Default: STS-B:spearman:dev, else "
-        "the first dev score of your own tasks.",
+        "the first dev score of your tasks.",
         "stage_objective": "Dev score of one encoding pass, which selects the weights if "
         "evaluation.select is best. Default: the first objective.",
         "cpus_per_trial": "CPU cores of the trial, and its number of torch threads.",
@@ -166,7 +170,7 @@ def train(
     json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Train and measure one trial in this process, without Ray."""
+    """Train and score one trial in this process."""
     options = search_options(given)
     from tune_sentcl import launch
 
@@ -189,7 +193,7 @@ def train(
     *("memory_per_trial", "deterministic", "trial_timeout", "max_time", "max_gpu_hours"),
     *("address", "accelerator", "launcher"),
     told={
-        "settings": "Add tasks or scores, such as evaluation.suites=[transfer] (repeatable).",
+        "settings": "Tasks or scores to add, such as evaluation.suites=[transfer] (repeatable).",
         "data": "Folder of the data sets. Default: the environment variable TUNE_SENTCL_DATA.",
     },
 )
@@ -199,17 +203,19 @@ def measure(
         bool,
         typer.Option(
             "--train",
-            help="Train again the trials of winner, baseline and runner-up whose weights were not "
-            "kept, with all their seeds, and keep the weights.",
+            help="Train winner, baseline and runner-up again, with all their seeds, where the "
+            "study has no weights. Keep these weights.",
         ),
     ] = False,
     best: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="With --train: those of the N best configurations."),
+        typer.Option(
+            min=0, metavar="N", help="With --train: train the N best configurations instead."
+        ),
     ] = 0,
     **given: Any,
 ) -> None:
-    """Score every kept model of a study, also by tasks that are added to the study."""
+    """Score every kept model of a study by added tasks."""
     options = search_options(given)
     from tune_sentcl import launch
 

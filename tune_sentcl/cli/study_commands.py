@@ -29,11 +29,11 @@ from tune_sentcl.space import Space, load_space, space_names
 
 
 def spaces(
-    space: Annotated[str | None, typer.Argument(help="Show this space in full.")] = None,
+    space: Annotated[str | None, typer.Argument(help="Show this search space in full.")] = None,
     plugins: PluginOption = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """List the spaces, or show one with its paper, tables, knobs and number of trials."""
+    """List the presets, or show one search space in full."""
     names = space_names() if space is None else [space]
     loaded = [load_space(name, plugins=plugins or ()) for name in names]
     rows = [
@@ -84,21 +84,19 @@ def range_text(item: Any) -> str:
 def show(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
     objective: RankByOption = None,
-    limit: Annotated[
-        int, typer.Option(min=0, help="Most rows of each printed table; 0: all.")
-    ] = SHOWN,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows of a table; 0: all.")] = SHOWN,
     json_rows: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print all trials as CSV.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show the search's progress until it ends.")
+        bool, typer.Option("--watch", help="Follow the search until it ends.")
     ] = False,
 ) -> None:
-    """Print a study's trials, then means of its configurations, best first.
+    """Print a study's trials and configurations, best first.
 
     `seconds` is the time for which a trial ran. `lost` counts the seeds that failed or were
     stopped. `Pareto` has a * if no other trial is better in one objective and as good in the
-    others. `chosen dev` is the objective on the seeds that took part in the choice, beside `fresh`
-    on new seeds. A line above the table explains each other short title.
+    others. `chosen dev` is the mean over search seeds, `fresh` the mean over confirmation seeds.
+    A line above the table explains each other short title.
     """
     if json_rows + csv + watch > 1:
         raise ConfigError(
@@ -132,14 +130,14 @@ def check(
         Path | None,
         typer.Option(
             "--rows",
-            help="Training rows to compare with the --own tasks: a file, or a plugin's source.",
+            help="Examples to compare with the --own tasks: a file, or a plugin's source.",
         ),
     ] = None,
     columns: ColumnsOption = "",
     plugins: PluginOption = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Count the rows of data sets, and say what is wrong with them."""
+    """Count rows, and say what is wrong with them."""
     from tune_sentcl.data.check import check_own, check_root
     from tune_sentcl.init.own_rows import check_rows
     from tune_sentcl.plugins import load_plugins

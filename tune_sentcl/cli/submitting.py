@@ -33,13 +33,13 @@ AddressOption = Annotated[
 ]
 FollowOption = Annotated[
     bool,
-    typer.Option("--follow", help="Print the job's log to its end; Ctrl-C does not stop the job."),
+    typer.Option("--follow", help="Print the job's log to its end. Ctrl-C does not stop the job."),
 ]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the job without submitting it.")
 ]
 PipOption = Annotated[
-    bool, typer.Option("--pip", help="Let the cluster install this package's dependencies.")
+    bool, typer.Option("--pip", help="Let Ray install this package's dependencies on each node.")
 ]
 
 # The command on the cluster has other values of these.
@@ -57,7 +57,7 @@ def submit(
     pip: PipOption = False,
     **asked: Any,
 ) -> None:
-    """Submit a search to a Ray cluster; takes the options of `search`."""
+    """Submit a search to a Ray cluster as a job."""
     space = _checked(study, asked)
     prepare_ray()
     from tune_sentcl.on_ray.jobs import StudyJobs, job_id, runtime_environment

@@ -30,7 +30,7 @@ def verify(
     table: Annotated[int | None, typer.Option(help="Only this table of the paper.")] = None,
     json_rows: JsonOption = False,
 ) -> None:
-    """Compare a study with a paper: one verdict for each printed number."""
+    """Compare a study with the printed numbers of a paper."""
     from tune_sentcl.analysis.frames import read_study
     from tune_sentcl.analysis.papers.paper_results import paper_named, paper_table
 

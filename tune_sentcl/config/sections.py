@@ -231,7 +231,7 @@ class EvaluationConfig(Frozen):
     ] = Field(
         ("sts",),
         description="SentEval's sets of tasks to score at the end: sts, transfer; may be empty if "
-        "there are own tasks",
+        "there are custom tasks",
     )
     own: Annotated[
         tuple[str, ...],
@@ -240,7 +240,7 @@ class EvaluationConfig(Frozen):
         AfterValidator(_own),
     ] = Field(
         (),
-        description="own tasks, each as name=path: pairs with a score, labeled sentences, or "
+        description="custom tasks, each as name=path: pairs with a score, labeled sentences, or "
         "retrieval in BEIR's layout; mteb:TASK, or plugin:TASK (docs/evaluation.md)",
     )
     cutoffs: Annotated[
@@ -250,7 +250,7 @@ class EvaluationConfig(Frozen):
         AfterValidator(_check_cutoffs),
     ] = Field(
         (),
-        description="additional cut-offs for own retrieval tasks: 5 adds ndcg@5, mrr@5 and "
+        description="additional cut-offs for custom retrieval tasks: 5 adds ndcg@5, mrr@5 and "
         "recall@5",
     )
     protocols: Annotated[
@@ -272,14 +272,14 @@ class EvaluationConfig(Frozen):
     classifier_seeds: int = Field(
         1,
         ge=1,
-        description="seeds of a protocol with a randomly initialized classifier: relatedness, "
-        "senteval-10fold, senteval-5fold and scl-paper-compat",
+        description="number of seeds of a protocol with a randomly initialized classifier: "
+        "relatedness, senteval-10fold, senteval-5fold and scl-paper-compat",
     )
     every: int = Field(
         0,
         ge=0,
-        description="optimizer steps between evaluations of the stage objective (STS-B "
-        "dev, or a cheap objective on dev); 0: only at the end",
+        description="optimizer steps between two evaluations of the stage objective; 0: only at "
+        "the end",
     )
     select: Literal["last", "best"] = Field(
         "last",

@@ -74,80 +74,78 @@ class SearchOptions:
     samples: int = _option(
         0,
         SAMPLING,
-        "Sample this many configurations beyond the grid, counting those in the study.",
+        "Number of configurations to sample beyond the grid. Those in the study count.",
         low=0,
     )
     budget: float | None = _option(
         None,
         SAMPLING,
-        "Sample as many configurations as N whole trainings pay for in all stages, counting those "
-        "in the study, but not the grid and --confirm.",
+        "Sample as many configurations as N whole trainings pay for in all stages. Those in the "
+        "study count, the grid and --confirm do not.",
         low=1,
         metavar="N",
     )
     sampler: SamplerName = _option(
         "tpe",
         SAMPLING,
-        "Optuna sampler that proposes configurations beyond the grid; grid proposes none.",
+        "Optuna's sampler of configurations; grid samples none.",
     )
     sampler_seed: int = _option(0, PYTHON, "Seed of the sampler's draws.", low=0)
     learn_from: tuple[Text, ...] = _option(
         (),
         SAMPLING,
-        "Sample up to ten of the best configurations of other studies first (repeatable).",
+        "Begin with up to ten of the best configurations of this study (repeatable).",
         metavar="STUDY",
     )
     objectives: tuple[Text, ...] = _option(
         (),
         SAMPLING,
-        "Score to maximize, or cost to minimize (repeatable). The first ranks. Default: "
-        "STS-B:spearman:dev, else the first dev score of your own tasks.",
+        "Score to maximize, or cost to minimize (repeatable). The first one ranks trials. Default: "
+        "STS-B:spearman:dev, else the first dev score of your tasks.",
         metavar=SCORE,
         name="objective",
     )
-    allow_test_objective: bool = _option(
-        False, SAMPLING, "Allow an objective on a test split, which is refused otherwise."
-    )
+    allow_test_objective: bool = _option(False, SAMPLING, "Accept an objective on a test split.")
     allow_overlap: bool = _option(
         False,
         SAMPLING,
-        "Allow training rows of your own that stand in evaluation tasks of your own.",
+        "Accept training examples of yours that stand in tasks of yours.",
     )
     confirm: int = _option(
         0,
         SAMPLING,
-        "After the search, train winner, baseline and runner-up with N new seeds. A later, larger "
-        "N is rounded up to a doubling of the first, and reuses its seeds.",
+        "After the search, train winner, baseline and runner-up with N new seeds. If you give a "
+        "larger N later, it is rounded up to a doubling of the first N, and reuses its seeds.",
         low=0,
         metavar="N",
     )
     scheduler: SchedulerName = _option(
         "halving",
         STAGES,
-        "Which sampled configurations go on. halving: all train for a small part of a training, "
-        "the best quarter four times as long, and so on to the end. Each further seed runs with "
-        "the best third, ranked together with the grid. The grid always runs whole, with all "
-        "seeds. none: all configurations run whole, with all seeds.",
+        "halving: all sampled configurations train for a small part of a training, the best "
+        "quarter four times as long, and so on to the end. The best third, the grid included, "
+        "gets a further seed. The grid trains whole, with all seeds. none: every configuration "
+        "trains whole, with all seeds.",
     )
     stage_objective: Text | None = _option(
         None,
         STAGES,
-        "Dev score of one encoding pass that ranks the ends of stages. Default: the first "
-        "objective; where that is another kind of score, you have to name one.",
+        "Dev score of one encoding pass that ranks trials at the ends of stages. Default: the "
+        "first objective. If that is another kind of score, you have to name one.",
         metavar=SCORE,
     )
     states: float = _option(
         20.0,
         STAGES,
-        "Disk for states of trials that halving paused. A trial that goes on without a state "
-        "starts anew. 20 GB hold 15 states of BERT-base or 75 of MiniLM.",
+        "Disk for the states of paused trials. A trial that goes on without a state starts again. "
+        "20 GB hold 15 states of BERT-base or 75 of MiniLM.",
         low=0,
         metavar="GB",
     )
     max_concurrent: int | None = _option(
         None,
         RESOURCES,
-        "Run at most this many trials at a time. Default: as many as fit.",
+        "Most trials that run at a time. Default: as many as fit.",
         low=1,
     )
     cpus_per_trial: int = _option(
@@ -164,7 +162,7 @@ class SearchOptions:
     memory_per_trial: float | None = _option(
         None,
         RESOURCES,
-        "Main memory in GB that Ray reserves for each trial; it is no limit. Default: no "
+        "Main memory that Ray reserves for each trial. A trial may take more. Default: no "
         "reservation.",
         low=0,
         metavar="GB",
@@ -172,11 +170,10 @@ class SearchOptions:
     deterministic: bool = _option(
         False,
         RESOURCES,
-        "Let torch use only deterministic algorithms, so that a GPU repeats a trial to the bit. "
-        "Without CUDA graphs, so slower.",
+        "Let a GPU repeat a trial to the bit. Trials are slower, because they use no CUDA graphs.",
     )
     max_failures: int = _option(
-        5, PYTHON, "End the search after so many failures in a row with one error.", low=1
+        5, PYTHON, "Failures in a row, with one type of error, that end the search.", low=1
     )
     retries: int = _option(
         2, PYTHON, "How often a trial runs again after its worker was lost.", low=0
@@ -184,15 +181,15 @@ class SearchOptions:
     save_every: float = _option(
         10.0,
         LIMITS,
-        "Minutes between saved states of a running trial, from which an interrupted trial "
-        "continues; 0: none.",
+        "Minutes between two saved states of a running trial. An interrupted trial continues from "
+        "the last one. 0: save none.",
         low=0,
         metavar="MINUTES",
     )
     trial_timeout: float | None = _option(
         None,
         LIMITS,
-        "Time after which a run of a trial fails, such as 90s or 1h30m. Default: none.",
+        "Time after which a trial fails, such as 90s or 1h30m. Default: no limit.",
         low=1,
         high=_YEAR,
         metavar=TIME,
@@ -222,13 +219,13 @@ class SearchOptions:
     launcher: LauncherName = _option(
         "ray",
         CLUSTER,
-        "ray runs trials side by side. local runs one after another in this process, without Ray.",
+        "ray runs trials side by side. local runs one at a time in this process, without Ray.",
     )
     keep: int = _option(
         1,
         OUTPUT,
-        "Keep this many trials' weights: first the best trial of the winner, then by score; 0 "
-        "keeps none.",
+        "Number of trials whose weights the study keeps: first the winner's best trial, then "
+        "the others by score.",
         low=0,
     )
     track: tuple[Text, ...] = _option(
