@@ -100,8 +100,8 @@ class SearchOptions:
     objectives: tuple[Text, ...] = _option(
         (),
         SAMPLING,
-        "Score to maximize, or cost to minimize (repeatable). The first one ranks trials. Default: "
-        "STS-B:spearman:dev, else the first dev score of your tasks.",
+        "Score to maximize, or cost to minimize (repeatable). The first one ranks trials. "
+        "Default: STS-B:spearman:dev, else the first dev score of your tasks.",
         metavar=SCORE,
         name="objective",
     )
