@@ -130,8 +130,8 @@ class SearchOptions:
     stage_objective: Text | None = _option(
         None,
         STAGES,
-        "Dev score of one encoding pass that ranks trials at the ends of stages. Default: the "
-        "first objective. If that is another kind of score, you have to name one.",
+        "Dev score that ranks trials at the ends of stages. Needed where the first objective is "
+        "no dev score of one encoding pass. Default: the first objective.",
         metavar=SCORE,
     )
     states: float = _option(
