@@ -15,16 +15,17 @@ from tune_sentcl.judging.statistics import (
     tukey_p,
     two_sided_p,
 )
+from tune_sentcl.results.standings import Estimate
 
 
 def test_one_more_seed_lies_within_the_prediction_interval() -> None:
     # t of 2 degrees of freedom at 97.5 %: 4.303.
-    low, high = prediction_interval([70.0, 72.0, 74.0])
+    low, high = prediction_interval(Estimate.of([70.0, 72.0, 74.0]))
     assert (low, high) == pytest.approx((72 - 9.937, 72 + 9.937), abs=1e-3)
     draws = np.random.default_rng(0).normal(size=(4000, 4))
     inside = 0
     for *seeds, other in draws.tolist():
-        low, high = prediction_interval(seeds)
+        low, high = prediction_interval(Estimate.of(seeds))
         inside += low <= other <= high
     assert 0.94 < inside / len(draws) < 0.96
 

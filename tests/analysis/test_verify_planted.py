@@ -36,7 +36,7 @@ def test_a_paper_s_own_numbers_match_and_a_moved_one_is_the_only_miss(
     after = verify(study, paper, table)
     (missed,) = (o for o in after if o.verdict == "MISS")
     assert missed.cell == cell
-    assert missed.n == 3 and missed.sd == pytest.approx(0.1)
+    assert missed.ours.n == 3 and missed.ours.sd == pytest.approx(0.1)
     assert missed.delta == pytest.approx(-1.0, abs=0.006)
     changed = {key for key, verdict in verdicts(after).items() if verdict != same[key]}
     # An average moves with its tasks, here by less than the seeds spread.
@@ -53,7 +53,7 @@ def test_fresh_seeds_have_no_part_in_a_number(tmp_path: Path) -> None:
     one = of_row(trials, cell)
     fresh = replace(moved(one, cell, -9.0), seeds=(1000, 1001)).fact(origin="confirm")
     found = [verify(study, "SCL", 6) for study in (alone, write(tmp_path / "b", [*trials, fresh]))]
-    numbers = [[(o.ours, o.n, o.verdict) for o in each] for each in found]
+    numbers = [[(o.ours, o.verdict) for o in each] for each in found]
     assert numbers[0] == numbers[1]
 
 

@@ -1,5 +1,6 @@
 """What each verdict needs, on one small table at a time."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from planted_papers import Planted, moved, of_row, planted, write
 from tune_sentcl.analysis.papers.paper_cells import PaperCell, paper_cells
 from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.analysis.papers.verification import VerifiedCell, equal_after_rounding, verify
+from tune_sentcl.results.standings import Estimate
 
 
 def cell_of(paper: Paper, table: int, row: str, task: str) -> PaperCell:
@@ -45,7 +47,7 @@ def test_a_number_in_the_seeds_interval_is_seed_noise_and_further_off_a_miss(
     near = verdict(LAMBDA, moved(model(LAMBDA), LAMBDA, 0.49), path=tmp_path / "near")
     far = verdict(LAMBDA, moved(model(LAMBDA), LAMBDA, 0.51), path=tmp_path / "far")
     assert (near.verdict, far.verdict) == ("WITHIN SEED NOISE", "MISS")
-    assert near.delta == pytest.approx(0.49) and near.n == far.n == 3
+    assert near.delta == pytest.approx(0.49) and near.ours.n == far.ours.n == 3
 
 
 @pytest.mark.parametrize("seeds", [(7,), (7, 8)])
@@ -55,14 +57,14 @@ def test_one_or_two_seeds_match_or_are_not_enough(tmp_path: Path, seeds: tuple[i
     same = verdict(LAMBDA, one, path=tmp_path / "same")
     off = verdict(LAMBDA, moved(one, LAMBDA, 3.0), path=tmp_path / "off")
     assert (same.verdict, off.verdict) == ("MATCH", "NOT ENOUGH SEEDS")
-    assert (off.n, off.sd is None) == (len(seeds), len(seeds) == 1)
+    assert (off.ours.n, math.isnan(off.ours.sd)) == (len(seeds), len(seeds) == 1)
 
 
 def test_where_nothing_is_drawn_one_run_is_enough_to_miss(tmp_path: Path) -> None:
     one = replace(model(BASE), seeds=(0,))
     found = verdict(BASE, moved(one, BASE, 0.02), path=tmp_path)
     assert found.verdict == "MISS"
-    assert "every seed gives the same score" in found.note
+    assert "every seed gives the same score" in "; ".join(found.footnotes)
 
 
 def other(**changes: Any) -> Any:
@@ -150,8 +152,8 @@ def test_what_was_run_or_measured_otherwise_is_not_compared(case: str, tmp_path:
     cell, one, words = COMPARABLE[case]
     found = verdict(cell, one, path=tmp_path)
     assert found.verdict == "NOT COMPARABLE", found
-    assert found.ours == pytest.approx(cell.right)  # it stands beside the paper's all the same
-    assert [text for text in words if text not in found.note] == []
+    assert found.ours.mean == pytest.approx(cell.right)
+    assert [text for text in words if text not in "; ".join(found.footnotes)] == []
     if case == "toy sets":
         assert found.reasons == words, "their rows are not counted"
 
@@ -170,7 +172,7 @@ def test_the_same_by_another_name_is_compared(
 ) -> None:
     found = verdict(cell, model(cell).set(**changes), path=tmp_path)
     assert found.verdict == "MATCH", found
-    assert ("truncated to 74 sentences" in found.note) == (cell is MR)
+    assert ("truncated to 74 sentences" in "; ".join(found.footnotes)) == (cell is MR)
 
 
 def test_weights_are_known_by_their_fingerprint_too(tmp_path: Path) -> None:
@@ -188,7 +190,7 @@ def test_a_trial_of_another_row_answers_no_row_beside_it(tmp_path: Path) -> None
 def test_seeds_that_were_measured_otherwise_are_left_out_beside_others(tmp_path: Path) -> None:
     otherwise = replace(moved(model(LAMBDA), LAMBDA, 9.0).numbered(ALL), seeds=(3,))
     found = verdict(LAMBDA, model(LAMBDA), otherwise, path=tmp_path)
-    assert (found.verdict, found.n) == ("MATCH", 3)
+    assert (found.verdict, found.ours.n) == ("MATCH", 3)
 
 
 NO_VARIANCE = {"value": None, "reason": "no variance"}
@@ -212,15 +214,15 @@ def test_a_number_without_a_score_is_not_run(
     cell: PaperCell, trial: Planted, words: str, tmp_path: Path
 ) -> None:
     found = verdict(cell, trial, path=tmp_path)
-    assert (found.verdict, found.n, found.ours) == ("NOT RUN", 0, None)
-    assert words in found.note
+    assert (found.verdict, found.ours.n) == ("NOT RUN", 0)
+    assert words in "; ".join(found.footnotes)
 
 
 def test_of_two_configurations_that_answer_the_one_with_more_seeds_does(tmp_path: Path) -> None:
     few = replace(moved(model(LAMBDA), LAMBDA, 5.0), seeds=(0,)).fact(data_fingerprint="other")
     found = verdict(LAMBDA, few, model(LAMBDA), path=tmp_path)
-    assert (found.verdict, found.n) == ("MATCH", 3)
-    assert "1 more of the study's configurations" in found.note
+    assert (found.verdict, found.ours.n) == ("MATCH", 3)
+    assert "1 more of the study's configurations" in "; ".join(found.footnotes)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +243,6 @@ def test_equal_after_rounding_counts_two_decimals_and_both_halves(
 
 def test_a_wrong_average_is_compared_with_the_right_one() -> None:
     cell = cell_of("CLSR", 3, "BERT-large", "avg")
-    right, wrong = (VerifiedCell(cell, (v,), drawn=False) for v in (55.51, 57.51))
+    right, wrong = (VerifiedCell(cell, Estimate.of([v]), drawn=False) for v in (55.51, 57.51))
     assert (right.verdict, wrong.verdict) == ("MATCH", "MISS")
-    assert right.cell.printed == 57.51 and "compared with 55.51" in right.note
+    assert right.cell.printed == 57.51 and "compared with 55.51" in "; ".join(right.footnotes)

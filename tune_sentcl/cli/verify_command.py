@@ -58,8 +58,9 @@ def verify(
 def _row(verified: "VerifiedCell") -> dict[str, Any]:
     cell = verified.cell
     row = {"table": cell.table, "row": cell.row, "task": cell.task, "paper": cell.printed}
-    names = ("ours", "sd", "n", "verdict", "note")
-    return row | {name: getattr(verified, name) for name in names}
+    ours = verified.ours
+    seeds = {"ours": ours.mean, "sd": ours.sd, "n": ours.n}
+    return row | seeds | {"verdict": verified.verdict, "note": "; ".join(verified.footnotes)}
 
 
 def _print_table(title: str, cells: Iterable["VerifiedCell"]) -> None:
@@ -71,15 +72,12 @@ def _print_table(title: str, cells: Iterable["VerifiedCell"]) -> None:
         line(f" {name}")
         for one in row:
             marks = [notes.setdefault(text, len(notes) + 1) for text in one.footnotes]
-            ours, sd, delta = _text(one.ours), _text(one.sd), _text(one.delta, "+.2f")
+            delta = f"{one.delta:+.2f}" if one.ours.n else ""
             delta = "0.00" if delta in ("+0.00", "-0.00") else delta
-            numbers = f"{one.cell.printed:6.2f}  {ours:>6} {sd:>6} {one.n or '':>3} {delta:>7}"
+            seeds = f"{one.ours.shown:>6} {one.ours.spread:>6} {one.ours.n or '':>3}"
+            numbers = f"{one.cell.printed:6.2f}  {seeds} {delta:>7}"
             verdict = f"{one.verdict} {''.join(f'[{mark}]' for mark in marks)}"
             line(f"  {one.cell.task:9} {numbers}  {verdict}".rstrip())
     for text, number in notes.items():
         wrapped(f"[{number}] {text}", indent="    ")
     line("")
-
-
-def _text(value: float | None, form: str = ".2f") -> str:
-    return "" if value is None else format(value, form)

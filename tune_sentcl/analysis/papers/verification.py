@@ -27,8 +27,9 @@ from tune_sentcl.config import (
     weight_values,
 )
 from tune_sentcl.history import Result
-from tune_sentcl.judging.statistics import mean, sd
+from tune_sentcl.judging.statistics import mean
 from tune_sentcl.objective import DEFAULT
+from tune_sentcl.results.standings import Estimate
 
 CellVerdict = Literal[
     "MATCH", "WITHIN SEED NOISE", "NOT ENOUGH SEEDS", "MISS", "NOT COMPARABLE", "NOT RUN"
@@ -36,6 +37,8 @@ CellVerdict = Literal[
 
 MIN_SEEDS = 3
 """With fewer seeds the interval holds nearly every number."""
+
+NO_SEEDS = Estimate.of(())
 
 _HALF = 0.005 + 1e-9
 """Half a unit of the papers' last decimal (the second), plus rounding error."""
@@ -66,52 +69,37 @@ class VerifiedCell:
 
     Attributes:
         cell: The number.
-        values: Our score of each seed, times 100; empty if the study has none.
+        ours: Our score over seeds, times 100; of no seeds if the study has none.
         reasons: Why the two are not comparable, or why there is no value.
         drawn: Whether the score depends on the seed; if not, one seed is enough.
         others: How many more configurations of the study could stand here.
     """
 
     cell: PaperCell
-    values: Sequence[float] = ()
+    ours: Estimate = NO_SEEDS
     reasons: tuple[str, ...] = ()
     drawn: bool = True
     others: int = 0
 
     @property
-    def n(self) -> int:
-        """The number of our seeds."""
-        return len(self.values)
-
-    @property
-    def ours(self) -> float | None:
-        """The mean over our seeds; None if there is no value."""
-        return mean(self.values) if self.values else None
-
-    @property
-    def sd(self) -> float | None:
-        """The standard deviation over our seeds; None for fewer than two."""
-        return sd(self.values) if self.n > 1 else None
-
-    @property
-    def delta(self) -> float | None:
-        """Our mean minus the paper's number; minus the correct average if that is wrong."""
-        return None if self.ours is None else self.ours - self.cell.right
+    def delta(self) -> float:
+        """Our mean minus the paper's number, or minus the correct average; NaN without ours."""
+        return self.ours.mean - self.cell.right
 
     @property
     def verdict(self) -> CellVerdict:
         """The result of the comparison."""
-        if not self.values:
+        if not self.ours.n:
             return "NOT RUN"
         if self.reasons:
             return "NOT COMPARABLE"
-        if equal_after_rounding(mean(self.values), self.cell.right):
+        if equal_after_rounding(self.ours.mean, self.cell.right):
             return "MATCH"
         if not self.drawn:  # more seeds would give the same number again
             return "MISS"
-        if self.n < MIN_SEEDS:
+        if self.ours.n < MIN_SEEDS:
             return "NOT ENOUGH SEEDS"
-        low, high = prediction_interval(self.values)
+        low, high = prediction_interval(self.ours)
         return "WITHIN SEED NOISE" if low <= self.cell.right <= high else "MISS"
 
     @property
@@ -122,14 +110,9 @@ class VerifiedCell:
             found.append(f"{self.others} more of the study's configurations could stand here")
         if self.cell.right != self.cell.printed:
             found.append(f"compared with {self.cell.right:g}, the mean of the scores beside it")
-        if self.values and not self.drawn:
+        if self.ours.n and not self.drawn:
             found.append("every seed gives the same score")
         return [*found, *(f"erratum: {text}" for text in self.cell.errata)]
-
-    @property
-    def note(self) -> str:
-        """The footnotes as one text."""
-        return "; ".join(self.footnotes)
 
 
 def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> list[VerifiedCell]:
@@ -172,17 +155,17 @@ def equal_after_rounding(ours: float, printed: float) -> bool:
     return math.isclose(ours, printed, rel_tol=0, abs_tol=_HALF)
 
 
-def prediction_interval(values: Sequence[float]) -> tuple[float, float]:
+def prediction_interval(score: Estimate) -> tuple[float, float]:
     """The interval that contains one more normal value of the same kind in 95 of 100 cases.
 
     `mean -+ t * sd * sqrt(1 + 1/n)` with Student's t of n - 1 degrees of freedom: Hahn and
     Meeker, Statistical Intervals (1991), chapter 4.
 
     Args:
-        values: At least two, such as one score of n seeds.
+        score: Of at least two seeds.
     """
-    n = len(values)
-    low, high = t.interval(0.95, n - 1, mean(values), sd(values) * math.sqrt(1 + 1 / n))
+    scale = score.sd * math.sqrt(1 + 1 / score.n)
+    low, high = t.interval(0.95, score.n - 1, score.mean, scale)
     return float(low), float(high)
 
 
@@ -304,10 +287,10 @@ def _verified(
     ]
     if not found:
         return VerifiedCell(cell, reasons=("the study has no such trial",))
-    first = min(found, key=lambda one: (not one.values, len(one.reasons), -one.n))
-    if not first.values or first.reasons:
+    first = min(found, key=lambda one: (not one.ours.n, len(one.reasons), -one.ours.n))
+    if not first.ours.n or first.reasons:
         return first
-    return replace(first, others=sum(bool(o.values) and not o.reasons for o in found) - 1)
+    return replace(first, others=sum(bool(o.ours.n) and not o.reasons for o in found) - 1)
 
 
 def _reproduced(
@@ -334,7 +317,8 @@ def _reproduced(
         ends = dict.fromkeys(map(_end, tried.results.values()))
         reasons = [f"its trials {', '.join(ends)}"]
     drawn = draws(cell.presets[0].dotted())
-    return VerifiedCell(cell, [value for value, _ in kept], tuple(dict.fromkeys(reasons)), drawn)
+    ours = Estimate.of([value for value, _ in kept])
+    return VerifiedCell(cell, ours, tuple(dict.fromkeys(reasons)), drawn)
 
 
 def _end(result: Result) -> str:
