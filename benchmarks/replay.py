@@ -146,7 +146,7 @@ def _check(given: Any) -> None:
 
 
 def _fault(name: str, value: Any, rule: str) -> ConfigError:
-    return ConfigError(Fault(f"--{name}", "", str(value), rule, "Correct it."))
+    return ConfigError(Fault(f"--{name}", value=str(value), rule=rule, move="Correct it."))
 
 
 @dataclass(frozen=True)

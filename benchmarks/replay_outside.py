@@ -265,7 +265,9 @@ class Neps(Outside):
         logging.getLogger("neps").setLevel(logging.ERROR)
         if self.points == 1:
             rule = "needs tables with several evaluation points"
-            raise ConfigError(Fault("--policy", "", f"neps-{name}", rule, "Name others."))
+            raise ConfigError(
+                Fault("--policy", value=f"neps-{name}", rule=rule, move="Name others.")
+            )
         parameters = import_module("neps.space")
         space = {item.key: _neps_parameter(parameters, item) for item in task.table.ranges}
         space["fidelity"] = parameters.HPOInteger(1, self.points, is_fidelity=True)
@@ -310,7 +312,7 @@ def _package(module: str, requirement: str) -> Any:
     except ImportError as error:
         package, rule = module.split(".")[0], f"needs a package that is missing ({error})"
         move = f'Install it: pip install "{requirement}".'
-        raise ConfigError(Fault("--policy", "", package, rule, move)) from None
+        raise ConfigError(Fault("--policy", value=package, rule=rule, move=move)) from None
 
 
 def _add(name: str, make: Callable[[Task, float], Searcher]) -> None:

@@ -254,7 +254,7 @@ def worst_of(tables: Sequence[Table]) -> Params:
 def _standardized(tables: Sequence[Table]) -> list[dict[tuple[tuple[str, Any], ...], float]]:
     if not tables:
         rule, move = "must be given for this policy", "Name tables of other tasks."
-        raise ConfigError(Fault("--learn", "", "", rule, move))
+        raise ConfigError(Fault("--learn", rule=rule, move=move))
     pairs = [zip(table.params, table.truth().tolist(), strict=True) for table in tables]
     return [standardized({tuple(p.items()): truth for p, truth in found}) for found in pairs]
 
@@ -359,11 +359,11 @@ def peer(text: str) -> Callable[[Task, float, Sequence[Table]], Searcher]:
     if name not in PEERS:
         rule = "must be options of search, `default`, or a peer"
         names = ", ".join(dict.fromkeys([*PEERS, *OUTSIDE]))
-        raise ConfigError(Fault("--policy", "", text, rule, f"Peers: {names}."))
+        raise ConfigError(Fault("--policy", value=text, rule=rule, move=f"Peers: {names}."))
     least = _LEAST if name in _NUMBERED else ()
     pairs = zip(numbers, least, strict=False)
     if len(numbers) > len(least) or not all(n.isdecimal() and int(n) >= low for n, low in pairs):
         numbered = "takes a first rung of at least 1, then a reduction of at least 2"
         rule = numbered if least else "takes no numbers"
-        raise ConfigError(Fault("--policy", "", text, rule, "Correct it."))
+        raise ConfigError(Fault("--policy", value=text, rule=rule, move="Correct it."))
     return lambda task, budget, learn: PEERS[name](task, budget, learn, *map(int, numbers))

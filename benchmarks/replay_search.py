@@ -100,7 +100,9 @@ def _is_given(context: Any, name: str) -> bool:
 
 
 def _fault(text: str, rule: str) -> ConfigError:
-    return ConfigError(Fault("--policy", "", text, rule, "See `tune-sentcl search --help`."))
+    return ConfigError(
+        Fault("--policy", value=text, rule=rule, move="See `tune-sentcl search --help`.")
+    )
 
 
 @dataclass(frozen=True)
@@ -252,11 +254,13 @@ class OwnSearch:
         options.check(space)
         if max(seeds) >= len(task.seeds):
             rule = f"{task.table.name} shows a search {len(task.seeds)} seeds, counted from 0"
-            raise ConfigError(Fault("--seeds", "", str(policy.seeds), rule, "Ask for fewer."))
+            raise ConfigError(
+                Fault("--seeds", value=str(policy.seeds), rule=rule, move="Ask for fewer.")
+            )
         if options.learn_from and not learn:
             rule = "needs --learn with a table other than the replayed one"
             raise ConfigError(
-                Fault("--learn-from", "", LEARN, rule, "Name tables of other tasks.")
+                Fault("--learn-from", value=LEARN, rule=rule, move="Name tables of other tasks.")
             )
         past = best_params(_past_studies(learn)) if options.learn_from else []
         shares = (1.0,) if options.is_whole else shares_of(task.table.points)

@@ -415,7 +415,7 @@ def read_table(path: str) -> Table:
 
 
 def _fault(path: str, key: str, rule: str) -> DataError:
-    return DataError(Fault(path, key, "", rule, "See benchmarks/replay_table.py."))
+    return DataError(Fault(path, key=key, rule=rule, move="See benchmarks/replay_table.py."))
 
 
 def _of_parquet(path: str) -> Table:

@@ -110,7 +110,7 @@ def test_all_faults_are_listed_at_once() -> None:
         "optimizer.lr",
         "nonsense",
     }
-    assert all(fault.where == "mine.toml" and fault.next_move for fault in caught.value.faults)
+    assert all(fault.where == "mine.toml" and fault.move for fault in caught.value.faults)
 
 
 def test_a_table_without_a_name_is_adamw_s() -> None:

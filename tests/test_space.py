@@ -281,7 +281,7 @@ def test_ranges_without_a_method_are_refused_at_their_own_place(tmp_path: Path) 
         load_space(write(tmp_path, text))
     (fault,) = caught.value.faults
     assert fault.where.endswith("[search]") and fault.key == "method.name"
-    assert "[search.fixed]" in fault.next_move and "[search.ranges]" in fault.next_move
+    assert "[search.fixed]" in fault.move and "[search.ranges]" in fault.move
     named = {"method.name": "scl"}
     assert load_space(write(tmp_path, text), named).branches() == [{}]
 

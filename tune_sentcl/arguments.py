@@ -79,7 +79,7 @@ def type_faults(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[
         except ValidationError as error:
             rules = list(dict.fromkeys(map(_rule, error.errors())))  # one for each kind of a union
             rule = _EMPTY if _EMPTY in rules else " or ".join(rules).replace(" or must be", " or")
-            yield Fault(name, "", first_line(repr(value)), rule, "Correct it.")
+            yield Fault(name, value=first_line(repr(value)), rule=rule, move="Correct it.")
 
 
 @functools.cache
@@ -104,6 +104,6 @@ def renamed(error: BadInputError, names: Mapping[str, str]) -> BadInputError:
         return pattern.sub(lambda match: names[match[0]], text)
 
     return type(error)(
-        replace(f, where=rename(f.where), rule=rename(f.rule), next_move=rename(f.next_move))
+        replace(f, where=rename(f.where), rule=rename(f.rule), move=rename(f.move))
         for f in error.faults
     )

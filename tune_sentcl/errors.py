@@ -6,7 +6,7 @@ message names the place, the rule, the value that broke it, and the next move.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 
@@ -23,20 +23,21 @@ class Fault:
         key: The dotted key or column; empty if the whole input is meant.
         value: The value as the user wrote it; empty if missing.
         rule: The rule that the value breaks.
-        next_move: How the user can fix it.
+        move: How the user can fix it.
     """
 
     where: str
-    key: str
-    value: str
+    _: KW_ONLY
+    key: str = ""
+    value: str = ""
     rule: str
-    next_move: str
+    move: str
 
     def __str__(self) -> str:
         """The fault as one line."""
         given = f"{self.key} = {self.value}" if self.key and self.value else self.key or self.value
         subject = f"{self.where}: {given}" if given else self.where
-        return f"{subject}: {self.rule}. {self.next_move}".rstrip()
+        return f"{subject}: {self.rule}. {self.move}".rstrip()
 
 
 def first_line(error: Exception | str) -> str:
@@ -100,7 +101,7 @@ def refuse_credentials(where: str, key: str, text: str) -> None:
     if "://" in text and _CREDENTIALS.search(text):
         rule = "must not contain user, password, query or fragment, because studies and messages"
         move = "Set keys and endpoints by variables such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
-        raise ConfigError(Fault(where, key, "", f"{rule} show URLs", move))
+        raise ConfigError(Fault(where, key=key, rule=f"{rule} show URLs", move=move))
 
 
 class PluginError(BadInputError):

@@ -137,7 +137,12 @@ def measure(
     """
     if best and not train:
         raise ConfigError(
-            Fault("--best", "", str(best), "is for trials that are trained again", "Add --train.")
+            Fault(
+                "--best",
+                value=str(best),
+                rule="is for trials that are trained again",
+                move="Add --train.",
+            )
         )
     path, loaded = study_path(study), load_plugins(plugins)
     activate(loaded)

@@ -181,7 +181,9 @@ def parse_stage_objective(text: str) -> Objective:
         raise ObjectiveError(replace(fault, where=option) for fault in error.faults) from None
     if not objective.is_cheap:
         rule = "must be a dev score that needs one encoding pass"
-        raise ObjectiveError(Fault(option, "", text, rule, f"Name one, such as {DEFAULT}."))
+        raise ObjectiveError(
+            Fault(option, value=text, rule=rule, move=f"Name one, such as {DEFAULT}.")
+        )
     return objective
 
 
@@ -229,18 +231,18 @@ def unmeasured(
         elif objective.is_cost:
             if not all(config.cost for config in asked):
                 rule, move = "the trials do not measure it", "Give --set evaluation.cost=true."
-                yield Fault("--objective", "", str(objective), rule, move)
+                yield Fault("--objective", value=str(objective), rule=rule, move=move)
         elif any(objective.suite not in config.suites for config in asked):
             rule = f"the trials do not measure the suite {objective.suite}"
             suites = ",".join(f'"{suite}"' for suite in dict.fromkeys(("sts", objective.suite)))
             names = dict.fromkeys(name for config in asked for name in _measured_tasks(config))
             move = f"Name a task that they measure ({', '.join(names)}), or give "
             move += f"--set 'evaluation.suites=[{suites}]'."
-            yield Fault("--objective", "", str(objective), rule, move)
+            yield Fault("--objective", value=str(objective), rule=rule, move=move)
         elif not always and any(objective.protocol not in c.protocols for c in asked):
             rule = f"the trials do not measure by the protocol {objective.protocol}"
             move = "Name it in --set evaluation.protocols=[...]."
-            yield Fault("--objective", "", str(objective), rule, move)
+            yield Fault("--objective", value=str(objective), rule=rule, move=move)
 
 
 def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Iterator[Fault]:
@@ -251,7 +253,7 @@ def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Itera
             near = difflib.get_close_matches(objective.task, names, 1)
             hint = f"Did you mean {near[0]}? " if near else ""
             move = f"{hint}Name one of these, or add a task to evaluation.own."
-            yield Fault("--objective", "", str(objective), rule, move)
+            yield Fault("--objective", value=str(objective), rule=rule, move=move)
             return
 
 
@@ -334,7 +336,7 @@ def _parse_senteval(text: str, named: str, parts: Sequence[str]) -> Objective:
 
 
 def _wrong(text: str, rule: str, move: str) -> ObjectiveError:
-    return ObjectiveError(Fault("--objective", "", text, rule, move))
+    return ObjectiveError(Fault("--objective", value=text, rule=rule, move=move))
 
 
 DEFAULT = Objective("STS-B", "spearman", "dev", "cosine")

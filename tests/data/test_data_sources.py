@@ -241,7 +241,7 @@ def test_a_part_does_not_go_by_the_name_of_the_whole(
         with pytest.raises(DataError, match=message) as caught:
             load(source, None, root)
         (fault,) = caught.value.faults
-        assert fault.next_move.endswith("--set data.limit=N.")
+        assert fault.move.endswith("--set data.limit=N.")
         assert len(load(source, 1, root)) == 1
 
 

@@ -56,7 +56,7 @@ def sts(name: str) -> StsTask:
 SETS = EvaluationSets("toy", (sts("STS-B"), sts("SICK-R")), (task("MR"), task("CR"), task("SUBJ")))
 
 
-GONE = DataError(Fault("file", "", "", "the file does not exist", "Copy it."))
+GONE = DataError(Fault("file", rule="the file does not exist", move="Copy it."))
 
 
 def names(found: Evaluation) -> set[str]:

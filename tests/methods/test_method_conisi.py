@@ -177,7 +177,7 @@ def test_a_pair_that_does_not_fit_the_encoder_is_refused_before_training() -> No
     (fault,) = caught.value.faults
     assert (fault.where, fault.value) == ("encoder.train_length", "33")
     assert fault.rule == "a pair takes 65 tokens, and the encoder has 64 positions"
-    assert fault.next_move == "Set encoder.train_length to 32 or less."
+    assert fault.move == "Set encoder.train_length to 32 or less."
 
 
 @pytest.mark.parametrize(("share", "expected"), [(None, 0.15), (0.5, 0.5)])

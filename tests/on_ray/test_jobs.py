@@ -102,7 +102,7 @@ def test_a_second_driver_is_refused_with_the_commands_that_help(
     (fault,) = caught.value.faults
     assert fault.rule == f"{name} is {running} on this cluster"
     for command in ("logs --follow", "stop"):
-        assert f"ray job {command} {name}" in fault.next_move
+        assert f"ray job {command} {name}" in fault.move
 
 
 def test_a_number_that_another_took_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

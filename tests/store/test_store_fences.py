@@ -184,7 +184,7 @@ def test_a_refused_driver_does_not_hide_one_that_expired(place: str) -> None:
 
 
 def _refuse() -> None:
-    raise StudyError(Fault("study", "", "", "refused", "Look."))
+    raise StudyError(Fault("study", rule="refused", move="Look."))
 
 
 @pytest.mark.parametrize("call", ["__init__", "read", "write"])

@@ -177,7 +177,7 @@ def test_a_lease_that_could_not_be_taken_is_not_left(
     def fails(disk: StudyFiles, folder: str) -> dict[str, Any]:
         count[0] += 1
         if count[0] == 2:
-            raise StudyError(Fault("disk", "", "", "Input/output error", "Look."))
+            raise StudyError(Fault("disk", rule="Input/output error", move="Look."))
         return versions(disk, folder)
 
     with monkeypatch.context() as patch:

@@ -102,7 +102,7 @@ def test_a_study_s_search_asks_for_a_part_of_its_tasks_and_gets_all(tmp_path: Pa
     asked = {"evaluation.cost": True, "evaluation.protocols": ["cosine", "relatedness"]}
     with pytest.raises(ConfigError) as caught:
         run_planted(larger.with_overrides({**BOTH, **asked}), study)
-    moves = [fault.next_move for fault in caught.value.faults]
+    moves = [fault.move for fault in caught.value.faults]
     way = "Add it first: tune-sentcl measure STUDY --set 'evaluation."
     assert moves == [f'{way}protocols=["relatedness"]\'.', f"{way}cost=true'."]
     assert tables(study) == before

@@ -304,7 +304,7 @@ def test_a_prior_without_those_of_the_other_ranges_is_refused(tmp_path: Path) ->
     with pytest.raises(BadInputError) as caught:
         ask(space, None, (0,), SearchOptions(samples=1))
     (fault,) = caught.value.faults
-    assert (fault.key, fault.next_move) == (
+    assert (fault.key, fault.move) == (
         "method.lambda.prior",
         "Give optimizer.batch_size.prior.",
     )

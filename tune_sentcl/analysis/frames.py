@@ -273,7 +273,7 @@ def _kept(scores: pa.Table, column: str, wanted: str | None) -> pa.Table:
         return scores
     if wanted not in names:
         rule, move = f"the study has {', '.join(names)}", "Name one of them, or omit it for all."
-        raise ConfigError(Fault("wide", column, repr(wanted), rule, move))
+        raise ConfigError(Fault("wide", key=column, value=repr(wanted), rule=rule, move=move))
     return scores.filter(pc.field(column) == wanted)
 
 
@@ -397,7 +397,9 @@ class StudyFrames:
         if len(several) > 1:
             shown = "; ".join(", ".join(map(str, objectives)) for objectives in several)
             rule = "the studies' searches maximized different scores"
-            raise ObjectiveError(Fault("configurations", "", shown, rule, "Name objectives."))
+            raise ObjectiveError(
+                Fault("configurations", value=shown, rule=rule, move="Name objectives.")
+            )
         return next(iter(several))
 
 

@@ -94,7 +94,7 @@ def evaluate(
     )
     if len(models) > 2:
         rule, move = "must be one or two", "Compare two at a time."
-        raise ConfigError(Fault("MODEL", "", " ".join(models), rule, move))
+        raise ConfigError(Fault("MODEL", value=" ".join(models), rule=rule, move=move))
     results = []
     for model in models:
         with encoding_bar() as show_progress, _weights(model) as name:
@@ -214,7 +214,9 @@ def _protocols(names: Sequence[str]) -> tuple[ProtocolName, ...]:
     allowed = typing.get_args(ProtocolName)
     rule = f"must be one of {', '.join(allowed)}"
     faults = [
-        Fault("--protocol", "", name, rule, "Choose one.") for name in names if name not in allowed
+        Fault("--protocol", value=name, rule=rule, move="Choose one.")
+        for name in names
+        if name not in allowed
     ]
     if faults:
         raise ConfigError(faults)
@@ -226,8 +228,10 @@ def _device(asked: str | None, gpu: bool) -> str:
         return "cuda" if gpu else "cpu"
     kind, _, number = asked.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise ConfigError(Fault("--device", "", asked, "must be cpu or cuda", "Choose one."))
+        raise ConfigError(
+            Fault("--device", value=asked, rule="must be cpu or cuda", move="Choose one.")
+        )
     if kind == "cuda" and not gpu:
         rule = "this machine has no GPU that torch can use"
-        raise ConfigError(Fault("--device", "", asked, rule, "Write --device cpu."))
+        raise ConfigError(Fault("--device", value=asked, rule=rule, move="Write --device cpu."))
     return asked

@@ -105,16 +105,20 @@ def _check(
 ) -> None:
     faults = []
     if a is not None and b is None:
-        faults.append(Fault("judge", "", a, "must be compared with another", "Name B too."))
+        faults.append(
+            Fault("judge", value=a, rule="must be compared with another", move="Name B too.")
+        )
     if a is not None and baseline is not None:
         rule = "cannot be combined with A and B"
-        faults.append(Fault("--baseline", "", baseline, rule, "Drop it."))
+        faults.append(Fault("--baseline", value=baseline, rule=rule, move="Drop it."))
     if not 0 < alpha < 1:
         rule = "must lie between 0 and 1"
-        faults.append(Fault("--alpha", "", f"{alpha:g}", rule, "Write --alpha 0.04."))
+        faults.append(Fault("--alpha", value=f"{alpha:g}", rule=rule, move="Write --alpha 0.04."))
     if not 0 <= smallest < math.inf:
         rule = "must be a number of points, 0 or more"
-        faults.append(Fault("--smallest", "", f"{smallest:g}", rule, "Write --smallest 0.1."))
+        faults.append(
+            Fault("--smallest", value=f"{smallest:g}", rule=rule, move="Write --smallest 0.1.")
+        )
     if faults:
         raise ConfigError(faults)
 
@@ -134,5 +138,7 @@ def _named(text: str) -> str | dict[str, Any]:
     pairs = [(part if "=" in part else f"method={part}").partition("=") for part in outside_lists]
     if not all(key.strip() and value.strip() for key, _, value in pairs):
         rule = "must be KNOB=VALUE,KNOB=VALUE"
-        raise ConfigError(Fault("judge", "", text, rule, "Write method=scl,lambda=0.3."))
+        raise ConfigError(
+            Fault("judge", value=text, rule=rule, move="Write method=scl,lambda=0.3.")
+        )
     return {key.strip(): parse_value(value.strip()) for key, _, value in pairs}

@@ -25,7 +25,7 @@ def knobs(
     load_plugins(plugins or ())
     if method is not None and method not in METHODS:
         rule, move = f"must be one of {', '.join(METHODS)}", "Choose one, or give its --plugin."
-        raise ConfigError(Fault("METHOD", "", method, rule, move))
+        raise ConfigError(Fault("METHOD", value=method, rule=rule, move=move))
     rows = _rows(method)
     if json_rows:
         print_json(rows)

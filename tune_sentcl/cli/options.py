@@ -215,7 +215,7 @@ def search_options(given: Mapping[str, Any]) -> SearchOptions:
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
     """Parse KEY=VALUE pairs; the last value of a repeated key counts."""
     faults = [
-        Fault("--set", "", text, "must be KEY=VALUE", "Write --set method.lambda=0.3.")
+        Fault("--set", value=text, rule="must be KEY=VALUE", move="Write --set method.lambda=0.3.")
         for text in texts
         if not text.partition("=")[0].strip() or "=" not in text
     ]
@@ -247,7 +247,7 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     seeds = tuple(int(part) for part in parts if part.isdecimal() and len(part) <= 18)
     if len(set(seeds)) < len(parts):
         rule = "must be distinct whole numbers of 0 or more, with commas between"
-        raise ConfigError(Fault("--seeds", "", text, rule, "Write --seeds 0,1,2."))
+        raise ConfigError(Fault("--seeds", value=text, rule=rule, move="Write --seeds 0,1,2."))
     return seeds
 
 
@@ -259,7 +259,9 @@ def own_entries(given: Sequence[str] | None) -> tuple[str, ...]:
     except ValueError as error:
         shown = ", ".join(entries)
         move = "Write --own support=path/to/folder."
-        raise ConfigError(Fault("--own", "", shown, f"must be {error}", move)) from None
+        raise ConfigError(
+            Fault("--own", value=shown, rule=f"must be {error}", move=move)
+        ) from None
     return entries
 
 
@@ -276,7 +278,7 @@ def parse_duration(option: str, text: str | None) -> float | None:
     match = _PARTS.fullmatch(text.strip().lower().replace(" ", ""))
     if match is None or not any(match.groups()):
         rule = "must be a time with units: d, h, m, s"
-        raise ConfigError(Fault(option, "", text, rule, f"Write {option} 1h30m."))
+        raise ConfigError(Fault(option, value=text, rule=rule, move=f"Write {option} 1h30m."))
     return sum(
         float(part or 0) * unit for part, unit in zip(match.groups(), _SECONDS, strict=True)
     )

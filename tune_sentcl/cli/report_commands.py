@@ -96,13 +96,13 @@ def _format(asked: Format | None, out: Path | None, json_rows: bool) -> str:
     if json_rows:
         if asked is not None or out is not None:
             rule = "prints the leaderboard to stdout and writes no report"
-            raise ConfigError(Fault("--json", "", "", rule, "Drop it, or --format and --out."))
+            raise ConfigError(Fault("--json", rule=rule, move="Drop it, or --format and --out."))
         return "json"
     suffix = "html" if out is None else out.suffix.lower().removeprefix(".")
     kind = asked or _ENDINGS.get(suffix)
     if kind is None:
         rule = f"must end in .{', .'.join(_ENDINGS)}, or --format must be given"
-        raise ConfigError(Fault("--out", "", str(out), rule, "Give --format."))
+        raise ConfigError(Fault("--out", value=str(out), rule=rule, move="Give --format."))
     return kind
 
 
@@ -123,7 +123,7 @@ def _write(text: str, out: Path | None) -> None:
 
 def _refused(path: Path, error: OSError | ValueError) -> StudyError:
     rule = f"cannot be written ({getattr(error, 'strerror', None) or error})"
-    return StudyError(Fault(str(path), "", "", rule, "Choose another folder."))
+    return StudyError(Fault(str(path), rule=rule, move="Choose another folder."))
 
 
 def export(
@@ -145,7 +145,7 @@ def export(
     """Write a trial's model as sentence-transformers' folder."""
     if trial is not None and best is not None:
         rule = "each of them chooses the one model to export"
-        raise ConfigError(Fault("--trial, --best", "", "", rule, "Keep one of them."))
+        raise ConfigError(Fault("--trial, --best", rule=rule, move="Keep one of them."))
     from tune_sentcl.export.model_folder import export_trial
 
     found = export_trial(study, to, trial=trial, best=best, say=say)

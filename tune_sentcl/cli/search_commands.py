@@ -99,14 +99,16 @@ def check(
     """
     if gpu == (space is not None):
         rule = "must be given, or --gpu, but not both"
-        raise ConfigError(Fault("SPACE", "", space or "", rule, "See tune-sentcl check --help."))
+        raise ConfigError(
+            Fault("SPACE", value=space or "", rule=rule, move="See tune-sentcl check --help.")
+        )
     if space is None:
         _check_gpu(json_rows=json_rows)
         return
     loaded, data, seeds, options = _checked_search(space, study, given)
     if options.launcher == "local":
         rule, move = "runs on no cluster", "Drop it, or run `tune-sentcl plan`."
-        raise ConfigError(Fault("--launcher", "", "local", rule, move))
+        raise ConfigError(Fault("--launcher", value="local", rule=rule, move=move))
     from tune_sentcl.on_ray.environment import prepare_ray
     from tune_sentcl.store.files import study_path
     from tune_sentcl.tuning.question import ask

@@ -100,7 +100,7 @@ def show(
     """
     if json_rows + csv + watch > 1:
         raise ConfigError(
-            Fault("--json, --csv, --watch", "", "", "cannot be combined", "Keep one of them.")
+            Fault("--json, --csv, --watch", rule="cannot be combined", move="Keep one of them.")
         )
     if watch:
         from tune_sentcl.cli.watch_command import watch as follow
@@ -149,7 +149,7 @@ def check(
             "needs a data root, an own task or rows",
             "Give the data root, --own or --rows.",
         )
-        raise ConfigError(Fault("data check", "", "", rule, move))
+        raise ConfigError(Fault("data check", rule=rule, move=move))
     sets = check_root(directory) if directory is not None else []
     sets += map(check_own, entries)
     if rows_file is not None:

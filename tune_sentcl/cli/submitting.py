@@ -74,7 +74,7 @@ def submit(
         return
     if study is None:
         rule, move = "must be given", "Give a URL, or a path that every node can open."
-        raise ConfigError(Fault("--study", "", "", rule, move))
+        raise ConfigError(Fault("--study", rule=rule, move=move))
     _check_dashboard(address or "")
     jobs = StudyJobs(address or "", study)
     job = jobs.submit(command, space, environment)
@@ -132,7 +132,7 @@ def _check_location(where: str, location: str) -> None:
     elif not location.startswith("/"):
         rule = "must be a URL or an absolute path, because the cluster opens it"
         move = "Write its location on the cluster."
-        raise ConfigError(Fault(where, "", location or "''", rule, move))
+        raise ConfigError(Fault(where, value=location or "''", rule=rule, move=move))
 
 
 def command_words(
@@ -165,7 +165,9 @@ def _check_dashboard(address: str) -> None:
     refuse_credentials("--address", "", address)
     if not address.startswith(("http://", "https://")):
         rule = "must be the URL of a Ray dashboard"
-        raise ConfigError(Fault("--address", "", address, rule, "Write http://HEAD:8265."))
+        raise ConfigError(
+            Fault("--address", value=address, rule=rule, move="Write http://HEAD:8265.")
+        )
 
 
 async def _print_log(jobs: "StudyJobs", job: str) -> None:

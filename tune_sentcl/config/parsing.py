@@ -98,15 +98,21 @@ def unknown_key(where: str, key: str, value: str) -> Fault:
     """A fault for a key that does not exist, or not for this method, with the nearest key."""
     all_knobs = knobs()
     if key in all_knobs:
-        return Fault(where, key, value, f"only {_owners(all_knobs[key])} this key", "Drop it.")
+        return Fault(
+            where,
+            key=key,
+            value=value,
+            rule=f"only {_owners(all_knobs[key])} this key",
+            move="Drop it.",
+        )
     name = key.rpartition(".")[2]
     if name in ALIASES:
         hint = f"{name} is called {ALIASES[name]} here."
-        return Fault(where, key, value, "no such key", hint)
+        return Fault(where, key=key, value=value, rule="no such key", move=hint)
     near = [other for other in all_knobs if other.rpartition(".")[2] == name]
     near = near or difflib.get_close_matches(key, all_knobs, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(all_knobs)}."
-    return Fault(where, key, value, "no such key", hint)
+    return Fault(where, key=key, value=value, rule="no such key", move=hint)
 
 
 _RULES = {
@@ -156,9 +162,17 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
             move = f"Choose one{', or give its --plugin' * (key == 'method')}."
             if key == "method" and (ours := _method_meant(str(name))):
                 move = f"{name} is called {ours} here."
-            yield Fault(where, f"{key}.name", given, f"must be one of {names}", move)
+            yield Fault(
+                where, key=f"{key}.name", value=given, rule=f"must be one of {names}", move=move
+            )
         else:
-            yield Fault(where, key, value, _rule(item["type"], item), _next_move(key, owner))
+            yield Fault(
+                where,
+                key=key,
+                value=value,
+                rule=_rule(item["type"], item),
+                move=_move_for(key, owner),
+            )
 
 
 def _method_meant(name: str) -> str:
@@ -173,7 +187,7 @@ def _rule(kind: str, item: Mapping[str, Any]) -> str:
     return str(item["msg"]).replace("Input should be", "must be")
 
 
-def _next_move(key: str, owner: str) -> str:
+def _move_for(key: str, owner: str) -> str:
     all_knobs = knobs()
     if key in all_knobs:
         default = all_knobs[key].default(owner)

@@ -31,7 +31,13 @@ def nest(values: Values, where: str) -> dict[str, Any]:
             if not isinstance(table, dict):
                 move = "Remove one of the two keys."
                 raise ConfigError(
-                    Fault(where, key, shown(value), f"{part} is a value, not a table", move)
+                    Fault(
+                        where,
+                        key=key,
+                        value=shown(value),
+                        rule=f"{part} is a value, not a table",
+                        move=move,
+                    )
                 )
         table[last] = value
     return root

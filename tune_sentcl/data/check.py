@@ -144,7 +144,7 @@ def check_root(root: Path) -> list[CheckedSet]:
         move = f"Give a folder with {LAYOUT}."
         if (folder / "STS").is_dir():
             move = f"This looks like `downstream` itself: give {folder.resolve().parent}."
-        raise DataError(Fault(str(folder), "", "", "the folder holds none of the sets", move))
+        raise DataError(Fault(str(folder), rule="the folder holds none of the sets", move=move))
     return checked
 
 
@@ -168,7 +168,7 @@ def check_own(entry: str) -> CheckedSet:
 def unreadable(name: str, path: str, error: DataError) -> CheckedSet:
     """The result for a set that cannot be read."""
     problem = "; ".join(map(_problem, error.faults))
-    repair = " ".join(_distinct(fault.next_move for fault in error.faults))
+    repair = " ".join(_distinct(fault.move for fault in error.faults))
     return CheckedSet(name, (path,), None, "", "wrong", problem, repair)
 
 
@@ -219,7 +219,7 @@ def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:
         " + ".join(f"{part.rows:,}" for part in looked),
         "wrong" if faults else "ok",
         "; ".join(map(_problem, faults)),
-        " ".join(_distinct(fault.next_move for fault in faults)),
+        " ".join(_distinct(fault.move for fault in faults)),
     )
 
 
@@ -228,12 +228,14 @@ def _count(root: Path, part: Part) -> int:
     if rows != part.rows:
         rule = f"the file must have {part.rows} rows"
         move = "Copy the file again from where the set is published."
-        raise DataError(Fault(str(root / part.path), "", f"{rows} rows", rule, move))
+        raise DataError(Fault(str(root / part.path), value=f"{rows} rows", rule=rule, move=move))
     return rows
 
 
 def _problem(fault: Fault) -> str:
-    return str(Fault(fault.where, fault.key, fault.value, fault.rule, "")).removesuffix(".")
+    return str(
+        Fault(fault.where, key=fault.key, value=fault.value, rule=fault.rule, move="")
+    ).removesuffix(".")
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

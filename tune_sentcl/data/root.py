@@ -35,13 +35,11 @@ def existing_root(root: Path | None, needed_for: str) -> Path:
     Raises:
         DataError: The folder does not exist, or none was given.
     """
-    next_move = f"Give a folder with {LAYOUT}: `--data DIR` or TUNE_SENTCL_DATA."
+    move = f"Give a folder with {LAYOUT}: `--data DIR` or TUNE_SENTCL_DATA."
     if root is None:
-        raise DataError(Fault("--data", "", "", f"{needed_for} needs a data root", next_move))
+        raise DataError(Fault("--data", rule=f"{needed_for} needs a data root", move=move))
     folder = root.expanduser()
     if not folder.is_dir():
         rule = "this is not a folder" if folder.exists() else "the folder does not exist"
-        raise DataError(
-            Fault(str(folder), "", "", f"{rule}, and {needed_for} needs it", next_move)
-        )
+        raise DataError(Fault(str(folder), rule=f"{rule}, and {needed_for} needs it", move=move))
     return folder

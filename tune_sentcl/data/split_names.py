@@ -41,5 +41,5 @@ def split_files(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]
             names = " and ".join(file.name for file in parts)
             rule = f"must hold one file of {split}, or each of its parts once, but has {names}"
             move = "Keep only one of them, or copy the parts that are missing."
-            raise DataError(Fault(str(folder), "", "", rule, move))
+            raise DataError(Fault(str(folder), rule=rule, move=move))
     return files

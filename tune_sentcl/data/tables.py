@@ -140,7 +140,7 @@ def roles_of(
     lacking = [columns[role] for role in columns if role not in matching]
     if lacking:
         rule = f"there is no column {lacking[0]}; the columns are {', '.join(names)}"
-        raise DataError(Fault(where, "data.columns", "", rule, "Correct the name."))
+        raise DataError(Fault(where, key="data.columns", rule=rule, move="Correct the name."))
     ignored = [name for r, m in matching.items() if is_ignored(r) for _, name in m]
     matching = {role: m for role, m in matching.items() if not is_ignored(role)}
     wanted = read(matching)
@@ -150,7 +150,7 @@ def roles_of(
         # A column of negatives that is not read would be missed.
         if len(best) > 1 and (best[0][0] == best[1][0] or role.startswith("negative")):
             rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
-            raise DataError(Fault(where, role, "", rule, "Rename one of them."))
+            raise DataError(Fault(where, key=role, rule=rule, move="Rename one of them."))
     roles = {role: min(matches)[1] for role, matches in matching.items()}
     used = {*roles.values(), *ignored}
     unread = dict.fromkeys(name for name in names if others and name not in used)
@@ -189,11 +189,11 @@ def read_table(
 
     if path.suffix not in SUFFIXES:
         rule = f"the file's name must end in {', '.join(SUFFIXES)}"
-        raise DataError(Fault(str(path), "", "", rule, "Convert it, or correct its name."))
+        raise DataError(Fault(str(path), rule=rule, move="Convert it, or correct its name."))
     if not path.is_file():
         rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
         move = "Check the name in data.source; a relative path begins at the working directory."
-        raise DataError(Fault(str(path), "", "", rule, move))
+        raise DataError(Fault(str(path), rule=rule, move=move))
     if path.suffix == ".parquet":
         table, every = _parquet(path, roles, first)
         there = {role: n for role, n in roles(every).items() if n in table.column_names}
@@ -240,7 +240,9 @@ def _json(path: Path, roles: _Roles) -> _Lined:
                 except (pa.ArrowException, ValueError) as error:
                     rule = f"must be text or a list of texts ({first_line(error)})"
                     where, move = f"{path} line {line}", "Write the sentences as strings."
-                    raise DataError(Fault(where, name, json.dumps(value), rule, move)) from None
+                    raise DataError(
+                        Fault(where, key=name, value=json.dumps(value), rule=rule, move=move)
+                    ) from None
             raise
     return pa.table(columns), [line for line, _ in rows], names
 
@@ -282,7 +284,9 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
         table.validate(full=True)  # the reader does not check UTF-8
     except READ_ERRORS as error:
         rule = f"the file cannot be read as parquet ({first_line(error)})"
-        raise DataError(Fault(str(path), "", "", rule, "Write or copy the file again.")) from None
+        raise DataError(
+            Fault(str(path), rule=rule, move="Write or copy the file again.")
+        ) from None
     return table, file.schema.names
 
 
@@ -350,7 +354,9 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
         value = str(column[row].as_py())
         rule = "a score must be a finite number"
         rule += " (with a decimal comma, if no score has a point)" if "," in value else ""
-        raise DataError(Fault(where.at([row]), "score", value, rule, "Correct it."))
+        raise DataError(
+            Fault(where.at([row]), key="score", value=value, rule=rule, move="Correct it.")
+        )
     return scores
 
 
@@ -394,14 +400,16 @@ def text_column(
     is_number = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
     if not (is_text(kind) or pa.types.is_null(kind) or (numbers and is_number)):
         rule = f"the column must hold text, and holds {kind}"
-        raise DataError(Fault(str(where), name, "", rule, "Write the sentences as strings."))
+        raise DataError(
+            Fault(str(where), key=name, rule=rule, move="Write the sentences as strings.")
+        )
     texts = column.cast(kind).cast(pa.string())
     first = texts.slice(0, 1000)
     first = first.filter(pc.invert(blank_sentences(first)))
     if len(first) and pc.all(pc.match_substring_regex(first, _LIST)).as_py():
         rule = "the column holds lists that are written as texts"
         move = "Write them as lists in JSONL or Parquet, or one text to a column."
-        raise DataError(Fault(str(where), name, "", rule, move))
+        raise DataError(Fault(str(where), key=name, rule=rule, move=move))
     return texts
 
 

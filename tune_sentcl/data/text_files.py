@@ -24,13 +24,13 @@ def read_text(path: Path, encoding: Encoding = "utf-8") -> str:
     """
     raw = _read_bytes(path)
     if not raw:
-        raise DataError(Fault(str(path), "", "", "the file is empty", "Copy it again."))
+        raise DataError(Fault(str(path), rule="the file is empty", move="Copy it again."))
     if encoding == "utf-8" and b"\0" in raw[:2]:
         rule, move = "UTF-16 must begin with a byte order mark", "Convert the file to UTF-8."
-        raise DataError(Fault(str(path), "", repr(raw[:4]), rule, move))
+        raise DataError(Fault(str(path), value=repr(raw[:4]), rule=rule, move=move))
     if raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         rule, move = "the file is UTF-32 text", "Convert the file to UTF-8."
-        raise DataError(Fault(str(path), "", repr(raw[:4]), rule, move))
+        raise DataError(Fault(str(path), value=repr(raw[:4]), rule=rule, move=move))
     marked = encoding == "utf-8" and raw.startswith(_UTF_16)
     name = "utf-16" if marked else encoding
     try:
@@ -39,7 +39,7 @@ def read_text(path: Path, encoding: Encoding = "utf-8") -> str:
         line = raw[: error.start].decode(name, "ignore").count("\n") + 1
         value = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
         rule, move = f"the file must be {name} text", f"Convert it to {name}, or copy it again."
-        raise DataError(Fault(f"{path} line {line}", "", value, rule, move)) from None
+        raise DataError(Fault(f"{path} line {line}", value=value, rule=rule, move=move)) from None
     return text.removeprefix("\ufeff") if encoding == "utf-8" else text
 
 
@@ -66,7 +66,7 @@ def _read_bytes(path: Path) -> bytes:
     except OSError as error:
         rule = f"the file cannot be read ({error.strerror or type(error).__name__})"
         move = "Check its permissions."
-    raise DataError(Fault(str(path), "", "", rule, move))
+    raise DataError(Fault(str(path), rule=rule, move=move))
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -84,7 +84,7 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not isinstance(row, dict):
                 rule = "must be a JSON object"
                 rule += f" ({row})" if isinstance(row, Exception) else ""
-                fault = Fault(f"{path} line {line}", "", "", rule, "Write one object per line.")
+                fault = Fault(f"{path} line {line}", rule=rule, move="Write one object per line.")
                 raise DataError(fault)
             yield line, row
 
@@ -110,7 +110,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """
     text, mark = _separated(path, read_text(path))
     if not text.strip("\r\n"):
-        raise DataError(Fault(str(path), "", "", "there is no header", "Write the file again."))
+        raise DataError(Fault(str(path), rule="there is no header", move="Write the file again."))
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
     line, width = 1, 0
@@ -121,7 +121,9 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             if row and len(row) != (width or len(row)):
                 rule = f"a row must have {width} cells, as the header has"
                 move = f"Quote a cell that holds the separator {mark!r}, or correct the row."
-                raise DataError(Fault(f"{path} line {line}", "", f"{len(row)} cells", rule, move))
+                raise DataError(
+                    Fault(f"{path} line {line}", value=f"{len(row)} cells", rule=rule, move=move)
+                )
             if row:
                 yield line, row
             line, width = reader.line_num + 1, width or len(row)
@@ -129,7 +131,9 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         within = " on the same line" if mark == "\t" else ""
         rule = f'a cell that begins with " must end with "{within}; double each " between'
         move = 'Write "So" he said as """So"" he said"; JSONL needs no such quoting.'
-        raise DataError(Fault(f"{path} line {line}", "", str(error), rule, move)) from None
+        raise DataError(
+            Fault(f"{path} line {line}", value=str(error), rule=rule, move=move)
+        ) from None
 
 
 def _separated(path: Path, text: str) -> tuple[str, str]:

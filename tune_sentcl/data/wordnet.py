@@ -81,7 +81,7 @@ def _load(folder: str | None) -> Antonyms:
     except ImportError:
         rule = "the strategy o2 needs nltk, which is not installed"
         move = "Run: pip install 'tune-sentcl[wordnet]'."
-        raise DataError(Fault("method.strategy", "", "o2", rule, move)) from None
+        raise DataError(Fault("method.strategy", value="o2", rule=rule, move=move)) from None
     if folder is not None and folder not in nltk.data.path:
         nltk.data.path.insert(0, folder)  # nltk opens files only below its path
     where = folder or "nltk's own folders"
@@ -111,10 +111,12 @@ def _load(folder: str | None) -> Antonyms:
             opposites = _collect(Reader(root, None))
     except (OSError, ValueError, IndexError, KeyError, StopIteration, WordNetError) as error:
         rule = f"WordNet cannot be read ({first_line(error)})"
-        raise DataError(Fault(where, "", "", rule, "Copy it there again.")) from None
+        raise DataError(Fault(where, rule=rule, move="Copy it there again.")) from None
     except LookupError:
         rule = "WordNet is missing, and the strategy o2 takes its antonyms from it"
-        raise DataError(Fault(where, "method.strategy", "o2", rule, _GET)) from None
+        raise DataError(
+            Fault(where, key="method.strategy", value="o2", rule=rule, move=_GET)
+        ) from None
     text = json.dumps(opposites, sort_keys=True)
     return Antonyms(opposites, hashlib.sha256(text.encode()).hexdigest()[:16])
 

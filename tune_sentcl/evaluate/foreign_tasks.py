@@ -43,7 +43,9 @@ def score_mteb(encode: Encode, task: ForeignTask) -> Score:
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError) as error:
         rule = f"MTEB cannot score it ({first_line(error)})"
         move = "Without a network, the task's data must be in the cache of `datasets`."
-        raise DataError(Fault("evaluation.own", "", f"mteb:{task.task}", rule, move)) from error
+        raise DataError(
+            Fault("evaluation.own", value=f"mteb:{task.task}", rule=rule, move=move)
+        ) from error
     value = 100 * float(np.mean(means))
     return Score(
         "mteb",

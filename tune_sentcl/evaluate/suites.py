@@ -126,7 +126,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         asked = f"{', '.join(measures.suites)} by {', '.join(measures.protocols)}"
         rule = "none of these protocols fits a task of these suites and sets"
         move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
-        raise ConfigError(Fault("protocols", "", asked, rule, move))
+        raise ConfigError(Fault("protocols", value=asked, rule=rule, move=move))
     scores: list[Score] = []
     items: list[ItemScores] = []
     errors: list[TuneSentclError] = []

@@ -194,7 +194,7 @@ class Choice:
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""
-        return StudyError(Fault(self.study.files.where, "", value, rule, move))
+        return StudyError(Fault(self.study.files.where, value=value, rule=rule, move=move))
 
     def _require_weights(self, candidate: Candidate, why: str) -> None:
         if candidate.exportable:

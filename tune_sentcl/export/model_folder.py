@@ -143,15 +143,15 @@ def _target(path: str | Path, to: str | Path) -> Path:
     """
     if "://" in str(to) or str(to).startswith("file:"):
         rule, move = "must be a folder of this machine", "Export there, then upload the folder."
-        raise StudyError(Fault("--to", "", str(to), rule, move))
+        raise StudyError(Fault("--to", value=str(to), rule=rule, move=move))
     target = Path(to).expanduser().absolute()
     move = "Choose another place for --to."
     if os.path.lexists(target):
-        raise StudyError(Fault("--to", "", str(target), "must not exist yet", move))
+        raise StudyError(Fault("--to", value=str(target), rule="must not exist yet", move=move))
     folder = StudyFiles.at(str(path)).folder
     if folder is not None and target.resolve().is_relative_to(folder.resolve()):
         rule = "must not be inside the study"
-        raise StudyError(Fault("--to", "", str(target), rule, move))
+        raise StudyError(Fault("--to", value=str(target), rule=rule, move=move))
     return target
 
 
@@ -182,7 +182,7 @@ def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
         if checkpoint.pooling is None or checkpoint.max_length is None:
             rule = "does not state its pooling or maximum length"
             where = study.files.display_path(f"checkpoints/{candidate.trial_id}")
-            raise CheckpointError(Fault(where, "", "", rule, "Restore it from a copy."))
+            raise CheckpointError(Fault(where, rule=rule, move="Restore it from a copy."))
         encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length)
         encoder.prefixes = checkpoint.prefixes
         return encoder
@@ -200,7 +200,9 @@ def _start(candidate: Candidate) -> "Encoder":
         print_ = row["checkpoint_fingerprint"]
         rule = f"has changed since trial {candidate.trial_id} read it ({print_})"
         value = f"{checkpoint.name} ({checkpoint.fingerprint})"
-        raise CheckpointError(Fault("encoder.checkpoint", "", value, rule, "Restore its files."))
+        raise CheckpointError(
+            Fault("encoder.checkpoint", value=value, rule=rule, move="Restore its files.")
+        )
     encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])
     # Rows older than these knobs have no prefixes.
     encoder.prefixes = Prefixes(

@@ -104,7 +104,7 @@ def new_space(
     if not own and kind in ("labeled_pairs", "sentences"):
         rule = f"{kind.replace('_', ' ')} need an evaluation task"
         move = "Give --dev FILE or --own NAME=PATH; docs/evaluation.md has the layouts."
-        raise DataError(Fault(str(rows), "", "", rule, move))
+        raise DataError(Fault(str(rows), rule=rule, move=move))
     tasks = [task for entry in own for task in read_own(own_source(entry))]
     notes, useless = _useless_rows(corpus, tasks, clean=clean)
     notes = [*_described(rows, columns, corpus), *notes]
@@ -124,7 +124,7 @@ def new_space(
     objective = default_among(scores)
     if objective is None:
         rule, move = "none of the tasks has a dev score", "Give a task with a dev split."
-        raise DataError(Fault("--own", "", ", ".join(own), rule, move))
+        raise DataError(Fault("--own", value=", ".join(own), rule=rule, move=move))
     values = {
         "rows": rows.name,
         "encoder": encoder,
@@ -148,10 +148,10 @@ def _check_names(path: Path, rows: Path, folder: Path | None) -> None:
     if path.exists() or path.suffix != ".toml" or (folder and folder.exists()):
         rule = "must be a new file whose name ends in .toml"
         rule += f", and {folder} must not exist" if folder else ""
-        raise ConfigError(Fault("OUT", "", str(path), rule, "Choose another name."))
+        raise ConfigError(Fault("OUT", value=str(path), rule=rule, move="Choose another name."))
     if any(" + " in str(name) for name in (path, rows)):
         rule = "must not contain ' + ', which separates sources"
-        raise ConfigError(Fault("init", "", f"{path}, {rows}", rule, "Rename it."))
+        raise ConfigError(Fault("init", value=f"{path}, {rows}", rule=rule, move="Rename it."))
     path.parent.mkdir(parents=True, exist_ok=True)
 
 

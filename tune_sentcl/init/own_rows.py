@@ -100,7 +100,7 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
         columns = str(joined_columns(columns))
     except PydanticCustomError as error:
         rule = error.message().replace("Input should", "must")
-        raise DataError(Fault("--columns", "", columns, rule, "Correct it.")) from None
+        raise DataError(Fault("--columns", value=columns, rule=rule, move="Correct it.")) from None
     table, where = _read(rows, columns_of(columns))
     kind = _kind_among({*table.column_names})
     if kind == "labeled_pairs" and names_no_nli(table.column("label")):
@@ -113,7 +113,7 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
         return kind, columns
     rule = f"the columns are {', '.join(where.columns)}, and two or three of them must be known"
     move = "Name them: --columns 'anchor=QUESTION,positive=ANSWER' (docs/data.md has the roles)."
-    raise DataError(Fault(str(rows), "", "", rule, move))
+    raise DataError(Fault(str(rows), rule=rule, move=move))
 
 
 def _read(rows: Path, columns: Mapping[str, str], read: Read = tuple) -> tuple[pa.Table, Origin]:
@@ -168,7 +168,9 @@ def _require_header(rows: Path, names: Sequence[str], texts: Sequence[str]) -> N
     if strange or len(sentences) > 1:
         rule = "the first line must name the columns, and it looks like a row"
         move = "Write a line such as question,answer above it, or name the columns: --columns."
-        raise DataError(Fault(f"{rows} line 1", "", [*strange, *sentences][0], rule, move))
+        raise DataError(
+            Fault(f"{rows} line 1", value=[*strange, *sentences][0], rule=rule, move=move)
+        )
 
 
 def _values(rows: Path, name: str) -> list[str]:
@@ -351,7 +353,7 @@ def _dealt(
         counts = (f"{len(rows):,} of {name}" for rows, name in zip(found, _SPLITS, strict=True))
         given = ", ".join(counts)
         move = "Give an evaluation set of your own: --dev FILE or --own NAME=FOLDER."
-        raise DataError(Fault(corpus.source, "", given, rule, move))
+        raise DataError(Fault(corpus.source, value=given, rule=rule, move=move))
     return found
 
 

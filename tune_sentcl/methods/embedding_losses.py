@@ -30,7 +30,7 @@ def require_widths(config: EmbeddingLossConfig, width: int) -> None:
     if config.dims and config.dims[0] > width:
         rule = f"this encoder's embeddings have width {width}"
         value, move = str(config.dims[0]), "Use at most that."
-        raise CheckpointError(Fault("method.dims", "", value, rule, move))
+        raise CheckpointError(Fault("method.dims", value=value, rule=rule, move=move))
 
 
 class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
@@ -217,7 +217,15 @@ def _step_loss(config: EmbeddingLossConfig, **inputs: Tensor) -> StepLoss:
     value = f"{tuple(loss.shape)} {loss.dtype}" if torch.is_tensor(loss) else type(loss).__name__
     rule = "must be a tensor of one number that depends on the embeddings"
     where = f"{METHODS[config.name].plugin}: loss {config.name}"
-    raise PluginError(Fault(where, "returned", value, rule, "Return losses.mean(), for example."))
+    raise PluginError(
+        Fault(
+            where,
+            key="returned",
+            value=value,
+            rule=rule,
+            move="Return losses.mean(), for example.",
+        )
+    )
 
 
 def _bound(config: EmbeddingLossConfig) -> tuple[Callable[..., Any], list[str]]:

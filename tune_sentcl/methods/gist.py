@@ -111,7 +111,9 @@ class Gist(TripletMethod[GistConfig]):
         if checkpoint.fingerprint != self._name.fingerprint:
             rule = "has other weights here than on the machine that began the search"
             move = "Copy its files to this machine again."
-            raise CheckpointError(Fault("method.guide", "", self._name.name, rule, move))
+            raise CheckpointError(
+                Fault("method.guide", value=self._name.name, rule=rule, move=move)
+            )
         pooling, device = self.config.guide_pooling, str(self.device)
         sentences = corpus.sentences()
         self._guide = FrozenEncoder(checkpoint, pooling, self._max_length, device, sentences)

@@ -52,12 +52,16 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         real: np.ndarray = order[variances[order] > 1e-10 * variances.max()]
         if not len(real):
             rule = "the training sentences must vary, because whitening divides by their spread"
-            raise DataError(Fault("method.whitening", "", "true", rule, "Take more sentences."))
+            raise DataError(
+                Fault("method.whitening", value="true", rule=rule, move="Take more sentences.")
+            )
         asked = self.config.whitening_dim
         if asked is not None and asked > len(real):
             rule = f"the training sentences vary in only {len(real)} directions"
             move = "Take fewer directions, or whiten on more sentences."
-            raise ConfigError(Fault("method.whitening_dim", "", str(asked), rule, move))
+            raise ConfigError(
+                Fault("method.whitening_dim", value=str(asked), rule=rule, move=move)
+            )
         return real[:asked]
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> None:

@@ -26,7 +26,7 @@ class Triplet(TripletMethod[TripletConfig]):
                 move = (
                     "Take a source of triplets, mine negatives (data.mined=1), or take method mnr."
                 )
-                raise DataError(Fault(part.source, "data.source", "", rule, move))
+                raise DataError(Fault(part.source, key="data.source", rule=rule, move=move))
 
     def loss_of(self, drawn: DrawnTriplets) -> StepLoss:
         """The mean loss over the rows."""

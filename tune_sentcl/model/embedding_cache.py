@@ -167,7 +167,9 @@ class EmbeddingCache:
         except (OSError, NotImplementedError) as error:  # the last: the file system has no locks
             rule = f"must be a folder that can be read and written ({first_line(error)})"
             move = "Set TUNE_SENTCL_CACHE to a folder with free disk space."
-            raise ResourceError(Fault("cache", "", str(self._root), rule, move)) from None
+            raise ResourceError(
+                Fault("cache", value=str(self._root), rule=rule, move=move)
+            ) from None
 
 
 def _mapped(path: Path) -> tuple[Digests, EmbeddingMatrix]:

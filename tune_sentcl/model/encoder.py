@@ -155,7 +155,7 @@ class Encoder(nn.Module):
             rule = f"a pair takes {needed} tokens, and the encoder has {self._positions} positions"
             move = f"Set encoder.train_length to {most + self._template.single_length} or less."
             value = str(self.train_length)
-            raise CheckpointError(Fault("encoder.train_length", "", value, rule, move))
+            raise CheckpointError(Fault("encoder.train_length", value=value, rule=rule, move=move))
 
     @property
     def _transformer_input(self) -> TransformerInput:
@@ -206,7 +206,7 @@ class Encoder(nn.Module):
             token = self.tokenizer.convert_ids_to_tokens(number)
             rule = f"its table of {self._rows} rows has none for {token!r}, which a text contains"
             move = "Remove it from the texts."
-            raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
+            raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move=move))
 
     def _run(self, states: Callable[[TransformerInput, Tokens], _Found], tokens: Tokens) -> _Found:
         """Run the transformer in the arithmetic of training or of evaluation."""
@@ -345,5 +345,5 @@ def load_encoder(
     return encoder.eval().to(device)
 
 
-def _refused(pooling: str, rule: str, next_move: str) -> CheckpointError:
-    return CheckpointError(Fault("encoder.pooling", "", pooling, rule, next_move))
+def _refused(pooling: str, rule: str, move: str) -> CheckpointError:
+    return CheckpointError(Fault("encoder.pooling", value=pooling, rule=rule, move=move))

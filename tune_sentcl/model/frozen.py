@@ -207,14 +207,16 @@ def _read(
                 rule = f"must hold a word and {len(total) or 'its'} finite numbers"
                 where = f"{path} line {number}"
                 move = "Name a GloVe text file."
-                raise CheckpointError(Fault(where, "encoder.checkpoint", word[:40], rule, move))
+                raise CheckpointError(
+                    Fault(where, key="encoder.checkpoint", value=word[:40], rule=rule, move=move)
+                )
             total += vector
             count += 1
             if word in wanted:
                 vectors[word] = vector
     if total is None:
         rule, move = "the file holds no word vectors", "Name a GloVe text file."
-        raise CheckpointError(Fault(path, "encoder.checkpoint", "", rule, move))
+        raise CheckpointError(Fault(path, key="encoder.checkpoint", rule=rule, move=move))
     return vectors, (total / count).astype(np.float32)
 
 

@@ -55,7 +55,9 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
     if encoder.pooling not in (*_MODES, "modules"):
         rule = "no module of sentence-transformers pools like this"
         move = f"Choose a trial with one of {', '.join(_MODES)}."
-        raise CheckpointError(Fault("encoder.pooling", "", encoder.pooling, rule, move))
+        raise CheckpointError(
+            Fault("encoder.pooling", value=encoder.pooling, rule=rule, move=move)
+        )
     from sentence_transformers import SentenceTransformer
 
     is_static = isinstance(encoder.transformer, TokenVectors)
@@ -107,7 +109,7 @@ def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
         rule = f"transformers would read its tokenizer.json as a {type(rebuilt).__name__}"
         rule += ", which gives other tokens"
         move = "Choose an encoder whose tokenizer is of its model's own class."
-        raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
+        raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move=move))
     first.processor.model_max_length = encoder.max_length
     # WeightedLayerPooling gets the layers only if the config asks for them.
     if encoder.pooling != "modules":

@@ -13,7 +13,9 @@ def require_trained_layer(count: int, layers: int) -> None:
     if count >= layers:
         rule = f"must leave a layer to train, and the encoder has {layers}"
         move = f"Take {layers - 1} or less; method none trains nothing."
-        raise CheckpointError(Fault("encoder.freeze_layers", "", str(count), rule, move))
+        raise CheckpointError(
+            Fault("encoder.freeze_layers", value=str(count), rule=rule, move=move)
+        )
 
 
 def freeze_lowest(transformer: Any, count: int) -> None:
@@ -60,4 +62,4 @@ def _layers(transformer: Any) -> tuple[str, int]:
         if isinstance(part, nn.ModuleList) and len(part) == count:
             return name, count
     rule = f"the layers of {transformer.config.model_type} cannot be found"
-    raise CheckpointError(Fault("encoder.freeze_layers", "", "", rule, "Set it to 0."))
+    raise CheckpointError(Fault("encoder.freeze_layers", rule=rule, move="Set it to 0."))

@@ -113,7 +113,7 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
         if not os.environ.get("RAY_TMPDIR"):
             raise _no_ray_error(f"{error.strerror}: {parent}") from None
         rule, move = f"Ray needs a folder to write to ({error.strerror})", "Set it to another one."
-        raise ResourceError(Fault("RAY_TMPDIR", "", parent, rule, move)) from None
+        raise ResourceError(Fault("RAY_TMPDIR", value=parent, rule=rule, move=move)) from None
     is_kept = False
     try:
         yield {
@@ -274,7 +274,7 @@ def no_cluster_error(address: str, error: Exception) -> ResourceError:
     move = "Correct it, start the cluster, give the cluster's token, or take --address local."
     if address == "auto":
         move = "It may be somebody else's: name yours by --address HOST:PORT, or start it."
-    return ResourceError(Fault("--address", "", address, rule, move))
+    return ResourceError(Fault("--address", value=address, rule=rule, move=move))
 
 
 def authentication_error(address: str, why: str) -> ResourceError:
@@ -284,7 +284,7 @@ def authentication_error(address: str, why: str) -> ResourceError:
         "Set RAY_AUTH_MODE=token, and give the cluster's token: RAY_AUTH_TOKEN, "
         "RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token."
     )
-    return ResourceError(Fault("--address", "", address, rule, move))
+    return ResourceError(Fault("--address", value=address, rule=rule, move=move))
 
 
 def draining() -> frozenset[str]:

@@ -168,7 +168,7 @@ class StudyJobs:
     def _second_driver(self, job: str, state: str) -> StudyError:
         rule = f"{job} {state} on this cluster"
         move = f"Follow or stop it: ray job logs --follow {job}, ray job stop {job}."
-        return StudyError(Fault("--study", "", self._study, rule, move))
+        return StudyError(Fault("--study", value=self._study, rule=rule, move=move))
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -185,10 +185,10 @@ class StudyJobs:
             text = str(error).strip(" .\n")
             if "ray[default]" in text:
                 move = 'Run pip install "tune-sentcl[cluster]".'
-                fault = Fault("ray", "", "", "Ray's job client needs ray[default]", move)
+                fault = Fault("ray", rule="Ray's job client needs ray[default]", move=move)
             else:
                 last = (text.splitlines() or [""])[-1][-300:]  # of a traceback
                 rule = f"a Ray dashboard must answer there ({type(error).__name__}: {last})"
                 move = "Correct it (http://HEAD:8265), start the cluster, or repeat the command."
-                fault = Fault("--address", "", self._address, rule, move)
+                fault = Fault("--address", value=self._address, rule=rule, move=move)
             raise ResourceError(fault) from None

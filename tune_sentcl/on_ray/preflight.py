@@ -195,30 +195,30 @@ def _node_faults(
     if node.no_answer:
         rule = f"every node must answer, and this one {node.no_answer}"
         move = "Repeat the command, install what the node lacks, or take it out of the cluster."
-        yield Fault("--address", "", "", rule, move)
+        yield Fault("--address", rule=rule, move=move)
         return
     if node.storage_fault:
         rule = "every node must share the study's storage with the driver, and this one"
         move = "Take a shared disk, or an object store's URL."
-        yield Fault("--study", "", study, f"{rule} {node.storage_fault}", move)
+        yield Fault("--study", value=study, rule=f"{rule} {node.storage_fault}", move=move)
     for name, required in driver.versions.items():
         version = node.versions.get(name, "none")
         is_exact = name in _EXACT or name.startswith(_PLUGIN)
         if version == "none" or (version != required and is_exact):
             rule, move = f"every node must have the driver's, {required}", "Install it there."
-            yield Fault("--address", name, version, rule, move)
+            yield Fault("--address", key=name, value=version, rule=rule, move=move)
     for name, required in driver.checkpoints.items():
         fingerprint = node.checkpoints.get(name, "nothing")
         if fingerprint != required:
             rule = f"every node must read the driver's files ({required}), and this one reads"
             move = "Give every node the same files and hub revisions."
-            yield Fault("encoder.checkpoint", "", name, f"{rule} {fingerprint}", move)
+            yield Fault("encoder.checkpoint", value=name, rule=f"{rule} {fingerprint}", move=move)
     if trial.gpus and node.devices is not None and node.devices < node.node.gpus:
         built = f"for CUDA {node.cuda}" if node.cuda else "without CUDA"
         rule = f"torch must see the {node.node.gpus:g} GPUs that the node offers to Ray, and torch"
         rule += f" {node.versions.get('torch', '')} {built} sees {node.devices}"
         move = "Install a torch build for its GPU driver, or give --gpus-per-trial 0."
-        yield Fault("--gpus-per-trial", "", f"{trial.gpus:g}", rule, move)
+        yield Fault("--gpus-per-trial", value=f"{trial.gpus:g}", rule=rule, move=move)
 
 
 def warnings(nodes: Sequence[NodeStatus], trial: Bundle) -> Iterator[str]:
@@ -246,7 +246,9 @@ def survey(question: Question, study: str) -> Survey:
             return Survey([status], trial)
         rule = f"must fit this machine ({status.node}, {status.node.memory / 1e9:.3g} GB)"
         options = "--cpus-per-trial, --gpus-per-trial, --memory-per-trial"
-        return Survey([status], trial, [Fault(options, "", str(trial), rule, "Ask for less.")])
+        return Survey(
+            [status], trial, [Fault(options, value=str(trial), rule=rule, move="Ask for less.")]
+        )
     versions = dict(installed_versions(question.space.extras))
     installed = (plugin for plugin in question.space.plugins if not plugin.sources)
     versions |= {f"{_PLUGIN}{plugin.name}": plugin.fingerprint for plugin in installed}

@@ -62,12 +62,14 @@ def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     check_name("loss", name)
     if not inspect.isfunction(function):
         rule, move = "must be a function", "Decorate a function."
-        raise PluginError(Fault(where, "", type(function).__name__, rule, move))
+        raise PluginError(Fault(where, value=type(function).__name__, rule=rule, move=move))
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
         rule = f"its annotations cannot be evaluated ({error})"
-        raise PluginError(Fault(where, "", "", rule, "Import the names that they use.")) from None
+        raise PluginError(
+            Fault(where, rule=rule, move="Import the names that they use.")
+        ) from None
     base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
     knobs = [one for key, one in parameters.items() if key not in INPUTS]
     if faults := list(_faults(where, parameters, base)):
@@ -94,11 +96,13 @@ def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
     """
     if MethodBase not in getattr(config, "__mro__", ()):
         rule, value = "must be the class of its knobs, on MethodBase", _name_of(config)
-        raise PluginError(Fault("method", "", value, rule, "Write @tune_sentcl.method(MyConfig)."))
+        raise PluginError(
+            Fault("method", value=value, rule=rule, move="Write @tune_sentcl.method(MyConfig).")
+        )
     names = typing.get_args(config.model_fields["name"].annotation)
     if len(names) != 1:
         rule, move = "must be a Literal of one text", 'Write name: Literal["mine"].'
-        raise PluginError(Fault(f"method {config.__name__}", "name", "", rule, move))
+        raise PluginError(Fault(f"method {config.__name__}", key="name", rule=rule, move=move))
     check_name("method", names[0])
     where = f"method {names[0]}"
     if faults := list(_config_faults(where, config)):
@@ -112,7 +116,9 @@ def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
         if ("tune_sentcl.methods.base", "Method") not in bases or lacking:
             rule = f"must be a subclass of tune_sentcl.methods.Method{' with ' * bool(lacking)}"
             move = "Correct the class."
-            raise PluginError(Fault(where, "", _name_of(value), f"{rule}{lacking}", move))
+            raise PluginError(
+                Fault(where, value=_name_of(value), rule=f"{rule}{lacking}", move=move)
+            )
         setattr(value, MARK, Registered(config, value))
         return value
 
@@ -126,7 +132,7 @@ def _config_faults(where: str, config: type[MethodBase]) -> Iterator[Fault]:
     for name, field in config.model_fields.items():
         kind, base = field.annotation, BASES[base_of(config)]
         if name in names and (rule := _knob_rule(name, kind, field.is_required(), base)):
-            yield Fault(where, name, "", rule, "Correct the field.")
+            yield Fault(where, key=name, rule=rule, move="Correct the field.")
 
 
 def _checked(where: str, config: type[MethodBase], name: str) -> type[MethodBase]:
@@ -139,7 +145,9 @@ def _checked(where: str, config: type[MethodBase], name: str) -> type[MethodBase
         first = error.errors()[0]
         rule = f"must be a valid default ({first['msg']})"
         key, value = str(first["loc"][0]), shown(first["input"])
-        raise PluginError(Fault(where, key, value, rule, "Correct the default.")) from None
+        raise PluginError(
+            Fault(where, key=key, value=value, rule=rule, move="Correct the default.")
+        ) from None
 
 
 def _name_of(value: object) -> str:
@@ -152,14 +160,14 @@ def _faults(
     for key in ("anchors", "positives"):
         if key not in parameters:
             move = "Write (anchors, positives, *, margin: float = 0.2)."
-            yield Fault(where, key, "", "a loss must have this parameter", move)
+            yield Fault(where, key=key, rule="a loss must have this parameter", move=move)
     if "labels" in parameters and {"negatives", "owners"} & parameters.keys():
         rule = "a loss may ask for labels or negatives, not both"
-        yield Fault(where, "labels", "", rule, "Drop one of the two.")
+        yield Fault(where, key="labels", rule=rule, move="Drop one of the two.")
     for one in parameters.values():
         rule = _parameter_rule(one, base)
         if rule:
-            yield Fault(where, str(one), "", rule, "Correct the parameter.")
+            yield Fault(where, key=str(one), rule=rule, move="Correct the parameter.")
 
 
 def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:

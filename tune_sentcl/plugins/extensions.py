@@ -56,7 +56,7 @@ class Extension:
             rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
             error = fault
         rule += f": line {self.line(error)}"
-        return PluginError(Fault(where, what, "", rule, "Correct it."))
+        return PluginError(Fault(where, key=what, rule=rule, move="Correct it."))
 
 
 EXTENSIONS: dict[tuple[str, str], Extension] = {}
@@ -67,7 +67,9 @@ def check_name(kind: str, name: object) -> None:
     """Raise PluginError if a name does not fit what a plugin defines."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "must be lower-case letters, digits and underscores, starting with a letter"
-        raise PluginError(Fault(kind, "", repr(name), rule, 'Write "mine", for example.'))
+        raise PluginError(
+            Fault(kind, value=repr(name), rule=rule, move='Write "mine", for example.')
+        )
 
 
 def task(
@@ -92,7 +94,9 @@ def task(
             good = isinstance(names, list | tuple) and len({*names}) == len(names) > 0
             if not good or not all(fits.fullmatch(str(one)) for one in names):
                 rule, move = "must be a tuple of different names", "Correct the decorator."
-                raise PluginError(Fault(f"task {name}", key, repr(names), rule, move))
+                raise PluginError(
+                    Fault(f"task {name}", key=key, value=repr(names), rule=rule, move=move)
+                )
         own = Extension("task", name, function, tuple(metrics), tuple(sorted(splits)))
         return _marked(own, function, _takes(function, 2), "a function of (encode, split)")
 
@@ -142,6 +146,6 @@ def _marked(own: Extension, value: T, fits: bool, wanted: str) -> T:
     check_name(own.kind, own.name)
     if not fits:
         where, shown = f"{own.kind} {own.name}", getattr(value, "__name__", repr(value))
-        raise PluginError(Fault(where, "", shown, f"must be {wanted}", "Correct it."))
+        raise PluginError(Fault(where, value=shown, rule=f"must be {wanted}", move="Correct it."))
     setattr(value, MARK, own)
     return value

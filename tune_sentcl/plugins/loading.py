@@ -50,7 +50,9 @@ def load_plugins(
     if len(names) < len(found):
         rule = "two plugins have the same name"
         shown = ", ".join(plugin.name for plugin in found)
-        raise PluginError(Fault("--plugin", "", shown, rule, "Rename one of the files."))
+        raise PluginError(
+            Fault("--plugin", value=shown, rule=rule, move="Rename one of the files.")
+        )
     activate(found)
     return found
 
@@ -73,7 +75,9 @@ def activate(plugins: Sequence[Plugin]) -> None:
         if key in found or key in _BUILT_IN or (key in known and not known[key].plugin):
             whose = found[key].plugin if key in found else "built in"
             rule = f"a {one.kind} of this name exists ({whose})"
-            raise PluginError(Fault(one.plugin, "", one.name, rule, "Give it another name."))
+            raise PluginError(
+                Fault(one.plugin, value=one.name, rule=rule, move="Give it another name.")
+            )
         found[key] = one
     names = {plugin.name for plugin in plugins}
     older = {key for key, one in known.items() if one.plugin in names} - found.keys()
@@ -97,7 +101,9 @@ def _check_kinds(methods: Sequence[Registered]) -> None:
                 rule = f"must be {other.kind}: it shares a study column with that of method "
                 rule += other.owners[0]
                 where = f"{one.plugin}: method {name}"
-                raise PluginError(Fault(where, knob.key, knob.kind, rule, "Rename the knob."))
+                raise PluginError(
+                    Fault(where, key=knob.key, value=knob.kind, rule=rule, move="Rename the knob.")
+                )
 
 
 class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
@@ -138,13 +144,13 @@ def _run(plugin: Plugin) -> list[_Defined]:
         line = f"{Path(last.filename).name}, line {last.lineno}"
         what = f"{type(error).__name__} ({first_line(str(error))})"
         rule = f"raises {what} when it is loaded: {line}"
-        raise PluginError(Fault(plugin.name, "", "", rule, "Correct it.")) from None
+        raise PluginError(Fault(plugin.name, rule=rule, move="Correct it.")) from None
     marks = {id(value): getattr(value, "__dict__", {}) for value in vars(module).values()}
     own = {"plugin": plugin.name, "fingerprint": plugin.fingerprint}
     found = [replace(space[MARK], **own) for space in marks.values() if MARK in space]
     if not found:
         move = 'Decorate a function: @tune_sentcl.loss("mine").'
-        raise PluginError(Fault(plugin.name, "", "", "declares nothing", move))
+        raise PluginError(Fault(plugin.name, rule="declares nothing", move=move))
     return found
 
 
@@ -161,7 +167,9 @@ def _make_importable(plugin: Plugin) -> None:
             del sys.modules[name]
             continue
         rule = f"imports {name}, and another module of this name is loaded already"
-        raise PluginError(Fault(plugin.name, "", path, rule, f"Rename {Path(path).name}."))
+        raise PluginError(
+            Fault(plugin.name, value=path, rule=rule, move=f"Rename {Path(path).name}.")
+        )
     if plugin.sources:
         for finder in [one for one in sys.meta_path if isinstance(one, _Loader)]:
             if finder.name == plugin.name:

@@ -82,7 +82,9 @@ def _read(path: Path, where: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         rule = f"must be a readable file ({error.strerror})"
-        raise PluginError(Fault(where, "", str(path), rule, "Check the path.")) from None
+        raise PluginError(
+            Fault(where, value=str(path), rule=rule, move="Check the path.")
+        ) from None
 
 
 def _local_modules(own: Source, folder: Path, where: str) -> dict[str, Source]:
@@ -109,7 +111,7 @@ def _imported(source: Source, where: str) -> Iterator[str]:
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         rule = f"must be valid Python ({error.args[0]}{line})"
-        raise PluginError(Fault(where, "", source.path, rule, "Correct it.")) from None
+        raise PluginError(Fault(where, value=source.path, rule=rule, move="Correct it.")) from None
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -138,7 +140,7 @@ def _installed(name: str, where: str) -> Plugin:
     if point is None:
         known = ", ".join(sorted(one.name for one in offered)) or "none"
         rule = f"must be a file that ends in .py, or an installed plugin (installed: {known})"
-        raise PluginError(Fault(where, "", name or "''", rule, "Check the name."))
+        raise PluginError(Fault(where, value=name or "''", rule=rule, move="Check the name."))
     return Plugin(name, _hash(_installed_files(point, where)), point.module)
 
 
@@ -148,7 +150,7 @@ def _installed_files(point: EntryPoint, where: str) -> dict[str, bytes]:
     spec = importlib.util.find_spec(top)  # of a top-level module, so that nothing is run
     if spec is None or spec.origin is None:
         rule = f"its package {top} must be installed"
-        raise PluginError(Fault(where, "", point.name, rule, "Install it again."))
+        raise PluginError(Fault(where, value=point.name, rule=rule, move="Install it again."))
     origin = Path(spec.origin)
     if not spec.submodule_search_locations:
         return {top: _read(origin, where)}

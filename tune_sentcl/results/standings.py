@@ -98,7 +98,9 @@ def asked_objectives(
             near = sorted((one.task != objective.task, str(one)) for one in there)
             names = first_names([name for _, name in near], _LISTED)
             rule = f"no finished trial has this score; there are {names}"
-            raise ObjectiveError(Fault(option, "", str(objective), rule, "Name one of them."))
+            raise ObjectiveError(
+                Fault(option, value=str(objective), rule=rule, move="Name one of them.")
+            )
     return objectives
 
 
@@ -376,7 +378,7 @@ class Standings:
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""
-        return StudyError(Fault(self.where, "", value, rule, move))
+        return StudyError(Fault(self.where, value=value, rule=rule, move=move))
 
 
 def _ranks(ordered: Sequence[Configuration]) -> dict[str, int]:

@@ -86,12 +86,16 @@ def _layout_faults(error: ValidationError, document: Values, source: str) -> Ite
             names = sorted(f"{top}.{name}" if inner else name for name in fields)
             near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(names)}."
-            yield Fault(source, key, value, "no such key", hint)
+            yield Fault(source, key=key, value=value, rule="no such key", move=hint)
         elif item["type"] == "missing":
-            yield Fault(source, key, "", "must be given", "See search_spaces/smoke.toml.")
+            yield Fault(
+                source, key=key, rule="must be given", move="See search_spaces/smoke.toml."
+            )
         else:
             rule = fields[last].description or ""
-            yield Fault(source, key, value, rule, "See search_spaces/smoke.toml.")
+            yield Fault(
+                source, key=key, value=value, rule=rule, move="See search_spaces/smoke.toml."
+            )
 
 
 UNION_NAMES = ("method.name", "optimizer.name")
@@ -147,7 +151,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
         if key == "seed":
             rule = "the seed cannot be sampled"
             move = "Write seeds = [0, 1] at the top, or give --seeds."
-            raise SpaceError(Fault(f"{source} [search.ranges]", key, "", rule, move))
+            raise SpaceError(Fault(f"{source} [search.ranges]", key=key, rule=rule, move=move))
         if key not in all_knobs:
             raise ConfigError(unknown_key(f"{source} [search.ranges]", key, shown(table)))
         kind: Literal["float", "int", "choice"] = (
@@ -165,7 +169,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
             )
             where = f"{source} [search.ranges]"
             move = "Correct the range. Lists go into the grid of a [[block]]."
-            raise SpaceError(Fault(where, key, shown(table), rule, move))
+            raise SpaceError(Fault(where, key=key, value=shown(table), rule=rule, move=move))
         if "prior" in table:
             ranges[-1] = _with_prior(ranges[-1], table["prior"], source)
     return sorted(
@@ -184,7 +188,9 @@ def _with_prior(item: Range, prior: Any, source: str) -> Range:
     if not holds:
         where, rule = f"{source} [search.ranges]", "must be a value of the range"
         move = "Correct the prior or the range."
-        raise SpaceError(Fault(where, f"{item.key}.prior", shown(prior), rule, move))
+        raise SpaceError(
+            Fault(where, key=f"{item.key}.prior", value=shown(prior), rule=rule, move=move)
+        )
     return replace(item, prior=float(prior) if item.kind == "float" else prior)
 
 
@@ -238,14 +244,22 @@ def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterato
         for key, values in grid.items():
             if not isinstance(values, list) or not values:
                 rule = "must be a list of values, not empty"
-                raise SpaceError(Fault(source, key, shown(values), rule, "Write [0.1, 0.3]."))
+                raise SpaceError(
+                    Fault(
+                        source, key=key, value=shown(values), rule=rule, move="Write [0.1, 0.3]."
+                    )
+                )
         own = {**fixed, **dict(flatten(block.get("fixed", {})))}
         points = list(itertools.product(*grid.values()))
         paper_rows = block.get("paper_rows", [""] * len(points))
         if len(paper_rows) != len(points):
             rule = f'must name a row, or "", for each of the {len(points)} points of its grid'
             move = "Write the rows in the order of the grid, whose last list changes first."
-            raise SpaceError(Fault(source, "block.paper_rows", shown(paper_rows), rule, move))
+            raise SpaceError(
+                Fault(
+                    source, key="block.paper_rows", value=shown(paper_rows), rule=rule, move=move
+                )
+            )
         for values, paper_row in zip(points, paper_rows, strict=True):
             yield Point({**own, **dict(zip(grid, values, strict=True))}, tuple(grid), paper_row)
 

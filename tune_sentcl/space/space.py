@@ -100,7 +100,7 @@ class Space:
         if not self.text:
             rule = "overrides need a space that was read from a file"
             move = "Set the values where the configurations of this space are made."
-            raise SpaceError(Fault(self.source, "", self.name, rule, move))
+            raise SpaceError(Fault(self.source, value=self.name, rule=rule, move=move))
         activate(self.plugins)
         changed = build_space(self.text, self.source, {**self.overrides, **overrides})
         return replace(changed, plugins=self.plugins)
@@ -272,7 +272,7 @@ def _check_own_names(space: Space) -> None:
         own_sources(sorted(entries))
     except ValueError as error:
         rule, move = f"must be {error}, even in different trials", "Rename one of the two tasks."
-        raise SpaceError(Fault(space.source, "evaluation.own", "", rule, move)) from None
+        raise SpaceError(Fault(space.source, key="evaluation.own", rule=rule, move=move)) from None
 
 
 def _check_ranges(space: Space) -> None:
@@ -283,7 +283,9 @@ def _check_ranges(space: Space) -> None:
     if space.ranges and "method.name" not in {**space.base, **space.branches()[0]}:
         rule = "must be set for [search.ranges], which do not take it from the blocks"
         move = 'Write method.name = "scl" in [search.fixed], or a choice in [search.ranges].'
-        raise SpaceError(Fault(f"{space.source} [search]", "method.name", "", rule, move))
+        raise SpaceError(
+            Fault(f"{space.source} [search]", key="method.name", rule=rule, move=move)
+        )
     faults: dict[Fault, None] = {}
     where = f"{space.source} [search.ranges]"
     for branch in space.branches() if space.ranges else ():
@@ -296,7 +298,9 @@ def _check_ranges(space: Space) -> None:
                     if config in built:
                         given = f"{shown(built[config])}, {shown(value)}"
                         rule = "two choices must not mean the same configuration"
-                        raise ConfigError(Fault(where, item.key, given, rule, "Drop one."))
+                        raise ConfigError(
+                            Fault(where, key=item.key, value=given, rule=rule, move="Drop one.")
+                        )
                     built[config] = value
     if faults:
         raise ConfigError(faults)
@@ -349,10 +353,10 @@ def load_space(
         return replace(build_space(text, str(path), dict(overrides or {})), plugins=loaded)
     except FileNotFoundError:
         move = "Check the path, or name one of the package's spaces: tune-sentcl spaces."
-        raise SpaceError(Fault(str(path), "", "", "no such file", move)) from None
+        raise SpaceError(Fault(str(path), rule="no such file", move=move)) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         rule = f"must be a readable TOML file ({error})"
-        raise SpaceError(Fault(str(path), "", "", rule, "Correct the file.")) from None
+        raise SpaceError(Fault(str(path), rule=rule, move="Correct the file.")) from None
 
 
 def spaces_folder() -> Path:
@@ -371,4 +375,4 @@ def _locate(name: str) -> Path:
     hint = f"Did you mean {near[0]}?" if near else "List them: tune-sentcl spaces."
     if Path(name).is_file():
         hint = "The name of a space file must end in .toml."
-    raise SpaceError(Fault("SPACE", "", name or "''", "no space of this name", hint))
+    raise SpaceError(Fault("SPACE", value=name or "''", rule="no space of this name", move=hint))

@@ -273,7 +273,7 @@ class StudyDriver:
     def _require_lock(self) -> None:
         if self._closed:
             rule, move = "this driver is closed", "Open the study again."
-            raise StudyError(Fault(self.study.files.where, "", "", rule, move))
+            raise StudyError(Fault(self.study.files.where, rule=rule, move=move))
         self._lock.check()
 
 
@@ -291,7 +291,7 @@ def refuse_foreign(files: StudyFiles) -> None:
     others = [name for name in names if name != LEASES]
     if others:
         rule = f"must be a study or empty: it holds {others[0]} but no {MANIFEST}"
-        raise StudyError(Fault(files.where, "", "", rule, "Choose a new or empty folder."))
+        raise StudyError(Fault(files.where, rule=rule, move="Choose a new or empty folder."))
     if outer := files.inside_of(MANIFEST):
         rule = f"must not lie in another study, {outer}"
-        raise StudyError(Fault(files.where, "", "", rule, "Choose a folder outside of it."))
+        raise StudyError(Fault(files.where, rule=rule, move="Choose a folder outside of it."))

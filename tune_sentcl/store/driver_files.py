@@ -139,7 +139,7 @@ class DriverFiles:
     def _succeeded(self) -> StudyError:
         rule = "another driver has taken over"
         move = "Leave the study to it; the rows that this driver committed are kept."
-        return StudyError(Fault(self.files.where, "", "", rule, move))
+        return StudyError(Fault(self.files.where, rule=rule, move=move))
 
     def _put(self, name: str, data: bytes) -> None:
         self._versions[name] = self.files.replace(name, data, self._versions.get(name))

@@ -77,7 +77,7 @@ class StudyFiles:
             if (self.folder / name).is_symlink():
                 rule = "must not be a symbolic link"
                 move = "Replace the link by the file or folder that it points to."
-                raise StudyError(Fault(self.display_path(name), "", "", rule, move))
+                raise StudyError(Fault(self.display_path(name), rule=rule, move=move))
 
     def display_path(self, name: str) -> str:
         """A file's path or URL for messages."""
@@ -99,7 +99,7 @@ class StudyFiles:
                 return True
             self.folder.stat()
             move = "Choose another path for the study."
-            raise StudyError(Fault(self.where, "", "", "must be a folder", move))
+            raise StudyError(Fault(self.where, rule="must be a folder", move=move))
         return False
 
     def exists(self, name: str) -> bool:
@@ -219,7 +219,7 @@ def _path_of(url: str) -> str:
     here = url.startswith("file:///") or parts.netloc == "localhost"
     if not here or not parts.path.strip("/"):
         rule = "must name a folder of this machine as file:///PATH"
-        raise StudyError(Fault(url, "", "", rule, "Correct it, or give a plain path."))
+        raise StudyError(Fault(url, rule=rule, move="Correct it, or give a plain path."))
     return unquote(parts.path)
 
 
@@ -233,12 +233,14 @@ def study_path(path: str | Path) -> str:
     rule = "must not be empty" if not text.strip() else ""
     rule = "must not hold a null character" if "\0" in text else rule
     if rule:
-        raise StudyError(Fault("--study", "", repr(text), rule, "Name a folder or a URL."))
+        raise StudyError(
+            Fault("--study", value=repr(text), rule=rule, move="Name a folder or a URL.")
+        )
     try:
         return text if "://" in text else str(Path(text).expanduser().absolute())
     except RuntimeError as error:  # no such user
         rule, move = f"cannot be found ({first_line(error)})", "Write the whole path."
-        raise StudyError(Fault("--study", "", text, rule, move)) from None
+        raise StudyError(Fault("--study", value=text, rule=rule, move=move)) from None
 
 
 def normalized_location(study: str) -> str:
@@ -268,14 +270,14 @@ def refuse_itself(study: str | Path, learn_from: Iterable[str]) -> None:
     """Raise ConfigError if a search is told to learn from its own study."""
     if study_identity(study) in map(study_identity, learn_from):
         rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
-        raise ConfigError(Fault("--learn-from", "", str(study), rule, move))
+        raise ConfigError(Fault("--learn-from", value=str(study), rule=rule, move=move))
 
 
 def refuse_memory(where: str, location: str) -> None:
     """Raise ConfigError if a location that Ray's workers must read lies in this process."""
     if location.startswith("memory:"):
         rule = "lies in one process, and Ray's workers cannot read it"
-        raise ConfigError(Fault(where, "", location, rule, "Name a folder."))
+        raise ConfigError(Fault(where, value=location, rule=rule, move="Name a folder."))
 
 
 def distinct_studies(studies: Iterable[str]) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ class Manifest:
         data = files.read_bytes(MANIFEST) if files.is_folder() else None
         if data is None:
             rule = f"must be a study: a folder that holds {MANIFEST}"
-            raise StudyError(Fault(files.where, "", "", rule, "Check the path."))
+            raise StudyError(Fault(files.where, rule=rule, move="Check the path."))
         return cls.parse(data, files)
 
     @classmethod
@@ -209,7 +209,7 @@ class Manifest:
         if self.space != space.name:
             rule = f"belongs to space {self.space!r}, not {space.name!r}"
             move = "Choose another folder for the study, or run the study's own space."
-            raise StudyError(Fault(where, "", "", rule, move))
+            raise StudyError(Fault(where, rule=rule, move=move))
 
     def encoded(self) -> bytes:
         """The content of `study.json`."""
@@ -232,11 +232,11 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
         if key == "schema" and item["type"].endswith("than_equal"):
             rule = f"this release reads studies of schema {SCHEMA_VERSION} only"
             move = "Read the study with the release of tune_sentcl that wrote it."
-            yield Fault(where, key, str(item["input"]), rule, move)
+            yield Fault(where, key=key, value=str(item["input"]), rule=rule, move=move)
         elif item["type"] == "json_invalid":
-            yield Fault(where, "", "", f"must be JSON ({item['ctx']['error']})", move)
+            yield Fault(where, rule=f"must be JSON ({item['ctx']['error']})", move=move)
         else:
-            yield Fault(where, key, "", rule, move)
+            yield Fault(where, key=key, rule=rule, move=move)
 
 
 def now() -> str:

@@ -36,4 +36,4 @@ def read_mined(files: StudyFiles, name: str, num_rows: int) -> pa.Table | None:
         if len(table) == num_rows:
             return table
     where = files.display_path(mined_file(name))
-    raise DamagedError(Fault(where, "", "", rule, "Delete it; the search mines the rows again."))
+    raise DamagedError(Fault(where, rule=rule, move="Delete it; the search mines the rows again."))

@@ -76,7 +76,7 @@ def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
             number,
             (f"cannot be read or written ({error})", "Correct that, then repeat the command."),
         )
-        raise StudyError(Fault(where, "", "", rule, move)) from error
+        raise StudyError(Fault(where, rule=rule, move=move)) from error
 
 
 @contextmanager
@@ -108,12 +108,12 @@ def check_url(url: str) -> None:
         parts = None
     if parts is None or parts.scheme not in SCHEMES:
         rule = f"must begin with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
-        raise StudyError(Fault(url, "", "", rule, "Correct it, or give the path of a folder."))
+        raise StudyError(Fault(url, rule=rule, move="Correct it, or give the path of a folder."))
     try:
         client_of(url)
     except (BaseError, ValueError) as error:
         rule = f"must be a URL that can be opened ({_first_line(error)})"
-        raise StudyError(Fault(url, "", "", rule, "Check the address.")) from None
+        raise StudyError(Fault(url, rule=rule, move="Check the address.")) from None
 
 
 def client_of(where: str) -> Any:

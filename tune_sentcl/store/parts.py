@@ -32,7 +32,7 @@ def part_names(files: StudyFiles, folder: str) -> list[str]:
         if not _PART.fullmatch(name):
             rule = f"must hold parts such as 000001.parquet only, and holds {name}"
             move = "Move it away; a study of another version is read by that version."
-            raise StudyError(Fault(files.display_path(folder), "", "", rule, move))
+            raise StudyError(Fault(files.display_path(folder), rule=rule, move=move))
     return [f"{folder}/{name}" for name in sorted(names, key=len)]  # names are sorted by text
 
 
@@ -88,7 +88,7 @@ def read_part(
         if lacking:
             rule = f"must have the columns of a study's {folder} ({', '.join(lacking)})"
             move = "Restore it from a copy, or read the study with the release that wrote it."
-            raise DamagedError(Fault(where, "", "", rule, move))
+            raise DamagedError(Fault(where, rule=rule, move=move))
         full = widened(schema, stored)  # missing columns are null
         names = select_fields(full, columns).names
         table = fragment.to_table(schema=full, columns=names, filter=rows, use_threads=False)
@@ -97,7 +97,7 @@ def read_part(
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         rule = f"must be a complete Parquet file of {folder} ({error})"
         move = "Restore it from a copy; the other parts are intact."
-        raise DamagedError(Fault(where, "", "", rule, move)) from error
+        raise DamagedError(Fault(where, rule=rule, move=move)) from error
 
 
 def select_fields(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -261,5 +261,5 @@ class TrialFiles:
         if not self._files.exists(MANIFEST):
             rule = "the node that runs the trial must see the study"
             move = "Put the study on a disk that all nodes mount, or on an object store."
-            raise StudyError(Fault(self._files.where, "", "", rule, move))
+            raise StudyError(Fault(self._files.where, rule=rule, move=move))
         TrialFolders(self._files, kind).write(folder, write)

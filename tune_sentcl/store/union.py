@@ -58,7 +58,7 @@ def _check(snapshots: Mapping[str, Snapshot]) -> None:
                 shown = f"{first} in {other} and {value} in {name}"
                 rule = "studies that are read together must agree"
                 move = "Leave one study out, or repeat its search with the other's settings."
-                raise StudyError(Fault(where, key, shown, rule, move))
+                raise StudyError(Fault(where, key=key, value=shown, rule=rule, move=move))
 
 
 def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:

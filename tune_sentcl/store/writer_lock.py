@@ -131,7 +131,7 @@ class WriterLock:
         if self._successor is not None:
             rule = f"another driver has taken over: {self._successor}"
             move = "Leave the study to it; the rows that this driver committed are kept."
-            raise StudyError(Fault(self._files.where, "", "", rule, move))
+            raise StudyError(Fault(self._files.where, rule=rule, move=move))
 
     def release(self) -> None:
         """Release the study to other drivers; a second call does nothing."""
@@ -227,7 +227,7 @@ def _has_study(holder: Holder, files: StudyFiles) -> bool | None:
 def _held_error(study: str, holder: str) -> StudyError:
     rule = f"another driver has this study: {holder}"
     move = "Wait for it to end, or stop it; then repeat the command."
-    return StudyError(Fault(study, "", "", rule, move))
+    return StudyError(Fault(study, rule=rule, move=move))
 
 
 def _numbers(files: StudyFiles) -> list[int]:

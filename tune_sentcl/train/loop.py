@@ -193,7 +193,7 @@ def _new_gradient(method: AnyMethod, weights: list[torch.nn.Parameter], drawn: D
         rest = "encode its sentences in chunks" if chunk is None else f"less than {chunk}"
         move = f"Set method.chunk to {rest}. Or lower{move.removeprefix('Lower')}"
     value, rule = f"a batch of {len(drawn.batch)} rows", "must fit the device's memory"
-    fault = Fault("a training step", "", value, rule, move)
+    fault = Fault("a training step", value=value, rule=rule, move=move)
     raise OutOfMemoryError(f"{fault}\n{reason}")
 
 
@@ -232,7 +232,9 @@ def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float 
     rule = "must fit the device's memory together with weights, gradients and optimizer state"
     move = "Take encoder.lora_rank, optimizer.name=sgd, or a larger share of a GPU."
     number = sum(weight.numel() for weight in parameters if weight.requires_grad)
-    fault = Fault("a training step", "", f"an update of {number:,} weights", rule, move)
+    fault = Fault(
+        "a training step", value=f"an update of {number:,} weights", rule=rule, move=move
+    )
     raise OutOfMemoryError(f"{fault}\n{reason}")
 
 
@@ -273,7 +275,9 @@ def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
         elif len(corpus) < method.smallest_batch:
             move = "Take more rows."
         value = str(config.optimizer.batch_size)
-        raise DataError(Fault(corpus.source, "optimizer.batch_size", value, rule, move))
+        raise DataError(
+            Fault(corpus.source, key="optimizer.batch_size", value=value, rule=rule, move=move)
+        )
     return len(epoch_batches)
 
 

@@ -36,7 +36,7 @@ def arithmetic(precision: Precision, method: AnyMethod, *, resumed: bool) -> Ari
         major, minor = torch.cuda.get_device_capability(device)
         rule = f"needs a GPU of compute capability 8.0 or more, and this one has {major}.{minor}"
         move = "Set fp32, or auto, which takes what a GPU has."
-        raise ConfigError(Fault("optimizer.precision", "", precision, rule, move))
+        raise ConfigError(Fault("optimizer.precision", value=precision, rule=rule, move=move))
     if resumed:
         return encoder.arithmetic if has or encoder.arithmetic != "tf32" else "fp32"
     if precision == "auto":

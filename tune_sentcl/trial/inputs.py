@@ -253,12 +253,12 @@ def _require_trainable(config: TrialConfig, checkpoint: Checkpoint) -> None:
         rule = "is not possible for a static encoder, which has no transformer"
         for key in ("lora_rank", "freeze_layers"):
             if value := getattr(options, key):
-                fault = Fault(f"encoder.{key}", "", str(value), rule, "Set it to 0.")
+                fault = Fault(f"encoder.{key}", value=str(value), rule=rule, move="Set it to 0.")
                 raise CheckpointError(fault)
         if name in _OF_TRANSFORMERS:
             rule = f"{_OF_TRANSFORMERS[name]}, which a static encoder cannot do"
             move = "Take a method for pairs or triplets, such as mnr or cosent."
-            raise CheckpointError(Fault("method.name", "", name, rule, move))
+            raise CheckpointError(Fault("method.name", value=name, rule=rule, move=move))
     if options.lora_rank:
         require_peft()
     if options.freeze_layers and checkpoint.layers is not None:

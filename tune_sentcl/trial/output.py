@@ -124,7 +124,7 @@ class TrialState:
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             rule = f"must be the complete state of a trial ({error})"
             move = "Delete it; the trial then starts from the beginning."
-            raise StudyError(Fault(str(folder), "", "", rule, move)) from error
+            raise StudyError(Fault(str(folder), rule=rule, move=move)) from error
 
 
 @dataclass(frozen=True)

@@ -304,7 +304,9 @@ def score_encoder(
     options = options or EncoderOptions()
     if options.max_length is not None and options.max_length < 3:
         value = str(options.max_length)
-        raise ConfigError(Fault("--max-length", "", value, "must be 3 or more", "Correct it."))
+        raise ConfigError(
+            Fault("--max-length", value=value, rule="must be 3 or more", move="Correct it.")
+        )
     checkpoint = resolve_checkpoint(model)
     measures = measures or Measures(("sts",))
     source: DataName = "toy" if data == "toy" else "root"

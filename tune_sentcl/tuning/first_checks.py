@@ -81,7 +81,9 @@ def _check_this_machine(options: SearchOptions) -> None:
     )
     move = "Ask for less, or name a cluster (--address)."
     faults = [
-        Fault(option, "", f"{wanted:g}", f"must fit this machine, which has {has}", move)
+        Fault(
+            option, value=f"{wanted:g}", rule=f"must fit this machine, which has {has}", move=move
+        )
         for option, wanted, available, has in asked
         if wanted > available
     ]

@@ -103,7 +103,9 @@ def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
             if length > max(positions, _ANY_ENCODER):
                 rule = f"{name} has {positions} positions, so it cannot read longer inputs"
                 move = f"Set it to {positions} at most."
-                faults[Fault(space.source, key, str(length), rule, move)] = None
+                faults[Fault(space.source, key=key, value=str(length), rule=rule, move=move)] = (
+                    None
+                )
     if faults:
         raise ConfigError(list(faults))
 
@@ -163,7 +165,9 @@ def _missing_objective(objective: Objective, point: GridInputs) -> Fault:
     alternative = default_among(sets.objectives)
     such = f", such as {alternative}" if alternative else ""
     move = f"Repair the set, or choose another objective{such}."
-    return Fault("--objective", "", str(objective), f"no set at hand gives it{why}", move)
+    return Fault(
+        "--objective", value=str(objective), rule=f"no set at hand gives it{why}", move=move
+    )
 
 
 def row_notes(
@@ -223,7 +227,7 @@ def search_objectives(
     if default is None:
         rule = "no own task has a dev split whose score a search could maximize"
         move = "Add dev rows, or name an objective."
-        raise ObjectiveError(Fault("--objective", "", "", rule, move))
+        raise ObjectiveError(Fault("--objective", rule=rule, move=move))
     return (default,)
 
 
@@ -248,7 +252,9 @@ def stage_objective(
         faults = list(unmeasured([chosen], (c.evaluation for c in space.configurations)))
         if chosen.is_own and not faults and chosen not in _own_scores(space, loader):
             rule = "the trials do not measure it"
-            faults = [Fault("", "", named, rule, "Name a score that their own tasks have.")]
+            faults = [
+                Fault("", value=named, rule=rule, move="Name a score that their own tasks have.")
+            ]
         if faults:
             raise ObjectiveError(replace(fault, where="--stage-objective") for fault in faults)
         return chosen
@@ -264,7 +270,7 @@ def stage_objective(
         else:
             move = "Add pairs, retrieval or the suite sts, or give evaluation.every=0"
             move += " and --scheduler none." if halves else "."
-        raise ObjectiveError(Fault("--objective", "", str(first), rule, move))
+        raise ObjectiveError(Fault("--objective", value=str(first), rule=rule, move=move))
     return DEFAULT  # no trial measures it
 
 
@@ -291,7 +297,9 @@ def _refuse_mixed_evaluation_data(space: Space) -> None:
     if len(kinds) > 1:
         rule = "trials on toy rows are scored on toy sets, other trials on real ones"
         move = 'Give all of them one evaluation.data, "root" or "toy".'
-        raise ConfigError(Fault(space.source, "evaluation.data", "auto", rule, move))
+        raise ConfigError(
+            Fault(space.source, key="evaluation.data", value="auto", rule=rule, move=move)
+        )
 
 
 def _refuse_unmeasured(objectives: Sequence[Objective], space: Space) -> None:
@@ -318,7 +326,7 @@ def check_evaluation_data(space: Space, history: History) -> None:
     if history.data not in (None, wanted):
         rule = f"the trials of this study were scored on {history.data} data, and a study has one"
         move = f"Choose another folder for the study, or set evaluation.data={history.data}."
-        raise StudyError(Fault("evaluation.data", "", wanted, rule, move))
+        raise StudyError(Fault("evaluation.data", value=wanted, rule=rule, move=move))
 
 
 def check_versions(space: Space, loader: InputLoader, history: History) -> None:
@@ -330,6 +338,14 @@ def check_versions(space: Space, loader: InputLoader, history: History) -> None:
         rule = f"is {task.version} now, and the study's trials were scored on {others}: "
         old = "that version" if foreign else "the old rows"
         move = f"Restore {old}, or start another study."
-        faults[Fault("evaluation.own", task.name, split, f"{rule}{whose} changed", move)] = None
+        faults[
+            Fault(
+                "evaluation.own",
+                key=task.name,
+                value=split,
+                rule=f"{rule}{whose} changed",
+                move=move,
+            )
+        ] = None
     if faults:
         raise StudyError(faults)

@@ -74,7 +74,7 @@ def measure_study(
     search, rows = study.manifest.search, _finished(study)
     if not rows or search is None:
         rule, move = "has no finished trial to score", "Search first."
-        raise StudyError(Fault(path, "", "", rule, move))
+        raise StudyError(Fault(path, rule=rule, move=move))
     recorded = study.manifest.measured or reduce(united_measures, map(_own_measures, rows))
     measured = _extended(recorded, request.settings, _config(rows[0], recorded))
     configs = {
@@ -168,7 +168,7 @@ def _refuse_changed(now: Study, before: Study, rows: Sequence[Mapping[str, Any]]
     """Raise StudyError if another command has written a study since it was read."""
     if (now.manifest.measured, _finished(now)) != (before.manifest.measured, rows):
         rule = "another command has changed this study in the meantime"
-        raise StudyError(Fault(now.files.where, "", "", rule, "Repeat the command."))
+        raise StudyError(Fault(now.files.where, rule=rule, move="Repeat the command."))
 
 
 def _config(row: Mapping[str, Any], measured: Mapping[str, Any]) -> TrialConfig:
@@ -188,7 +188,9 @@ def _extended(
         if not key.startswith(_PREFIX) or key.removeprefix(_PREFIX) not in MEASURED:
             rule = "must say what is scored"
             names = ", ".join(f"{_PREFIX}{name}" for name in MEASURED)
-            faults.append(Fault("--set", key, shown(value), rule, f"Set one of {names}."))
+            faults.append(
+                Fault("--set", key=key, value=shown(value), rule=rule, move=f"Set one of {names}.")
+            )
     if faults:
         raise ConfigError(faults)
     added = {key.removeprefix(_PREFIX): value for key, value in settings.items()}

@@ -287,7 +287,9 @@ class SearchOptions:
             option = "--samples" if self.samples else "--budget"
             rule = f"{space.name} has no [search.ranges] left to sample from"
             value = f"{self.samples or self.budget:g}"
-            raise ConfigError(Fault(option, "", value, rule, "Drop it, or add ranges."))
+            raise ConfigError(
+                Fault(option, value=value, rule=rule, move="Drop it, or add ranges.")
+            )
 
     def _number_faults(self) -> Iterator[Fault]:
         for name, option in declarations().items():
@@ -295,27 +297,31 @@ class SearchOptions:
             if option.low is None or value is None:
                 continue
             if not isinstance(value, int | float):  # pydantic takes a Decimal and a Fraction
-                yield Fault(name, "", repr(value), "must be an int or a float", "Correct it.")
+                yield Fault(
+                    name, value=repr(value), rule="must be an int or a float", move="Correct it."
+                )
                 continue
             rule = "" if math.isfinite(value) else "must be finite"
             rule = f"must be {option.low:g} or more" if value < option.low else rule
             rule = rule or (f"must be {option.high:g} or less" if value > option.high else "")
             if rule:
-                yield Fault(name, "", f"{value:g}", rule, "Correct it.")
+                yield Fault(name, value=f"{value:g}", rule=rule, move="Correct it.")
 
     def _combination_faults(self) -> Iterator[Fault]:
         sampled = "samples" if self.samples else "budget"
         value = f"{float(self.samples or self.budget or 0):g}"
         if self.samples and self.budget is not None:
             rule = f"cannot be combined with {_CLASS}budget"
-            yield Fault(sampled, "", value, rule, "Give one of them.")
+            yield Fault(sampled, value=value, rule=rule, move="Give one of them.")
         if self.is_sampling and self.sampler == "grid":
             rule = f"cannot be combined with {_CLASS}sampler grid"
-            yield Fault(sampled, "", value, rule, f"Drop it, or take {_CLASS}sampler tpe.")
+            yield Fault(
+                sampled, value=value, rule=rule, move=f"Drop it, or take {_CLASS}sampler tpe."
+            )
         for name in _OF_RAY if self.launcher == "local" else ():
             if (value := getattr(self, name)) is not None:
                 rule = f"cannot be combined with {_CLASS}launcher local, one trial at a time here"
-                yield Fault(name, "", str(value), rule, "Drop one of them.")
+                yield Fault(name, value=str(value), rule=rule, move="Drop one of them.")
 
 
 def declarations() -> dict[str, Declaration]:

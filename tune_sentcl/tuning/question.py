@@ -186,7 +186,13 @@ def measured(space: Space) -> dict[str, Any]:
             rule = "must be the same in all trials, because a study has the same scores of each"
             move = "Set it in [fixed]."
             raise ConfigError(
-                Fault(space.source, f"evaluation.{name}", " and ".join(sorted(values)), rule, move)
+                Fault(
+                    space.source,
+                    key=f"evaluation.{name}",
+                    value=" and ".join(sorted(values)),
+                    rule=rule,
+                    move=move,
+                )
             )
     return kinds[0]
 
@@ -220,7 +226,15 @@ def _as_the_study(space: Space, recorded: Mapping[str, Any]) -> Space:
             text = json.dumps(value, ensure_ascii=False)
             rule = "is not among the scores that this study has of its trials"
             move = f"Add it first: tune-sentcl measure STUDY --set 'evaluation.{name}={text}'."
-            faults.append(Fault(space.source, f"evaluation.{name}", shown(value), rule, move))
+            faults.append(
+                Fault(
+                    space.source,
+                    key=f"evaluation.{name}",
+                    value=shown(value),
+                    rule=rule,
+                    move=move,
+                )
+            )
     if faults:
         raise ConfigError(faults)
     if both == asked:

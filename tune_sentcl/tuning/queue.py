@@ -164,7 +164,7 @@ class Queue:
             count = f"{len(others)} configurations"
             rule = f"holds {count} that an older rule or --scheduler none sampled"
             move = "Read, judge or export it, and sample in a new study (--learn-from this one)."
-            raise StudyError(Fault("--study", "", "", rule, move))
+            raise StudyError(Fault("--study", rule=rule, move=move))
 
     def next(self) -> Assignment | None:
         """Hand out the next trial; None until a further trial has ended, or `finished`."""
@@ -456,4 +456,4 @@ def _refuse_lacking(queue: Queue) -> None:
         names = ", ".join(map(str, history.objectives))
         rule = f"{len(lacking)} finished trials have no such score ({first_names(lacking)})"
         move = "Choose an objective that they have, or score them: tune-sentcl measure STUDY."
-        raise ObjectiveError(Fault("--objective", "", names, rule, move))
+        raise ObjectiveError(Fault("--objective", value=names, rule=rule, move=move))

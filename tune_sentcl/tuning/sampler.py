@@ -328,7 +328,12 @@ def check_priors(space: Space) -> None:
                 lacking[item.key] = min(lacking.get(item.key, without), without, key=len)
     rule = "needs a prior of each other range of its method"
     faults = [
-        Fault(f"{space.source} [search.ranges]", f"{key}.prior", "", rule, f"Give {names}.prior.")
+        Fault(
+            f"{space.source} [search.ranges]",
+            key=f"{key}.prior",
+            rule=rule,
+            move=f"Give {names}.prior.",
+        )
         for key, without in lacking.items()
         if (names := ".prior and ".join(without))
     ]
@@ -372,7 +377,7 @@ def past_studies(
         if in_ranges:
             rule += f" that has finished with {' and '.join(map(str, objectives))}"
         move = "Leave that study out, or name one of the same space and objective."
-        faults.append(Fault("--learn-from", "", study, rule, move))
+        faults.append(Fault("--learn-from", value=study, rule=rule, move=move))
     if faults:
         raise StudyError(faults)
     return past
@@ -414,12 +419,12 @@ def _check_versions(path: str, space: Space, loader: InputLoader, history: Histo
     wanted = evaluation_data(space.configurations[0])
     if history.data not in (None, wanted):
         rule = f"was scored on {history.data} evaluation data, and this search is on {wanted}"
-        faults[Fault("--learn-from", "", path, rule, "Leave that study out.")] = None
+        faults[Fault("--learn-from", value=path, rule=rule, move="Leave that study out.")] = None
     for task, split, others in other_versions(space, loader, history):
         for objective in history.objectives:
             if (objective.task, objective.split) == (task.name, split):
                 rule = f"has {objective} of version {others}, and the rows here are {task.version}"
                 move = "Leave that study out, or restore its rows."
-                faults[Fault("--learn-from", "", path, rule, move)] = None
+                faults[Fault("--learn-from", value=path, rule=rule, move=move)] = None
     if faults:
         raise StudyError(faults)

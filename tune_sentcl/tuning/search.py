@@ -153,7 +153,7 @@ def open_session(question: Question, path: str, limits: Limits) -> Iterator[Sess
     ) as driver:
         if first and driver.study.manifest.search is not None:
             rule = "another command has begun this study in the meantime"
-            raise StudyError(Fault(path, "", "", rule, "Repeat the command."))
+            raise StudyError(Fault(path, rule=rule, move="Repeat the command."))
         queue = first or read_queue(question, driver.study)
         driver.record(_record(question, queue, driver.study), question.measured)
         with watched(question, queue, driver, path, limits, _mirror(question, driver)) as session:

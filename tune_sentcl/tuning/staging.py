@@ -378,7 +378,9 @@ def whole_stages(options: SearchOptions, seeds: int, grid: int, most: float) -> 
 def _too_small(options: SearchOptions, least: Stages) -> ConfigError:
     rule = f"must be at least {least.cost:g}: one configuration with its seeds takes so much"
     given = f"{options.budget or 0:g}"
-    return ConfigError(Fault("--budget", "", given, rule, "Give more, or fewer seeds."))
+    return ConfigError(
+        Fault("--budget", value=given, rule=rule, move="Give more, or fewer seeds.")
+    )
 
 
 def check_halvings(record: SearchRecord | None, question: Question) -> None:
@@ -396,11 +398,15 @@ def check_halvings(record: SearchRecord | None, question: Question) -> None:
     if recorded.first_seed != seeds[0]:
         rule = f"must begin with {recorded.first_seed}, the seed of the study's stages"
         given = ",".join(map(str, seeds))
-        raise ConfigError(Fault("--seeds", "", given, rule, "Put it first, or start a study."))
+        raise ConfigError(
+            Fault("--seeds", value=given, rule=rule, move="Put it first, or start a study.")
+        )
     if recorded.objective != objective:
         rule = f"must be {recorded.objective}, which ranks the stages of the study"
         move = "Name that one, or start another study."
-        raise ConfigError(Fault("--stage-objective", "", objective, rule, move))
+        raise ConfigError(Fault("--stage-objective", value=objective, rule=rule, move=move))
     if options.is_whole:
         rule = "cannot go on with a study that was sampled with --scheduler halving"
-        raise ConfigError(Fault("--scheduler", "", "none", rule, "Start another study."))
+        raise ConfigError(
+            Fault("--scheduler", value="none", rule=rule, move="Start another study.")
+        )

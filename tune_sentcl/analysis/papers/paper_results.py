@@ -70,7 +70,7 @@ def paper_table(paper: Paper, table: int | None) -> pd.DataFrame:
     if not len(rows):
         tables = every["table"].drop_duplicates().str.removeprefix("Table ")
         rule = f"the tables of {paper} with scores are {', '.join(tables)}"
-        raise ConfigError(Fault("--table", "", str(table), rule, "Name one of them."))
+        raise ConfigError(Fault("--table", value=str(table), rule=rule, move="Name one of them."))
     return rows
 
 
@@ -86,7 +86,7 @@ def paper_named(name: str, where: str = "--paper") -> Paper:
     near = [paper for paper in PAPERS if paper.lower() == str(name).lower()]
     move = f"Did you mean {near[0]}?" if near else "Name one of them."
     rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
-    raise ConfigError(Fault(where, "", repr(name), rule, move))
+    raise ConfigError(Fault(where, value=repr(name), rule=rule, move=move))
 
 
 def _read(name: str, paper: str | None) -> pd.DataFrame:

@@ -81,7 +81,7 @@ def check_pictures() -> None:
         import vl_convert  # noqa: F401
     except ImportError:
         rule, move = "is not installed", 'Run: pip install "tune-sentcl[figures]".'
-        raise ResourceError(Fault("vl-convert", "", "", rule, move)) from None
+        raise ResourceError(Fault("vl-convert", rule=rule, move=move)) from None
 
 
 def write_pictures(report: Report, folder: Path) -> list[Path]:

@@ -187,7 +187,9 @@ def _group_batches(
         rule = f"the {len(largest)} rows of the premise {premise!r} must fit into one batch"
         move = f"Set optimizer.batch_size to {len(largest)} or more, or data.order to file."
         value = str(batch_size)
-        raise DataError(Fault(corpus.source, "optimizer.batch_size", value, rule, move))
+        raise DataError(
+            Fault(corpus.source, key="optimizer.batch_size", value=value, rule=rule, move=move)
+        )
     numbers = range(len(groups)) if generator is None else generator.permutation(len(groups))
     packed: list[list[RowNumbers]] = []
     room = 0

@@ -86,7 +86,7 @@ def refuse_false_negatives(table: pa.Table, where: Origin) -> None:
                 name = role.removeprefix(UNREAD)
                 rule = "says of some negatives that they match"
                 move = f"Leave those out, or leave the column unread: {_ignored(name)}."
-                raise DataError(Fault(str(where), name, "1", rule, move))
+                raise DataError(Fault(str(where), key=name, value="1", rule=rule, move=move))
 
 
 def positives(
@@ -120,7 +120,9 @@ def positives(
         found, condition = _by_number(table, role, min_score, where)
     if not found.any():
         rule = "this column says of no row that its texts match"
-        raise DataError(Fault(str(where), name, "", rule, "Choose a file with positives."))
+        raise DataError(
+            Fault(str(where), key=name, rule=rule, move="Choose a file with positives.")
+        )
     return found, condition
 
 
@@ -182,12 +184,12 @@ def _require_close(
         rule = (
             f"the scores reach {scores[-1]:g}, and data.min_score = {_USUAL:g} is of a scale to 5"
         )
-        raise DataError(Fault(str(where), name, "", rule, move))
+        raise DataError(Fault(str(where), key=name, rule=rule, move=move))
     rule = f"no pair has a score of data.min_score = {min_score:g} or above"
     rule += f"; the scores are from {scores[0]:g} to {scores[-1]:g}"
     move = "Set data.min_score to the least score of pairs that mean the same"
     move += "." if name == "score" else f", or leave it unread: {_ignored(name)}."
-    raise DataError(Fault(str(where), name, "", rule, move))
+    raise DataError(Fault(str(where), key=name, rule=rule, move=move))
 
 
 def _unclear(name: str, given: Sequence[str] | frozenset[str], where: Origin) -> Fault:
@@ -198,7 +200,7 @@ def _unclear(name: str, given: Sequence[str] | frozenset[str], where: Origin) ->
         f"Write 1 for a match and 0 for none; or name it a score (data.columns = {{ score = "
         f'"{name}" }}, with data.min_score); or leave it unread: {_ignored(name)}.'
     )
-    return Fault(str(where), name, values, rule, move)
+    return Fault(str(where), key=name, value=values, rule=rule, move=move)
 
 
 def _ignored(name: str) -> str:

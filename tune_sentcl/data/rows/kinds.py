@@ -69,7 +69,7 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
         return complete
     if complete is not None:
         rule = "the columns of negatives are negative, negative_1, negative_2 and so on"
-        raise DataError(Fault(str(where), strays[0], "", rule, "Rename the column."))
+        raise DataError(Fault(str(where), key=strays[0], rule=rule, move="Rename the column."))
     needed = [f"{', '.join(n[:-1])} and {n[-1]}".removeprefix(" and ") for n in sources]
     rule = (
         f"the columns are {', '.join(where.columns) or 'none'}; {kind.replace('_', ' ')} need "
@@ -77,7 +77,7 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
     )
     roles = ", ".join(f'{name} = "YOUR COLUMN"' for name in min(sources, key=len))
     move = f"Name the columns: data.columns = {{ {roles} }}."
-    raise DataError(Fault(str(where), "", "", rule, move))
+    raise DataError(Fault(str(where), rule=rule, move=move))
 
 
 def roles_read(kind: Rows, there: Collection[str]) -> Sequence[str]:
@@ -112,7 +112,7 @@ def labelled_rows(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
     rows, where = rows.take(pa.array(kept)), where.take(kept)
     require_sentences(rows, _SENTENCES, where)
     if rows.num_rows == 0:
-        raise DataError(Fault(str(where), "", "", "no row has a label", "Choose another file."))
+        raise DataError(Fault(str(where), rule="no row has a label", move="Choose another file."))
     return rows, where
 
 
@@ -127,7 +127,7 @@ def numbered_rows(table: pa.Table, where: Origin) -> pa.Table:
     columns_read("labeled_pairs", table.column_names, where)
     if table.num_rows == 0:
         raise DataError(
-            Fault(str(where), "", "", "there are no rows", "Choose another file or split.")
+            Fault(str(where), rule="there are no rows", move="Choose another file or split.")
         )
     columns = {name: text_column(table, name, where) for name in _SENTENCES}
     return pa.table({**columns, "label": _numbered(table.column("label"), where)})
@@ -147,7 +147,7 @@ def require_sentences(table: pa.Table, names: Sequence[str], where: Origin) -> N
             rule = "a sentence must not be blank"
             rule += f", but {len(rows):,} are" if len(rows) > 1 else ""
             move = "Correct the file, or drop such rows: --set data.blanks=drop."
-            faults.append(Fault(where.at(rows), name, value, rule, move))
+            faults.append(Fault(where.at(rows), key=name, value=value, rule=rule, move=move))
     if faults:
         raise DataError(faults)
 
@@ -158,14 +158,14 @@ def _numbered(column: pa.ChunkedArray, where: Origin) -> pa.ChunkedArray:
     if not pa.types.is_integer(kind) and not is_text(kind):
         rule = f"{_LABEL_RULE}; this column holds {kind}"
         move = "Write the labels as numbers or names."
-        raise DataError(Fault(str(where), "label", "", rule, move))
+        raise DataError(Fault(str(where), key="label", rule=rule, move=move))
     if {*pc.unique(column.cast(kind).cast(pa.string())).to_pylist()} - {"-1", "-"} == {"0", "1"}:
         rule = "holds only 0 and 1, which may mean entailment and neutral, or no match and match"
         move = (
             "Write entailment, neutral and contradiction; or, where 1 marks a match, name the "
             "texts anchor and positive."
         )
-        raise DataError(Fault(str(where), "label", "", rule, move))
+        raise DataError(Fault(str(where), key="label", rule=rule, move=move))
     spellings = {"-1": _NO_LABEL, "-": _NO_LABEL}
     for number, name in enumerate(LABELS):
         spellings |= {str(number): number, name: number}
@@ -173,5 +173,7 @@ def _numbered(column: pa.ChunkedArray, where: Origin) -> pa.ChunkedArray:
     row = pc.index(pc.is_valid(places), False).as_py()
     if row >= 0:
         value, move = repr(column[row].as_py()), "Correct the row, or leave it out."
-        raise DataError(Fault(where.at([row]), "label", value, _LABEL_RULE, move))
+        raise DataError(
+            Fault(where.at([row]), key="label", value=value, rule=_LABEL_RULE, move=move)
+        )
     return pc.take(pa.array(spellings.values(), pa.int8()), places)

@@ -46,7 +46,7 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None, split: str = "t
         return Corpus("nothing", pa.table({}), "", "")
     if config.columns and all(map(is_named, names)):
         rule = f"is only for own files and data sets, which {config.source} is not"
-        raise DataError(Fault("data.columns", "", config.columns, rule, "Drop it."))
+        raise DataError(Fault("data.columns", value=config.columns, rule=rule, move="Drop it."))
     each = (config.model_copy(update={"source": name}) for name in names)
     return join_corpora([_load(kind, single, root, split) for single in each])
 
@@ -154,4 +154,4 @@ def _passed(where: Origin, head: pa.Table, rows: pa.Table) -> int:
 
 def _require_rows(rows: pa.Table, where: Origin, rule: str) -> None:
     if rows.num_rows == 0:
-        raise DataError(Fault(str(where), "", "", rule, "Choose another source."))
+        raise DataError(Fault(str(where), rule=rule, move="Choose another source."))

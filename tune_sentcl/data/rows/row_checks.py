@@ -113,7 +113,7 @@ def without(corpus: Corpus, masks: Sequence[_Mask]) -> Corpus:
     kept = ~np.logical_or.reduce([np.zeros(len(corpus), dtype=bool), *masks])
     if not kept.any():
         rule = "every row repeats another one, has equal texts or stands in an evaluation task"
-        raise DataError(Fault(corpus.source, "", "", rule, "Give other rows."))
+        raise DataError(Fault(corpus.source, rule=rule, move="Give other rows."))
     return make_corpus(corpus.kind, corpus.table.filter(pa.array(kept)), corpus.source)
 
 
@@ -149,7 +149,7 @@ def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
     """
     move = "Take them out of one of the two, or allow them: --allow-overlap."
     faults = [
-        Fault(corpus.source, "", "", f"must not train on what scores it: {one}", move)
+        Fault(corpus.source, rule=f"must not train on what scores it: {one}", move=move)
         for one in found
         if one.own
     ]

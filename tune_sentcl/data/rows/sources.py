@@ -146,11 +146,15 @@ def _of_split(table: pa.Table, where: Origin, split: str) -> tuple[pa.Table, Ori
         row = named.index(None)
         rule = "must be train, dev or test"
         move = 'Rename it, or leave the column unread: data.columns = { ignored = "split" }.'
-        raise DataError(Fault(where.at([row]), "split", repr(values[row]), rule, move))
+        raise DataError(
+            Fault(where.at([row]), key="split", value=repr(values[row]), rule=rule, move=move)
+        )
     rows = np.flatnonzero(np.array(named) == split)
     if not len(rows):
         rule = f"no row is of the split {split}"
-        raise DataError(Fault(str(where), "split", "", rule, "Give a file with such rows."))
+        raise DataError(
+            Fault(str(where), key="split", rule=rule, move="Give a file with such rows.")
+        )
     note = f"{len(rows):,} of {len(named):,} rows are of the split {split}"
     others = tuple(sorted({one for one in named if one is not None} - {split}))
     table = table.drop_columns("split").take(pa.array(rows))
@@ -222,7 +226,12 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
         "a hub data set (owner/name)"
     )
     raise DataError(
-        Fault("data.source", "", config.source, rule, f"{hint}Give a source, or its --plugin.")
+        Fault(
+            "data.source",
+            value=config.source,
+            rule=rule,
+            move=f"{hint}Give a source, or its --plugin.",
+        )
     )
 
 
@@ -280,7 +289,7 @@ def _open_named(
             return table, replace(where, name=name)
     rule = f"the data root must hold {' or '.join(SOURCES[source])}"
     move = "Copy the file there, or give another root: `--data DIR` or TUNE_SENTCL_DATA."
-    raise DataError(Fault(str(folder), "data.source", asked, rule, move))
+    raise DataError(Fault(str(folder), key="data.source", value=asked, rule=rule, move=move))
 
 
 def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
@@ -293,7 +302,7 @@ def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
     if papers and limit is not None and len(rows) < limit:
         rule = f"{source} has only {len(rows):,} rows that fit the method"
         move = f"Give --set data.limit={len(rows)} or less, or copy the whole file there."
-        raise DataError(Fault("data.limit", "", str(limit), rule, move))
+        raise DataError(Fault("data.limit", value=str(limit), rule=rule, move=move))
     return rows
 
 
@@ -305,7 +314,9 @@ def _require_whole(table: pa.Table, source: str, where: Origin) -> None:
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
         move = "Copy the whole file there, or set how many rows are enough: --set data.limit=N."
-        raise DataError(Fault(str(where), "data.source", f"{count:,} rows", rule, move))
+        raise DataError(
+            Fault(str(where), key="data.source", value=f"{count:,} rows", rule=rule, move=move)
+        )
 
 
 def _benchmark(root: Path) -> pa.Table:
@@ -331,13 +342,13 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
         if saved:
             rule = f"the folder was not saved by `datasets` ({reason})"
             move = "Name a folder written by `save_to_disk`, or a file inside this one."
-            raise DataError(Fault(name, "", "", rule, move)) from None
+            raise DataError(Fault(name, rule=rule, move=move)) from None
         rule = f"no such file or folder, and no hub data set was found ({reason})"
         move = "Check the name and the network, or give a file."
-        raise DataError(Fault("data.source", "", name, rule, move)) from None
+        raise DataError(Fault("data.source", value=name, rule=rule, move=move)) from None
     if not isinstance(dataset, datasets.Dataset):
         rule = f"there is no split `train`; the splits are {', '.join(dataset)}"
-        raise DataError(Fault(name, "", "", rule, "Name the folder of one split."))
+        raise DataError(Fault(name, rule=rule, move="Name the folder of one split."))
     roles = roles_of(dataset.column_names, columns, read, name, others=True)
     types = dataset.features.arrow_schema
     left = [

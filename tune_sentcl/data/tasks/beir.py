@@ -48,13 +48,15 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
     if not {*qrels} & {*_SPLITS}:
         rule = "must hold dev.tsv, test.tsv or both"
         move = "Put the judgments there: query, document and grade, separated by tabs."
-        raise DataError(Fault(str(folder / "qrels"), "", "", rule, move))
+        raise DataError(Fault(str(folder / "qrels"), rule=rule, move=move))
     corpus, untitled = _texts(folder / CORPUS, titled=True)
     queries, _ = _texts(folder / _QUERIES, titled=False)
     ids = tuple(sorted(sorted(corpus, reverse=True), key=lambda name: not corpus[name]))
     documents = tuple(text for name in ids if (text := corpus[name]))
     if not documents:
-        raise DataError(Fault(str(folder / CORPUS), "text", "", "must not be blank", _CORRECT))
+        raise DataError(
+            Fault(str(folder / CORPUS), key="text", rule="must not be blank", move=_CORRECT)
+        )
     tasks = []
     for split in _SPLITS:
         if split not in qrels:
@@ -95,19 +97,21 @@ def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]
         key, text, title = row.get("_id"), row.get("text"), row.get("title") if titled else ""
         if "text" not in row and not (title and row.keys() <= _KEYS):
             rule = f"has no `text`; its keys are {', '.join(row) or 'none'}"
-            raise DataError(Fault(where, "", "", rule, "Give the key of the text this name."))
+            raise DataError(Fault(where, rule=rule, move="Give the key of the text this name."))
         parts: list[Any] = [title or "", "" if titled and text is None else text]
         if isinstance(key, int):  # as `datasets` writes ids that are numbers
             key = str(key)
         if not key or not all(isinstance(part, str) for part in (key, *parts)):
             rule = "must be a JSON object with the texts `_id` and `text`"
-            raise DataError(Fault(where, "", _shown(str(row)), rule, _CORRECT))
+            raise DataError(Fault(where, value=_shown(str(row)), rule=rule, move=_CORRECT))
         whole = " ".join(parts).strip()
         if _SURROGATE.search(key + whole):
             rule = "holds half of a surrogate pair (an escape from \\ud800 to \\udfff by itself)"
-            raise DataError(Fault(where, "", "", rule, _CORRECT))
+            raise DataError(Fault(where, rule=rule, move=_CORRECT))
         if key in texts:
-            raise DataError(Fault(where, "_id", key, "occurs twice", "Leave one out."))
+            raise DataError(
+                Fault(where, key="_id", value=key, rule="occurs twice", move="Leave one out.")
+            )
         texts[key] = whole
         if title and parts[1]:
             untitled[key] = parts[1]
@@ -122,17 +126,23 @@ def _judgments(
     for where, query, document, grade in chain.from_iterable(_graded(p, queries) for p in paths):
         if not queries.get(query):
             rule = f"is {'blank' if query in queries else 'not a query'} in {folder / _QUERIES}"
-            raise DataError(Fault(where, "", query, rule, "Write the query, or drop the line."))
+            raise DataError(
+                Fault(where, value=query, rule=rule, move="Write the query, or drop the line.")
+            )
         if document not in corpus:
             rule = f"is not a document of {folder / CORPUS}"
-            raise DataError(Fault(where, "", document, rule, "Add it, or drop the line."))
+            raise DataError(
+                Fault(where, value=document, rule=rule, move="Add it, or drop the line.")
+            )
         grades = judgments.setdefault(query, {})
         if document in grades:
             rule = "this query and document occur twice"
-            raise DataError(Fault(where, document, query, rule, "Leave one out."))
+            raise DataError(
+                Fault(where, key=document, value=query, rule=rule, move="Leave one out.")
+            )
         grades[document] = grade
     if not judgments:
-        raise DataError(Fault(str(paths[0]), "", "", "holds no judgments", "Add judgments."))
+        raise DataError(Fault(str(paths[0]), rule="holds no judgments", move="Add judgments."))
     return judgments
 
 
@@ -148,7 +158,9 @@ def _graded(path: Path, queries: dict[str, str]) -> Iterator[tuple[str, str, str
             yield f"{path} line {number}", fields[0], fields[-2], int(grade[1])
         elif line.strip() and (begun or not whole or fields[0] in queries):
             rule = "must be query, document and a whole number, separated by tabs"
-            raise DataError(Fault(f"{path} line {number}", "", _shown(line), rule, _CORRECT))
+            raise DataError(
+                Fault(f"{path} line {number}", value=_shown(line), rule=rule, move=_CORRECT)
+            )
 
 
 def _shown(line: str) -> str:

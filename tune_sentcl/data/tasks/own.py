@@ -108,7 +108,9 @@ def own_path(source: OwnSource) -> Path:
     path = Path(source.path).expanduser()
     if not path.exists():
         rule = "there is no such file or folder"
-        raise DataError(Fault("evaluation.own", source.name, source.path, rule, _LAYOUTS))
+        raise DataError(
+            Fault("evaluation.own", key=source.name, value=source.path, rule=rule, move=_LAYOUTS)
+        )
     return path
 
 
@@ -122,14 +124,14 @@ def _files(path: Path) -> Mapping[str, Sequence[Path]]:
         if {*files} & {*_SCORED_SPLITS}:
             return files
     rule = "the folder holds no dev and no test file, and no corpus.jsonl"
-    raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
+    raise DataError(Fault(str(path), rule=rule, move=_LAYOUTS))
 
 
 def _kind_of(tables: _Tables, path: Path) -> _Kind:
     kinds = {_kind(*read) for reads in tables.values() for read in reads}
     if len(kinds) > 1:
         rule = "its files must be of one kind, but are pairs and labeled sentences"
-        raise DataError(Fault(str(path), "", "", rule, _LAYOUTS))
+        raise DataError(Fault(str(path), rule=rule, move=_LAYOUTS))
     return kinds.pop()
 
 
@@ -144,7 +146,7 @@ def _kind(table: pa.Table, where: Origin) -> _Kind:
     if {"label", "text"} <= there:
         return "labeled"
     rule = f"the columns fit no task: {', '.join(where.columns)}"
-    raise DataError(Fault(str(where), "", "", rule, _LAYOUTS))
+    raise DataError(Fault(str(where), rule=rule, move=_LAYOUTS))
 
 
 def _texts(table: pa.Table, name: str, where: Origin) -> tuple[str, ...]:
@@ -155,13 +157,13 @@ def _texts(table: pa.Table, name: str, where: Origin) -> tuple[str, ...]:
     """
     texts = text_column(table, name, where, numbers=True)
     if not len(texts):
-        raise DataError(Fault(str(where), "", "", "there are no rows", "Choose another file."))
+        raise DataError(Fault(str(where), rule="there are no rows", move="Choose another file."))
     rows = np.flatnonzero(blank_sentences(texts)).tolist()
     if rows:
         value = repr(texts[rows[0]].as_py()) if len(rows) == 1 else ""
         rule = "must not be blank" + (f", but {len(rows):,} are" if len(rows) > 1 else "")
         move = "Correct the rows, or leave them out."
-        raise DataError(Fault(where.at(rows), name, value, rule, move))
+        raise DataError(Fault(where.at(rows), key=name, value=value, rule=rule, move=move))
     return tuple(texts.to_pylist())
 
 
@@ -193,14 +195,16 @@ def _pair_tasks(
     where = _where(tables)
     if not {*pairs} & {*_SCORED_SPLITS}:
         rule = "there must be dev rows, test rows or both"
-        raise DataError(Fault(where, "split", "", rule, "Set rows apart for them."))
+        raise DataError(Fault(where, key="split", rule=rule, move="Set rows apart for them."))
     for split in _SCORED_SPLITS:
         if split in pairs:
             first, second, gold = zip(*pairs[split], strict=True)
             if len(set(gold)) < 2:
                 rule = "there must be two different scores, because a correlation needs them"
                 given = f"{len(gold)} rows of {split}"
-                raise DataError(Fault(where, "score", given, rule, "Add rows."))
+                raise DataError(
+                    Fault(where, key="score", value=given, rule=rule, move="Add rows.")
+                )
             rows = zip(first, second, map(float.hex, gold), strict=True)
             version = fingerprint_of([("pairs", str(len(gold))), *rows])
             subset = StsSubset(name, first, second, gold)
@@ -242,7 +246,7 @@ def _labeled_tasks(
     )
     if learned is None or apart == [None, None]:
         rule = "there must be dev rows, test rows or both, besides the training rows"
-        raise DataError(Fault(where, "split", "", rule, "Set rows apart for them."))
+        raise DataError(Fault(where, key="split", rule=rule, move="Set rows apart for them."))
     if apart[0] is None:
         _check_counts(train, where)  # folds of the training rows select the regularization
     version = fingerprint_of(_content(parts))
@@ -280,7 +284,7 @@ def _dealt(
         split = split_named(name)
         if split is None:
             at, rule = where.at([number]), "must be train, dev or test"
-            raise DataError(Fault(at, "split", repr(name), rule, "Rename it."))
+            raise DataError(Fault(at, key="split", value=repr(name), rule=rule, move="Rename it."))
         dealt.setdefault(split, []).append(row)
     return dealt
 
@@ -290,7 +294,7 @@ def _classes(rows: Sequence[_Row], where: str) -> dict[str, int]:
     if len(names) < 2:
         rule = "there must be two classes or more"
         move = "Add rows of another class."
-        raise DataError(Fault(where, "label", ", ".join(names), rule, move))
+        raise DataError(Fault(where, key="label", value=", ".join(names), rule=rule, move=move))
     return {name: number for number, name in enumerate(names)}
 
 
@@ -299,7 +303,7 @@ def _classified(rows: Sequence[_Row], classes: Mapping[str, int], where: str) ->
     if unknown is not None:
         rule = "is a class that no training row has"
         move = "Add training rows of this class, or drop its rows."
-        raise DataError(Fault(where, "label", repr(unknown), rule, move))
+        raise DataError(Fault(where, key="label", value=repr(unknown), rule=rule, move=move))
     return ClassifiedRows(
         tuple(text for text, _ in rows), None, tuple(classes[label] for _, label in rows)
     )
@@ -310,7 +314,9 @@ def _check_counts(rows: Sequence[_Row], where: str) -> None:
     if count < _LEAST:
         rule = f"each class must have {_LEAST} rows or more, for ten folds within ten folds"
         move = "Add rows, or assign splits in a column split."
-        raise DataError(Fault(where, "label", f"{label!r} in {count} rows", rule, move))
+        raise DataError(
+            Fault(where, key="label", value=f"{label!r} in {count} rows", rule=rule, move=move)
+        )
 
 
 def _content(parts: Mapping[str, Sequence[_Row]]) -> Iterator[tuple[str, ...]]:

@@ -203,12 +203,14 @@ def mteb_task(name: str) -> Any:
         from mteb import get_task  # slow to import
     except ModuleNotFoundError as error:
         rule, move = "its package is not installed", "Run: pip install 'tune-sentcl[mteb]'."
-        raise ResourceError(Fault("evaluation.own", "", f"mteb:{name}", rule, move)) from error
+        raise ResourceError(
+            Fault("evaluation.own", value=f"mteb:{name}", rule=rule, move=move)
+        ) from error
     try:
         return get_task(name)
     except KeyError as error:
         move = "Check its name with `mteb available-tasks`."
-        fault = Fault("evaluation.own", "", f"mteb:{name}", first_line(error), move)
+        fault = Fault("evaluation.own", value=f"mteb:{name}", rule=first_line(error), move=move)
         raise DataError(fault) from None
 
 
@@ -238,7 +240,7 @@ def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[Foreig
         names = [task for kind, task in EXTENSIONS if kind == "task"]
         near = difflib.get_close_matches(str(source.plugin), names, 1)
         move = f"Did you mean plugin:{near[0]}?" if near else "Give its --plugin."
-        raise DataError(Fault("evaluation.own", "", name, rule, move))
+        raise DataError(Fault("evaluation.own", value=name, rule=rule, move=move))
     of: Any = found.metrics, found.name, "plugin", data, found.fingerprint
     return tuple(ForeignTask(source.name, split, (), *of) for split in found.splits)
 

@@ -55,7 +55,9 @@ def columns_of(path: Path, header: str, *wanted: str) -> tuple[int, list[int]]:
     missing = [name for name in wanted if name not in names]
     if missing:
         rule = f"the header must name the column {missing[0]}"
-        raise DataError(Fault(f"{path} line 1", "", ", ".join(names), rule, COPY_AGAIN))
+        raise DataError(
+            Fault(f"{path} line 1", value=", ".join(names), rule=rule, move=COPY_AGAIN)
+        )
     return len(names), [names.index(name) for name in wanted]
 
 
@@ -74,7 +76,9 @@ def read_two_files(folder: Path, subset: str, expected: int) -> StsSubset:
     texts, golds = all_read(partial(read_lines, path, "utf-8") for path in (inputs, scores))
     if len(texts) != len(golds):
         rule = f"the gold file {scores.name} must have as many lines, and has {len(golds)}"
-        raise DataError(Fault(str(inputs), "", f"{len(texts)} lines", rule, COPY_AGAIN))
+        raise DataError(
+            Fault(str(inputs), value=f"{len(texts)} lines", rule=rule, move=COPY_AGAIN)
+        )
     both = enumerate(zip(texts, golds, strict=True), start=1)
     rows = ((n, [gold, *_fields(inputs, n, text, 2)]) for n, (text, gold) in both if gold.strip())
     return _subset(subset, inputs, expected, _pairs(inputs, scores, rows, _STS_RANGE))
@@ -109,7 +113,9 @@ def _fields(path: Path, line: int, text: str, count: int) -> list[str]:
     fields = text.split("\t")
     if len(fields) != count:
         rule = f"a row must have {count} columns with a tab between them"
-        raise DataError(Fault(f"{path} line {line}", "", f"{len(fields)}", rule, COPY_AGAIN))
+        raise DataError(
+            Fault(f"{path} line {line}", value=f"{len(fields)}", rule=rule, move=COPY_AGAIN)
+        )
     return fields
 
 
@@ -123,10 +129,18 @@ def _pairs(
         # `float` alone would also accept "nan" and "1_0".
         if not (_NUMBER.fullmatch(number) and low <= float(number) <= high):
             rule = f"a gold score must be a number from {low:g} to {high:g}"
-            raise DataError(Fault(f"{scores} line {line}", "gold", repr(gold), rule, COPY_AGAIN))
+            raise DataError(
+                Fault(
+                    f"{scores} line {line}",
+                    key="gold",
+                    value=repr(gold),
+                    rule=rule,
+                    move=COPY_AGAIN,
+                )
+            )
         if not (left.strip() and right.strip()):
             rule = "a scored row must have two sentences, but one of them is blank"
-            raise DataError(Fault(f"{path} line {line}", "", "", rule, COPY_AGAIN))
+            raise DataError(Fault(f"{path} line {line}", rule=rule, move=COPY_AGAIN))
         yield left, right, float(number)
 
 
@@ -136,7 +150,7 @@ def _subset(
     rows = list(pairs)
     if len(rows) != expected:
         rule = f"the file must hold {expected} rows with a gold score"
-        raise DataError(Fault(str(path), "", f"{len(rows)} found", rule, COPY_AGAIN))
+        raise DataError(Fault(str(path), value=f"{len(rows)} found", rule=rule, move=COPY_AGAIN))
     return StsSubset(name, *zip(*rows, strict=True))
 
 

@@ -96,7 +96,7 @@ def _parse(
             where = f"{path} line {number}"
             shown = line if len(line) < 60 else f"{line[:57]}..."
             raise DataError(
-                Fault(where, "", repr(shown), f"a row must be {rule}", COPY_AGAIN)
+                Fault(where, value=repr(shown), rule=f"a row must be {rule}", move=COPY_AGAIN)
             ) from None
     return rows
 
@@ -227,7 +227,7 @@ def read_whole(folder: Path, file: TransferFile, *, or_truncated: bool = False) 
     if len(rows) == file.truncated:
         rule += "; macOS sed truncated it at the first byte that is not ASCII"
         move = "Rebuild it with GNU sed/LC_ALL=C, or take SimCSE's archive after 2021-09-03."
-    raise DataError(Fault(str(path), "", f"{len(rows)} rows", rule, move))
+    raise DataError(Fault(str(path), value=f"{len(rows)} rows", rule=rule, move=move))
 
 
 def _ordered(rows: Iterable[Row]) -> ClassifiedRows:

@@ -37,7 +37,7 @@ def require_peft() -> None:
     """Raise a CheckpointError if peft is not installed."""
     if find_spec("peft") is None:
         rule, move = "its package is not installed", "Run: pip install 'tune-sentcl[lora]'."
-        raise CheckpointError(Fault("encoder.lora_rank", "", "peft", rule, move))
+        raise CheckpointError(Fault("encoder.lora_rank", value="peft", rule=rule, move=move))
 
 
 def add_adapters(transformer: Any, options: EncoderConfig, seed: int) -> None:
@@ -85,7 +85,7 @@ def merge(transformer: Any) -> None:
     if kept:
         rule = f"its adapters hold weights that cannot be added: {kept[0]}"
         move = "Merge them by peft's merge_and_unload, and save the whole model."
-        raise CheckpointError(Fault("encoder.checkpoint", "", "", rule, move))
+        raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move=move))
     transformer._hf_peft_config_loaded = False
     del transformer.peft_config
     transformer.requires_grad_(True)
@@ -101,7 +101,7 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
     if not linear:  # such as in GPT-2, whose layers are transformers' own Conv1D
         kind = transformer.config.model_type
         rule, move = "has no linear layers to adapt", "Set encoder.lora_rank to 0."
-        raise CheckpointError(Fault("encoder.lora_rank", "", kind, rule, move))
+        raise CheckpointError(Fault("encoder.lora_rank", value=kind, rule=rule, move=move))
     if targets == "all-linear":
         asked = chosen = linear
     else:
@@ -112,7 +112,7 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
         rule = f"names no linear layer of the encoder that is trained: {', '.join(unknown)}"
         ends = list(dict.fromkeys(name.rpartition(".")[2] for name in linear))
         move = f"Take all-linear, or some of {', '.join(ends[:_SHOWN])}."
-        raise CheckpointError(Fault("encoder.lora_targets", "", targets, rule, move))
+        raise CheckpointError(Fault("encoder.lora_targets", value=targets, rule=rule, move=move))
     return chosen
 
 
@@ -126,7 +126,7 @@ def _listed(transformer: Any, targets: str) -> list[str]:
     if target_names is None:
         rule = f"peft has no default layers for {kind}"
         move = "Take all-linear, or name layers."
-        raise CheckpointError(Fault("encoder.lora_targets", "", targets, rule, move))
+        raise CheckpointError(Fault("encoder.lora_targets", value=targets, rule=rule, move=move))
     return list(target_names)
 
 

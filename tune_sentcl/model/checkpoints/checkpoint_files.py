@@ -182,9 +182,9 @@ class Description:
     is_static: bool = False
 
 
-def fault_of(name: str, rule: str, next_move: str) -> CheckpointError:
+def fault_of(name: str, rule: str, move: str) -> CheckpointError:
     """The error of a checkpoint, by the name that the user wrote."""
-    return CheckpointError(Fault("encoder.checkpoint", "", repr(name), rule, next_move))
+    return CheckpointError(Fault("encoder.checkpoint", value=repr(name), rule=rule, move=move))
 
 
 def read_description(name: str, folder: Path) -> Description:
