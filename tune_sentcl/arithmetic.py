@@ -1,8 +1,9 @@
 """The arithmetic of matrix products on a GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 
@@ -24,9 +25,24 @@ def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    before, change, names = _setting()
+    change(names[allowed])
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        change(before)
+
+
+def matmul_precision() -> str:
+    """The name of what single-precision matrix products compute in now, by torch's setting."""
+    return _setting()[0]
+
+
+def _setting() -> tuple[str, Callable[[str], None], tuple[str, str]]:
+    """The precision of this process, how to change it, and the names without and with TF32."""
+    try:
+        older = torch.get_float32_matmul_precision()
+    except RuntimeError:  # the process has set the newer `fp32_precision`, and may set only that
+        matmul: Any = torch.backends.cuda.matmul
+        return matmul.fp32_precision, partial(setattr, matmul, "fp32_precision"), ("ieee", "tf32")
+    return older, torch.set_float32_matmul_precision, ("highest", "high")

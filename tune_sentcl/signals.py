@@ -1,13 +1,18 @@
 """SIGTERM and SIGHUP end a command as Ctrl-C does: it releases locks and temporary files."""
 
 import math
+import os
 import signal
+import sys
 import time
+from threading import Thread
 from types import FrameType
 
 _REPEATED_S = 3.0  # `timeout` and job schedulers signal a process, and then its group
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _received: list[signal.Signals] = []
+hanging: list[Thread] = []
+"""Threads of foreign code that nothing waits for any more, such as a tracker's."""
 
 
 def raise_on_signals() -> None:
@@ -39,3 +44,10 @@ def signal_behind(error: BaseException) -> signal.Signals | None:
     if isinstance(error, KeyboardInterrupt):  # Python's own handler
         return signal.SIGINT
     return signal.SIGPIPE if isinstance(error, BrokenPipeError) else None
+
+
+def exit_past_hanging(code: int) -> None:
+    """End this process at once if foreign code hangs, because its exit handlers may hang, too."""
+    if any(thread.is_alive() for thread in hanging):
+        sys.stdout.flush()
+        os._exit(code)

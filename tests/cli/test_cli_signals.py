@@ -181,6 +181,28 @@ cli.main()
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+def test_a_tracker_that_hangs_does_not_keep_a_command_alive(own: dict[str, str]) -> None:
+    """Its client may wait for a server when Python exits."""
+    script = """
+import atexit, threading
+from tune_sentcl import cli, signals
+
+@cli.guarded
+def command():
+    signals.hanging.append(threading.Thread(target=threading.Event().wait))
+    signals.hanging[0].start()
+    atexit.register(threading.Event().wait)
+    print("found")
+    raise SystemExit(3)
+
+cli.app = command
+cli.main()
+"""
+    with started([sys.executable, "-c", script], own) as process:
+        found = process.communicate(timeout=300)
+    assert (process.returncode, *found) == (3, "found\n", "")
+
+
 def test_a_command_whose_capture_failed_begins_again_without_graphs(own: dict[str, str]) -> None:
     """In a new process, because the old one cannot use its GPU any more."""
     script = """

@@ -31,6 +31,7 @@ from tune_sentcl import measure
 from tune_sentcl.analysis import configurations
 from tune_sentcl.errors import ResourceError
 from tune_sentcl.history import Assignment
+from tune_sentcl.launch import search
 from tune_sentcl.objective import DEFAULT
 from tune_sentcl.on_ray import launcher
 from tune_sentcl.on_ray.launcher import _SessionScheduler, _SessionSearcher, _TrialEndCallback
@@ -44,6 +45,7 @@ from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import ask
 from tune_sentcl.tuning.search import open_session
 from tune_sentcl.tuning.session import Limits, Session
+from tune_sentcl.watch.watcher import Watcher
 
 pytestmark = pytest.mark.ray
 
@@ -115,6 +117,19 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
         assert session.num_running == 0
         retried = session.next()
         assert retried is not None and retried.trial_id == again.trial_id
+
+
+def test_trap_a_closed_pipe_passes_through_tune(tmp_path: Path) -> None:
+    """Tune raises an error of its own for those of its hooks."""
+
+    class Unread(Watcher):
+        def ended(self, *_: Any) -> None:
+            raise BrokenPipeError
+
+    space, options = lambda_space(tmp_path / "space", 0.3), SearchOptions(scheduler="none")
+    with pytest.raises(BrokenPipeError):
+        search(space, tmp_path / "study", seeds=(0,), options=options, watcher=Unread())
+    assert statuses(tmp_path / "study") == ["finished"]
 
 
 def with_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:

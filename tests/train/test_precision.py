@@ -1,5 +1,6 @@
 """What a training and an evaluation compute in."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -129,20 +130,37 @@ def test_an_encoder_sets_what_its_passes_compute_in(
 
 
 def test_an_evaluation_computes_in_full_precision() -> None:
-    """Whatever the process allows; an encoder of this package allows more for its passes."""
+    """Whatever the process allows, and wherever classifiers are trained."""
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert _during_an_evaluation(torch.get_float32_matmul_precision) == "highest"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_an_evaluation_follows_the_newer_setting_of_its_process() -> None:
+    """After which torch refuses to name the older one."""
+    matmul: Any = torch.backends.cuda.matmul
+    if not hasattr(matmul, "fp32_precision"):
+        pytest.skip("since torch 2.9")
+    matmul.fp32_precision = "tf32"
+    try:
+        assert _during_an_evaluation(lambda: matmul.fp32_precision) == "ieee"
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def _during_an_evaluation(setting: Callable[[], str]) -> str:
     seen: list[str] = []
 
     def encode(*_: Any, **__: Any) -> Any:
-        seen.append(torch.get_float32_matmul_precision())
+        seen.append(setting())
         raise InterruptedError
 
-    torch.set_float32_matmul_precision("high")
-    try:
-        with pytest.raises(InterruptedError):
-            evaluate(encode, "toy", Measures(("sts",), device="cuda"))
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    assert seen == ["highest"]
+    with pytest.raises(InterruptedError):
+        evaluate(encode, "toy", Measures(("sts",)))
+    return seen[0]
 
 
 def test_full_memory_has_many_names() -> None:

@@ -24,7 +24,7 @@ from tune_sentcl.cli import submitting
 from tune_sentcl.cli import verify_command as verifying
 from tune_sentcl.cli.exits import guarded, refuse_other_encodings, replace_unprintable
 from tune_sentcl.cli.terminal_tables import line
-from tune_sentcl.signals import raise_on_signals
+from tune_sentcl.signals import exit_past_hanging, raise_on_signals
 
 
 class GroupedCommand(TyperCommand):
@@ -99,4 +99,8 @@ def main() -> None:
     raise_on_signals()
     replace_unprintable()
     refuse_other_encodings(sys.argv[1:])
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        exit_past_hanging(end.code if isinstance(end.code, int) else 0)
+        raise

@@ -136,7 +136,8 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
             measurement = Measurement(sets.data, missing.task, "test", protocol, seed)
             scores.append(_failed(measurement, missing.error))
     # An encoder of this package allows TF32 for its own passes; classifiers compute in fp32.
-    with tensor_cores(torch.device(measures.device), allowed=False):
+    # A model of the caller's may be on a GPU while classifiers are trained on the CPU.
+    with tensor_cores(torch.device("cuda"), allowed=False):
         sentences = SentenceTable(encode, *map(sets.texts, get_args(Prompt)))
         zeros = few_zeros(sentences, sets.graded)
         for task, by, seed in _measurements(sets, measures):

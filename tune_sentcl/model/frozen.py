@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from tune_sentcl.arithmetic import tensor_cores
+from tune_sentcl.arithmetic import matmul_precision, tensor_cores
 from tune_sentcl.config import Auto, Pooling
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError, Fault
@@ -124,7 +124,7 @@ class FrozenEncoder(nn.Module):
         device = torch.device(self.device)
         identity |= {"pooling": self.pooling, "max_length": self.max_length, "device": device.type}
         with tensor_cores(device, allowed=True):  # as `Encoder.forward` in evaluation
-            identity["precision"] = torch.get_float32_matmul_precision()
+            identity["precision"] = matmul_precision()
         return identity | {name: version(name) for name in ("tokenizers", "torch", "transformers")}
 
     def _encode(self, sentences: Sequence[str]) -> EmbeddingMatrix:

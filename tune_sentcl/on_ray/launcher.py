@@ -106,6 +106,8 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
         try:
             tuner.fit()
         except (tune.TuneError, ray.exceptions.RayError) as error:
+            if isinstance(error.__context__, BrokenPipeError):  # Tune has made a text of it
+                raise error.__context__ from None
             if session.fatal is None and not session.stop_reason:
                 raise TuneSentclError(f"Ray gave up the search: {error}") from error
     if session.fatal is not None:

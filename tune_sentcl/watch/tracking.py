@@ -19,6 +19,7 @@ from tune_sentcl.history import Assignment
 from tune_sentcl.objective import MAX_OBJECTIVES, value_columns
 from tune_sentcl.plugins import EXTENSIONS
 from tune_sentcl.score import Score
+from tune_sentcl.signals import hanging
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.rows import RUN_COLUMNS, TrialRow
 from tune_sentcl.trial import Progress
@@ -63,6 +64,7 @@ def tracking(names: Sequence[str], study: str, space: str, watcher: Watcher) -> 
             thread.join(max(0.0, end - time.monotonic()))
             if thread.is_alive():
                 thread.lose(f"had not finished {wait_s:g} s after the search")
+                hanging.append(thread)
 
 
 class TrackingWatcher:
