@@ -5,8 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from tune_sentcl.analysis.papers.paper_cells import errata_without_cells, paper_cells
-from tune_sentcl.analysis.papers.paper_results import PAPERS, paper_errata, paper_results
+from tune_sentcl.analysis.papers.paper_results import (
+    PAPERS,
+    errata_without_cells,
+    paper_cells,
+    paper_errata,
+    paper_results,
+)
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.evaluation_sets import TRUNCATED, load_sets
 from tune_sentcl.data.tasks.sts_data import STS_FILES, STS_SUBSETS

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tune_sentcl.analysis import StudyFrames, read_study
-from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells
-from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.paper_results import Number, Paper, PaperCell, paper_cells
 from tune_sentcl.analysis.papers.verification import VerifiedCell
 from tune_sentcl.config import (
     Fingerprints,

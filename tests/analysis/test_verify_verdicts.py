@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from planted_papers import Planted, moved, of_row, planted, write
 
-from tune_sentcl.analysis.papers.paper_cells import PaperCell, paper_cells
-from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.paper_results import Paper, PaperCell, paper_cells
 from tune_sentcl.analysis.papers.verification import VerifiedCell, equal_after_rounding, verify
 from tune_sentcl.results.standings import Estimate
 

@@ -32,13 +32,16 @@ def verify(
 ) -> None:
     """Compare a study with the printed numbers of a paper."""
     from tune_sentcl.analysis.frames import read_study
-    from tune_sentcl.analysis.papers.paper_results import paper_named, paper_table
+    from tune_sentcl.analysis.papers.paper_results import (
+        errata_without_cells,
+        paper_named,
+        paper_table,
+    )
 
     named = paper_named(paper)
     paper_table(named, table)  # refuse an unknown table before the study is read
     frames = read_study(study)
     say_trials_read(frames)
-    from tune_sentcl.analysis.papers.paper_cells import errata_without_cells
     from tune_sentcl.analysis.papers.verification import verify as compared
 
     verified = compared(frames, named, table)

@@ -15,8 +15,13 @@ import pandas as pd
 from scipy.stats import t
 
 from tune_sentcl.analysis.frames import StudyFrames, lines_of
-from tune_sentcl.analysis.papers.paper_cells import Number, PaperCell, paper_cells, presets_of
-from tune_sentcl.analysis.papers.paper_results import Paper
+from tune_sentcl.analysis.papers.paper_results import (
+    Number,
+    Paper,
+    PaperCell,
+    paper_cells,
+    presets_of,
+)
 from tune_sentcl.config import (
     TrialConfig,
     Values,

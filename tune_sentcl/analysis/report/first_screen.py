@@ -22,7 +22,7 @@ _OVER = {UNTRAINED: "the untrained encoder", HAND_SET: "your hand-set settings"}
 _WORDS: dict[Verdict, str] = {
     "ESTABLISHED": "confirmed",
     "REVERSED": "refuted",
-    "NO DIFFERENCE": "none",
+    "NO DIFFERENCE": "negligible",
     "UNDECIDED": "not proven",
 }
 

@@ -34,7 +34,7 @@ _SHOWN = 6
 
 
 def run_tables(subject: ReportData) -> Iterator[Table]:
-    """The studies, where their time went, their estimates, and their stages."""
+    """The studies, and where their time went."""
     manifests = subject.frames.manifests
     yield Table(
         "runs",
@@ -49,7 +49,6 @@ def run_tables(subject: ReportData) -> Iterator[Table]:
         "repeated attempts are not included.",
     )
     yield from _times(subject.frames.trials)
-    yield from _stages(subject)
 
 
 def elapsed_hours(trials: pd.DataFrame) -> float:
@@ -90,27 +89,6 @@ def _times(trials: pd.DataFrame) -> Iterator[Table]:
             if seconds >= 0.0005 * whole
         )
         yield Table("time", "Where the time went", ("part", "time", "share"), rows)
-
-
-def _stages(subject: ReportData) -> Iterator[Table]:
-    """How well the scores at the end of each stage rank the trials, for searches with stages."""
-    final = str(subject.objectives[0])
-    trials = subject.trials[subject.trials["stages"].notna()].explode("stages")
-    if trials.empty:
-        return
-    ends = pd.DataFrame(trials["stages"].tolist()).assign(end=trials[final].to_numpy())
-    rows: list[Row] = []
-    for share, there in ends.groupby("share"):
-        whole = there[["value", "end"]].dropna()
-        several = len(whole) > 2 and bool((whole.nunique() > 1).all())
-        correlation = float(whole["value"].corr(whole["end"], "spearman")) if several else None
-        rows.append((f"{100 * float(str(share)):.3g} %", len(there), len(whole), correlation))
-    header = ("of the training", "trials scored", "of those, finished", "correlation")
-    note = (
-        "Correlation: Spearman's between scores there and final objectives, over trials that "
-        "finished. Near 1, the stage ranks as the final objective does."
-    )
-    yield Table("stages", "Stages", header, tuple(rows), note)
 
 
 def failures(subject: ReportData, most: int) -> Iterator[Table]:
