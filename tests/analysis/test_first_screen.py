@@ -40,13 +40,13 @@ SENTENCES: Mapping[str, tuple[dict[str, Sequence[float]], dict[str, Sequence[flo
         {"start": START, "hand": HAND, "tuned": TUNED},
         {"hand": [91.0, 91.1, 91.2], "tuned": [95.2, 95.3, 95.4]},
         "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 4.2 above your "
-        "hand-set settings; both confirmed on 3 new seeds.",
+        "hand-set settings; both gains are confirmed on 3 new seeds.",
     ),
     "not yet": (
         {"start": START, "hand": HAND, "tuned": TUNED},
         {},
         "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 4.2 above your "
-        "hand-set settings; neither is tested on new seeds.",
+        "hand-set settings; neither gain is tested on new seeds.",
     ),
     "one of two": (
         {"start": START, "hand": HAND, "tuned": TUNED},

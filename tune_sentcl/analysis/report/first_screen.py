@@ -114,8 +114,8 @@ class FirstScreen:
         if len({*words.values()}) == 1:
             said, several = next(iter(words.values())), len(words) > 1
             if several and said.startswith("not "):
-                return f"; neither is {said.removeprefix('not ')}"
-            return f"; {'both ' if several else ''}{said}"
+                return f"; neither gain is {said.removeprefix('not ')}"
+            return f"; {'both gains are ' if several else ''}{said}"
         parts = [f"that over {_OVER[label]} is {text}" for label, text in words.items()]
         return f"; {', '.join(parts).replace('that', 'the gain', 1)}"
 
