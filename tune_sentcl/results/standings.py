@@ -260,9 +260,20 @@ class Standings:
 
     def contenders(self) -> dict[str, Configuration]:
         """The configurations that a confirmation compares: winner, baseline and runner-up."""
-        scored = self.scored()
-        best = (*scored[:1], *self.baselines()[:1], *scored[1:2])
-        return {candidate.name: candidate for candidate in best}
+        return {name: self.tried[name] for name in self.roles()}
+
+    def roles(self) -> dict[str, str]:
+        """The roles of `contenders` by their names; one may have two."""
+        scored, roles = self.scored(), dict[str, str]()
+        by_role = {
+            "winner": scored[:1],
+            "baseline": self.baselines()[:1],
+            "runner-up": scored[1:2],
+        }
+        for role, found in by_role.items():
+            for each in found:
+                roles[each.name] = f"{roles[each.name]} and {role}" if each.name in roles else role
+        return roles
 
     def start(self, of: Configuration | None = None) -> Configuration | None:
         """The unchanged encoder that the winner, or another configuration, began with."""

@@ -42,6 +42,7 @@ from tune_sentcl.tuning.machine import gpus_a_trial, this_machine, trials_at_a_t
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import Question, ask, first_training, whole_training
 from tune_sentcl.tuning.queue import Queue, read_queue
+from tune_sentcl.tuning.stages import Stages
 from tune_sentcl.watch.clock import clock
 
 RAY_S, _HAND_OVER_S = 10.0, 0.3
@@ -375,8 +376,7 @@ def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[st
     noun = "half" if len(ladders) == 2 else "part"
     names = [f"{noun} {number}" for number in range(1, len(ladders) + 1)]
     names = names if len(names) > 1 else []
-    rule = "all run each stage" if stages.keeps_all else "the best of each go on"
-    yield f"stages of sampled configurations, done or not; {rule}:"
+    yield f"all stages of the sampled configurations; {_rule(queue, stages)}:"
     heads = "".join(f"{name:>9}" for name in (*names, "sampled"))
     yield f"{heads}  {'train to':<18}{'rows':>11}{'trainings':>11}{'time':>9}"
 
@@ -398,5 +398,14 @@ def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[st
     yield f"{'':>{len(heads) + 2}}{'sum':<29}{costs(stages.cost)}"
     if count := len(configurations.grid):
         seeds = sum(len(configurations.seeds_of(configurations[n])) for n in configurations.grid)
-        more = f", {seeds} trials" * (seeds > count)
-        yield f"and {count} configurations of the grid{more}"
+        yield f"beside them the grid runs whole: {count} configurations, {seeds} trials"
+
+
+def _rule(queue: Queue, stages: Stages) -> str:
+    """What the table of stages does not show: who goes on, and where the halves come from."""
+    if stages.keeps_all:
+        return "all run each stage"
+    (halving, *more), is_tpe = stages.halvings, queue.question.options.sampler == "tpe"
+    if more or len(halving.parts) == 1 or not is_tpe:
+        return "the best quarter goes on"
+    return "half 1 is random, and TPE draws half 2 knowing its ranks; the best quarter goes on"

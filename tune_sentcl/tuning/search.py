@@ -254,7 +254,9 @@ def confirmation_of(question: Question, path: str) -> Question | None:
     configs = tuple(
         stored_config(texts[name], f"configuration {name}", scored_by) for name in drawn
     )
-    say(f"{len(drawn)} configurations run with {len(seeds)} fresh seeds: {', '.join(drawn)}")
+    roles = standings.roles()
+    who = ", ".join(f"{roles[name]} {name}" for name in drawn)
+    say(f"to confirm the winner, {len(seeds)} new seeds each run with: {who}")
     return replace(
         question,
         space=replace(question.space, configurations=configs, ranges=(), seeds=seeds),

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tune_sentcl.errors import first_line
-from tune_sentcl.history import CONFIRM_ORIGIN, Assignment
+from tune_sentcl.history import Assignment
 from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.watch.clock import clock
 from tune_sentcl.watch.watcher import Watcher
@@ -84,6 +84,7 @@ class RichWatcher:
         self._done = self._ended = self._failed = 0
         self.where = self.objective = ""
         self.best: float | None = None
+        self._ranks = True  # a confirmation chooses none, so that it has no best trial
         self._last_line_at: dict[str, float] = {}  # when a running trial's line was written last
         self._encoded, self._encoding = 0, 0.0
         self._notes: set[str] = set()
@@ -92,7 +93,7 @@ class RichWatcher:
     def for_confirmation(self) -> "RichWatcher":
         """A watcher of the same search's confirmation, which counts anew."""
         watcher = RichWatcher(self._console, self._now, self._listener)
-        watcher.notes = self.notes
+        watcher.notes, watcher._ranks = self.notes, False
         return watcher
 
     def begin(self, done: int, total: int) -> None:
@@ -104,7 +105,8 @@ class RichWatcher:
             left = total - done
             work = f"{left} of {total} runs to go, {self.where}" if left else "no trial to run"
             self._line(work)
-            self._line(f"best so far {self._shown_best()} ({self.objective})")
+            if self._ranks:
+                self._line(f"best so far {self._shown_best()} ({self.objective})")
         if self._console.is_terminal:
             self._bar.start()
         self._bar.update(self._task, completed=done, total=total, state=f"{done} done before")
@@ -136,11 +138,12 @@ class RichWatcher:
         self._ended += 1
         self._failed += row.status == "failed"
         objective = row.objectives[0][1] if row.objectives else None
-        # Trials on fresh seeds only confirm a choice, so `best` ignores them.
-        if objective is not None and row.origin != CONFIRM_ORIGIN:
+        if objective is not None and self._ranks:
             self.best = objective if self.best is None else max(self.best, objective)
         left = (self._now() - self._start) / self._ended * max(0, total - self._done)
-        state = f"best {self._shown_best()}  left {clock(left)}  failed {self._failed}"
+        state = f"left {clock(left)}  failed {self._failed}"
+        if self._ranks:
+            state = f"best {self._shown_best()}  {state}"
         running = len(self._running)
         self._bar.update(
             self._task, completed=self._done, total=total, state=state, running=running
