@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from tune_sentcl.config import flatten, varied
 from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.history import CONFIRM_ORIGIN
-from tune_sentcl.objective import parse_objectives, stage_objective
+from tune_sentcl.objective import objective_named, parse_objectives
 from tune_sentcl.space import Range
 from tune_sentcl.space.grids import UNION_NAMES
 from tune_sentcl.store.manifest import MANIFEST
@@ -502,7 +502,9 @@ def _of_study(path: str) -> Table:
     if not finished:
         raise _fault(path, "", "has no configuration whose seeds have all ended, with a score")
     objective = parse_objectives((finished[0]["objective_name"],), allow_test=True)[0]
-    points = pc.field("metric") == stage_objective(objective).curve
+    search = study.manifest.search
+    ranked_by = objective_named(search.stage_objective) if search else objective
+    points = pc.field("metric") == ranked_by.curve
     curves: dict[str, dict[int, float]] = {trial["trial_id"]: {} for trial in trials}
     for row in study.curves(["trial_id", "samples", "value"], points).to_pylist():
         if row["trial_id"] in curves:  # confirm trials have curves too

@@ -56,7 +56,7 @@ def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     # Another study learns from it: beside the grid its sampled configuration is that one.
     url = f"file://{Path('study').absolute()}"
     second = search("second", *options, "--learn-from", url)
-    assert f"the first 1 sampled configurations are the best of {url}" in second.err
+    assert f"the next 1 sampled configurations are the best of {url}" in second.err
     ids = [{row["trial_id"] for row in trials(study)} for study in ("study", "second")]
     assert ids[0] == ids[1]
     record = Study.read("second").manifest.search

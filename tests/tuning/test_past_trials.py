@@ -261,7 +261,7 @@ def test_a_resumed_search_starts_with_the_same_configurations(
     best = [r["method.lambda"] for r in sorted(before, key=lambda r: -r["objective"])[:5]]
     for trials, left in ((2, 2), (4, 2), (7, 1)):
         run_planted(space, study, samples=trials, **learns)
-        said = f"the first {left} sampled configurations are the best of {other}"
+        said = f"the next {left} sampled configurations are the best of {other}"
         assert capsys.readouterr().err.splitlines().count(said) == 1
         assert set(best[:trials]) <= set(sampled(study))
     run_planted(space, whole, samples=5, **learns)

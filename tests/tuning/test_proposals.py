@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted_spaces import sampler_trials
+from planted_spaces import let_toys_have_all_stages, sampler_trials
 from search_samples import (
     LAMBDA,
     drive,
@@ -17,6 +17,7 @@ from search_samples import (
     knob,
     lambda_space,
     queue_of,
+    run_planted,
     tiny_space,
 )
 
@@ -216,13 +217,48 @@ def test_the_best_of_older_studies_run_whole_and_compete_for_seeds(
         until.setdefault(found[0].values["method.lambda"], []).append((found[1], share))
     assert all(until[value][0] == (0, 1.0) for value in (0.81, 0.82, 0.83))
     assert made.stages is not None and made.stages.cost <= 6
+    # A search that ends within its grid begins its first half alike when it goes on.
+    again = Trained(study.space)
+    again.search(**ASKED, given=older, whole=older[:3], most=1)
+    assert again.record is not None and not again.record.halvings[0].sampled
+    again.search(**ASKED, given=older, whole=older[:3])
+    assert again.record == made.record
+
+
+def test_seeds_that_are_added_later_are_charged(small_halves: None, tmp_path: Path) -> None:
+    study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
+    study.search(**{**ASKED, "seeds": (0,)})
+    for budget, halvings in ((6.5, 1), (14.0, 2)):
+        made = study.search(**{**ASKED, "budget": budget})
+        assert made.stages is not None and len(made.record.halvings) == halvings
+        assert made.stages.cost <= max(8.0, budget)
+
+
+def test_what_a_later_command_does_not_change_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_toys_have_all_stages(monkeypatch)
+    space, study = lambda_space(tmp_path, 0.3, ranges=LAMBDA), tmp_path / "study"
+    run_planted(lambda_space(tmp_path / "old", 0.1, 0.6, ranges=LAMBDA), tmp_path / "other")
+    asked: dict[str, Any] = {"budget": 8.0, "scheduler": "halving", "sampler": "random"}
+    for more, said in (
+        ({}, ""),
+        ({"budget": 8.1}, "no configuration is added: a further budget of 0.1 pays for none"),
+        ({"seeds": (0, 1, 2)}, "with these seeds the stages take"),
+        ({"learn_from": (str(tmp_path / "other"),)}, "--learn-from changes nothing"),
+    ):
+        run_planted(space, study, **{**asked, **more})
+        err = capsys.readouterr().err
+        assert said in err and ("no configuration is added" in err) == bool(said)
 
 
 def test_a_study_of_another_rule_is_refused(tmp_path: Path) -> None:
     study = Trained(lambda_space(tmp_path, 0.3, ranges=LAMBDA))
     study.search(sampled=3, scheduler="none", shares=(1.0,))
     study.record = None
-    with pytest.raises(StudyError, match=r"3 configurations that an older rule.*--learn-from"):
+    with pytest.raises(
+        StudyError, match=r"3 configurations that were sampled without.*--learn-from"
+    ):
         study.search(budget=9)
 
 

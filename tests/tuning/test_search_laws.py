@@ -268,7 +268,7 @@ class World:
         return [*found, self.weights(), study.manifest.search]
 
     def clashes(self, ask: Ask) -> bool:
-        """Whether a command gives two sizes, or begins with another seed than the stages."""
+        """Whether a command gives two sizes, or differs from what the stages were sampled by."""
         there = (self.study / "study.json").is_file()
         search = Study.read(self.study).manifest.search if there else None
         samples = ask.trials > 0 or ask.budget is not None
@@ -279,6 +279,7 @@ class World:
         first = search.halvings[0]
         others = first.first_seed != ask.seeds[0] or ask.scheduler == "none"
         others = others or ask.stage_objective != first.objective
+        others = others or ask.sampler != search.sampler
         return others or bool(ask.trials and ask.budget is not None)
 
     def asks_for_more(self, ask: Ask) -> bool:

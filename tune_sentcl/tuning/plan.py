@@ -101,7 +101,7 @@ def make_plan(
     held = None if path is None else study_at(path, question.space)
     queue = read_queue(question, held)
     history, status = queue.history, dict[str, str]()
-    for name in (trial.trial_id for trial in queue.queued()):
+    for name in queue.waiting():
         before = history.status(name)
         status[name] = f"to run ({before} before)" if before else "to run"
     known = [(trial.trial_id, trial.config.dotted()) for trial in queue.assignments()]
@@ -398,7 +398,8 @@ def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[st
     yield f"{'':>{len(heads) + 2}}{'sum':<29}{costs(stages.cost)}"
     if count := len(configurations.grid):
         seeds = sum(len(configurations.seeds_of(configurations[n])) for n in configurations.grid)
-        yield f"beside them the grid runs whole: {count} configurations, {seeds} trials"
+        named = f"{count} configuration{'s' * (count > 1)}, {seeds} trial{'s' * (seeds > 1)}"
+        yield f"beside them the grid runs whole: {named}"
 
 
 def _rule(queue: Queue, stages: Stages) -> str:

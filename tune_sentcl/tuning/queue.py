@@ -84,6 +84,7 @@ class Queue:
         self._again: set[str] = set()  # trials with a row that are to run again
         self._given: deque[Params] = deque()
         self._told: set[str] = set()
+        self._is_bounded = False  # by the points of the ranges
         self._has_halvings = len(question.shares) > 1 or bool(self.record.halvings)
         self._staging: Staging | None = None  # without one nothing is sampled
         sampled = list(filter(self.configurations.take_stored, history.configurations()))
@@ -122,7 +123,8 @@ class Queue:
         configurations, question = self.configurations, self.question
         num_seeds, grid = len(question.seeds), len(configurations.grid)
         most = max(1, self._sampler.points - configurations.num_in_ranges)
-        given = [params for params in question.given if self._is_new(params)]
+        new = filter(self._is_new, question.given)
+        given = [params for params in new if params not in self.record.whole]
         if not self._has_halvings:
             stages = whole_stages(question.options, num_seeds, grid, most)
             staging = Staging(stages, configurations, self._again)
@@ -142,10 +144,29 @@ class Queue:
         stages = recorded_stages(self.record, num_seeds, grid)
         staging = Staging(stages, configurations, self._again)
         self._take_recorded(staging, sampled)
-        if len(self.record.halvings) > len(before.halvings):
-            self._given.extend(given)
+        # They begin a halving of which nothing is recorded, also where an earlier run has ended
+        # before.
+        if self.record.halvings and not self.record.halvings[-1].sampled:
+            self._given.extend(filter(self._is_new, given))
         self.num_given = count + len(self._given)
+        self._is_bounded = sum(halving.sizes[0] for halving in stages.halvings) >= most
+        if len(self.record.halvings) == len(before.halvings):
+            self._say_what_is_not_paid(before, stages)
         return staging
+
+    def _say_what_is_not_paid(self, before: SearchRecord, stages: Stages) -> None:
+        """Say what the options change nothing by, or what they do not cover."""
+        options, say = self.question.options, self.question.watcher.say
+        if options.budget is not None and options.budget > before.budget and not self._is_bounded:
+            more = options.budget - before.budget
+            say(f"no configuration is added: a further budget of {more:g} pays for none")
+        if options.budget is not None and stages.cost > max(options.budget, before.budget) + 0.05:
+            say(
+                f"with these seeds the stages take {stages.cost:.1f} trainings, and --budget is "
+                f"{options.budget:g}: no configuration is added"
+            )
+        if not self._given and {*options.learn_from} - {*before.learned_from}:
+            say("--learn-from changes nothing, because no configuration is added")
 
     def _take_recorded(self, staging: Staging, sampled: Iterable[Configuration]) -> None:
         """Add the recorded configurations of halvings that have begun.
@@ -162,7 +183,7 @@ class Queue:
         known = staging.sampled
         if others := [each.name for each in sampled if each.name not in known]:
             count = f"{len(others)} configurations"
-            rule = f"holds {count} that an older rule or --scheduler none sampled"
+            rule = f"holds {count} that were sampled without these stages"
             move = "Read, judge or export it, and sample in a new study (--learn-from this one)."
             raise StudyError(Fault("--study", rule=rule, move=move))
 
@@ -236,8 +257,10 @@ class Queue:
         if self._staging is None:
             return False
         planned = sum(halving.sizes[0] for halving in self._staging.stages.halvings)
-        asked = self.question.options.samples
-        return self._staging.is_exhausted or asked > planned + len(self._staging.whole)
+        options = self.question.options
+        if self._staging.is_exhausted or options.samples > planned + len(self._staging.whole):
+            return True
+        return self._is_bounded and options.budget is not None
 
     @property
     def num_queued(self) -> int:
@@ -411,7 +434,7 @@ def read_queue(question: Question, study: Study | None) -> Queue:
         has_priors = any(item.prior is not None for item in question.space.ranges)
         best = f"the best of {studies}" if studies else "priors of the space"
         best += " and priors of the space" * (bool(studies) and has_priors)
-        question.watcher.say(f"the first {queue.num_given} sampled configurations are {best}")
+        question.watcher.say(f"the next {queue.num_given} sampled configurations are {best}")
     return queue
 
 

@@ -191,12 +191,14 @@ def _record(question: Question, queue: Queue, study: Study) -> SearchRecord:
     plan = before.seed_plan if before else None
     if not len(queue.history):  # no score was seen before
         plan = seed_plan(queue) if question.origin is None else None
+    record = queue.record
+    if options.is_sampling and not (before and before.halvings):
+        record = replace(record, sampler=options.sampler, sampler_seed=options.sampler_seed)
+    if before is None or queue.num_given:
+        record = replace(record, learned_from=options.learn_from)
     return replace(
-        queue.record,
+        record,
         objectives=tuple(map(str, question.objectives)),
-        sampler=options.sampler,
-        sampler_seed=options.sampler_seed,
-        learned_from=options.learn_from,
         stage_objective=str(question.loader.stage_objective),
         seed_plan=plan,
     )

@@ -338,7 +338,8 @@ def with_halvings(
         if options.budget is None:
             left = int(min(options.samples, most)) - held - count
             return stages_of_samples(left, shares, after, parts=parts)
-        more = options.budget - record.budget - (after.cost - before.cost)
+        # Seeds that a later command adds are charged.
+        more = options.budget - max(record.budget, before.cost) - (after.cost - before.cost)
         return stages_for(more, most - held - count, shares, after, parts=parts)
 
     # A halving comes first where the options do not pay for all of them.
@@ -405,6 +406,10 @@ def check_halvings(record: SearchRecord | None, question: Question) -> None:
         rule = f"must be {recorded.objective}, which ranks the stages of the study"
         move = "Name that one, or start another study."
         raise ConfigError(Fault("--stage-objective", value=objective, rule=rule, move=move))
+    if record.sampler != options.sampler:
+        rule = f"must be {record.sampler}, by which the study is sampled"
+        move = "Name that one, or start another study."
+        raise ConfigError(Fault("--sampler", value=options.sampler, rule=rule, move=move))
     if options.is_whole:
         rule = "cannot go on with a study that was sampled with --scheduler halving"
         raise ConfigError(
