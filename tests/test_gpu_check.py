@@ -89,7 +89,7 @@ def test_a_failed_capture_ends_the_checks(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ({"without": "", "free": 4}, []),
         ({"without": "", "free": 1}, 2 * ["a shared GPU by MPS"]),
-        (None, ["mps", "all further checks"]),
+        (None, ["a shared GPU by MPS"]),  # which tells nothing of this process's own GPU
     ],
 )
 def test_a_share_of_memory_is_what_was_asked_for(
@@ -102,6 +102,20 @@ def test_a_share_of_memory_is_what_was_asked_for(
     card = Mock(total_memory=16)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
     assert failed("_mps") == expected
+    assert process.kill.called
+
+
+def test_processes_that_hang_do_not_hold_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Mock(**{"communicate.side_effect": subprocess.TimeoutExpired("python", 1)})
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: process)
+    assert failed("_mps") == ["mps"] and process.kill.call_count == 2
+
+
+def test_what_is_forbidden_is_not_called_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNE_SENTCL_MPS", "0")
+    monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=OSError("not to be begun")))
+    (finding,) = gpu_check._mps(CPU)
+    assert finding.passed is None and "TUNE_SENTCL_MPS=0" in finding.found
 
 
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])

@@ -30,6 +30,7 @@ from tune_sentcl.train import capture, train
 from tune_sentcl.train.graphs import GraphedTransformer
 from tune_sentcl.train.optimizer import GraphedUpdate, update
 from tune_sentcl.train.precision import computing_in
+from tune_sentcl.tuning.mps import VARIABLE as MPS_VARIABLE
 from tune_sentcl.tuning.mps import join
 
 _SIZES = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -57,6 +58,7 @@ _ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 8e-2}
 _MEDIUM = {"hidden_size": 512, "num_hidden_layers": 8, "intermediate_size": 2048}
 _EPOCHS = 8  # of eight steps
 _SHARE = 0.25  # of the GPU for each of two processes
+_CLIENT_S = 120  # for which one may run
 
 
 @dataclass(frozen=True)
@@ -102,14 +104,23 @@ def check_gpu(device: torch.device) -> Findings:
 
 def _mps(device: torch.device) -> Findings:
     """Two processes at a time; first, because this process has not begun CUDA yet."""
+    if os.environ.get(MPS_VARIABLE) == "0":
+        yield Finding("a shared GPU", None, f"trials take turns: {MPS_VARIABLE}=0 forbids MPS")
+        return
     command = [sys.executable, "-c", "from tune_sentcl.gpu_check import mps_client; mps_client()"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, **pipes) for _ in range(2)]  # type: ignore[call-overload]
-    ends = [process.communicate(timeout=120) for process in processes]
+    try:
+        ends = [process.communicate(timeout=_CLIENT_S) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()  # else one that hangs would hold the GPU during all further checks
     for process, (out, error) in zip(processes, ends, strict=True):
-        if process.returncode:
+        if process.returncode:  # which need not mean that this process cannot use the GPU
             lines = error.strip().splitlines() or [f"exit {process.returncode}"]
-            raise DeviceError(f"a process that shares the GPU failed: {lines[-1]}")
+            found = f"a process that shares the GPU failed: {lines[-1]}"
+            yield Finding("a shared GPU by MPS", False, found, _PARTS[_mps])
+            return
         facts = json.loads(out.splitlines()[-1])
         if facts["without"]:
             yield Finding("a shared GPU", None, f"trials take turns: {facts['without']}")
