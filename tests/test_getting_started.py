@@ -83,6 +83,7 @@ def test_the_page_leads_to_a_model_that_is_better(
     assert "support" in (tmp_path / "best-model" / "README.md").read_text()
 
 
+@pytest.mark.long
 def test_the_answers_of_how_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All commands but those that need a full disk or no network."""
     monkeypatch.chdir(tmp_path)

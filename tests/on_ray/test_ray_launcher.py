@@ -229,6 +229,7 @@ def points(study: Path) -> set[tuple[object, ...]]:
     }
 
 
+@pytest.mark.long
 def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_to(
     tmp_path: Path,
 ) -> None:
