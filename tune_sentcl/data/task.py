@@ -32,8 +32,21 @@ class StsSubset:
         return len(self.gold)
 
 
+class ScoredTask:
+    """A task of `evaluation.own`; each kind overrides the texts and the remarks that it has."""
+
+    def texts(self, prompt: Prompt = "text") -> Iterator[str]:
+        """The texts that are read with a prompt, as far as they are known here."""
+        del prompt
+        yield from ()
+
+    def remarks(self) -> Iterator[str]:
+        """Notes for a reader of its scores."""
+        yield from ()
+
+
 @dataclass(frozen=True)
-class StsTask:
+class StsTask(ScoredTask):
     """One task on one split.
 
     Attributes:
@@ -77,10 +90,6 @@ class StsTask:
         for subset in self.subsets if prompt == "text" else ():
             yield from subset.sentences1
             yield from subset.sentences2
-
-    def remarks(self) -> Iterator[str]:
-        """Notes for a reader of its scores: none."""
-        yield from ()
 
 
 def sts_fingerprint(tasks: Iterable[StsTask]) -> str:

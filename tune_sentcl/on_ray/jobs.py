@@ -36,7 +36,7 @@ SPACE_FILE = "space.toml"
 """The space's file in the job's working directory; the space's name is in its text."""
 
 _PACKAGE = "tune_sentcl"
-_STOP_S = 10  # Ray kills a stopped job after 3 s by default; a search takes up to 7 s to end
+_STOP_S = 10  # Ray kills a stopped job after 3 s by default, and a search may take longer to end
 
 for _logger in (
     *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),  # uploads

@@ -136,10 +136,6 @@ class Study(StudyTables):
         """The local folder of a trial's weights, downloaded for the block if necessary."""
         return TrialFolders(self.files, WEIGHTS).local(self._weights_of(trial_id))
 
-    def checkpoint_file(self, trial_id: str, name: str) -> bytes | None:
-        """One file beside a trial's weights; None if it is missing."""
-        return TrialFolders(self.files, WEIGHTS).read_file(self._weights_of(trial_id), name)
-
     def items_file(self, trial_id: str, name: str) -> bytes | None:
         """The file of a trial's scores of single items; None if they are not kept."""
         if not self.ended()[trial_id].attempt_files:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ import torch
 from tune_sentcl.config import EncoderConfig, TrialConfig, Values, short_name, stated, varied
 from tune_sentcl.config.idle import is_idle
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
-from tune_sentcl.data.task import Prompt
 from tune_sentcl.data.toy import toy_vocabulary
 from tune_sentcl.errors import TuneSentclError
 from tune_sentcl.judging.evidence import shown
@@ -35,12 +34,17 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.train import train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
 from tune_sentcl.trial.run import frozen_encoder_texts
-from tune_sentcl.trial.running import tasks_at_points
 from tune_sentcl.tuning.first_checks import study_at
 from tune_sentcl.tuning.keeping import kept_bytes, state_bytes
 from tune_sentcl.tuning.machine import gpus_a_trial, this_machine, trials_at_a_time
 from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.question import Question, ask, first_training, whole_training
+from tune_sentcl.tuning.question import (
+    Question,
+    ask,
+    first_training,
+    texts_at_points,
+    whole_training,
+)
 from tune_sentcl.tuning.queue import Queue, read_queue
 from tune_sentcl.tuning.stages import Stages
 from tune_sentcl.watch.clock import clock
@@ -214,9 +218,7 @@ class TrialTimer:
                 missing = cache.missing(frozen_encoder_texts(config, inputs))
                 self.passes[config.encoder] = character * _characters(missing)
             return TrialSeconds(start, training, end, start + training)
-        tasks = tasks_at_points(inputs.sets, self._loader.stage_objective)
-        texts = (text for task in tasks for p in get_args(Prompt) for text in task.texts(p))
-        point = character * _characters(texts)
+        point = character * _characters(texts_at_points(config, self._loader))
         points = -(-steps // every) if every else 0  # the last step is one of them
         return TrialSeconds(start + point, training, end, start + training + points * point + end)
 

@@ -291,15 +291,16 @@ def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]
         with suppress(BadInputError):  # inputs that cannot be read do not run
             rows, steps = whole_training(config, loader)
             texts = rows * len(loader.load(config).corpus.text_columns())
-            found.append(
-                (steps, texts, 0 if config.method.freezes_encoder else _scored(config, loader))
-            )
+            frozen = config.method.freezes_encoder
+            scored = 0 if frozen else len(texts_at_points(config, loader))
+            found.append((steps, texts, scored))
     return min(found, default=(0, 0, 0))
 
 
-def _scored(config: TrialConfig, loader: InputLoader) -> int:
+def texts_at_points(config: TrialConfig, loader: InputLoader) -> set[str]:
+    """The texts that one score encodes while a trial runs."""
     tasks = tasks_at_points(loader.load(config).sets, loader.stage_objective)
-    return len({text for task in tasks for p in get_args(Prompt) for text in task.texts(p)})
+    return {text for task in tasks for prompt in get_args(Prompt) for text in task.texts(prompt)}
 
 
 def first_training(space: Space) -> TrialConfig:

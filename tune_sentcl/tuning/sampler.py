@@ -294,7 +294,11 @@ def _means(
     return statistics.fmean(map(max, best, own)), statistics.fmean(own)
 
 
-def best_params(studies: Sequence[Mapping[tuple[tuple[str, Any], ...], float]]) -> list[Params]:
+PastStudy = dict[tuple[tuple[str, Any], ...], float]
+"""The standardized scores of a study's configurations, by their params."""
+
+
+def best_params(studies: Sequence[PastStudy]) -> list[Params]:
     """The portfolio of other studies, given their standardized scores by params."""
     return [dict(key) for key in portfolio(studies, SIZE)]
 
@@ -339,10 +343,6 @@ def check_priors(space: Space) -> None:
     ]
     if faults:
         raise SpaceError(faults)
-
-
-PastStudy = dict[tuple[tuple[str, Any], ...], float]
-"""The standardized scores of a study's configurations, by their params."""
 
 
 def past_studies(

@@ -27,7 +27,7 @@ from tune_sentcl.watch.trackers import open_tracker
 from tune_sentcl.watch.watcher import Watcher
 
 _WAIT_S = 30.0  # for the trackers to finish writing after the search
-_INTERRUPTED_WAIT_S = 3.0  # the same after an interruption, which may take 7 s in total
+_INTERRUPTED_WAIT_S = 3.0  # the same after an interruption
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
 _NUMBERS = value_columns(MAX_OBJECTIVES)
 _TEXTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from tune_sentcl.config.data_names import OwnSource
-from tune_sentcl.data.task import ClassifiedRows, Prompt, StsTask
+from tune_sentcl.data.task import ClassifiedRows, Prompt, ScoredTask, StsTask
 from tune_sentcl.errors import DataError, Fault, ResourceError, first_line
 from tune_sentcl.objective import DEFAULT_CUTOFFS, RETRIEVAL, Objective, metric_cutoff
 from tune_sentcl.plugins import EXTENSIONS
@@ -16,7 +16,7 @@ OwnSplit = Literal["dev", "test"]
 
 
 @dataclass(frozen=True)
-class LabeledTask:
+class LabeledTask(ScoredTask):
     """Sentences with a class each, for a linear classifier.
 
     Attributes:
@@ -69,13 +69,9 @@ class LabeledTask:
         for part in self.parts if prompt == "text" else ():
             yield from part.first
 
-    def remarks(self) -> Iterator[str]:
-        """Notes for a reader of its scores: none."""
-        yield from ()
-
 
 @dataclass(frozen=True)
-class RetrievalTask:
+class RetrievalTask(ScoredTask):
     """Queries, documents, and relevance judgments.
 
     Attributes:
@@ -142,7 +138,7 @@ class RetrievalTask:
 
 
 @dataclass(frozen=True)
-class ForeignTask:
+class ForeignTask(ScoredTask):
     """A task on one split, whose data and metrics MTEB or a plugin holds.
 
     Attributes:
@@ -179,14 +175,6 @@ class ForeignTask:
     def size(self) -> str:
         """Which data it has, as text."""
         return ", ".join((*self.theirs, self.version))
-
-    def texts(self, prompt: Prompt = "text") -> Iterator[str]:
-        """The texts that are known here: none."""
-        yield from ()
-
-    def remarks(self) -> Iterator[str]:
-        """Notes for a reader of its scores: none."""
-        yield from ()
 
 
 _DEV = ("dev", "val")  # prefixes: also validation and validation.full
