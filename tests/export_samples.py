@@ -72,7 +72,10 @@ def shaken(encoder: Encoder, seed: int, size: float = 0.02) -> Encoder:
 
 
 def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFAULT)) -> Study:
-    """A study of these trials; those without a `value` have the scores of their weights."""
+    """A study of these trials.
+
+    Those without a `value` have the scores of their weights, or another score.
+    """
     files = TrialFiles(path)
     tasks = load_sts("toy", None)
     with StudyDriver.open(path, space=load_space("smoke"), command=["test"]) as driver:
@@ -83,11 +86,12 @@ def plant(path: str | Path, trials: Mapping[str, Planted], asked: str = str(DEFA
             if planted.encoder is not None:
                 write = functools.partial(export, planted.encoder, metadata={})
                 files.write_checkpoint(name, write)
-            if planted.value is not None:
-                task, metric, data = DEFAULT.task, DEFAULT.metric, evaluation_data(config)
-                scores = [Score("sts", task, "dev", metric, "cosine", data, planted.value, 9)]
-            elif planted.encoder is not None:
+            if planted.value is None and planted.encoder is not None:
                 scores = score_by_cosine(planted.encoder.encode, tasks)
+            else:
+                task, data, value = DEFAULT.task, evaluation_data(config), planted.value
+                metric = "pearson" if value is None else DEFAULT.metric
+                scores = [Score("sts", task, "dev", metric, "cosine", data, value or 50.0, 9)]
             facts: dict[str, Any] = {
                 "configuration": "c0",
                 "space": "smoke",

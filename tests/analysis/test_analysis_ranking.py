@@ -8,16 +8,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from analysis_samples import DEV, Status, Trial, config, score, write_study
+from analysis_samples import DEV, PEARSON, Status, Trial, config, score, write_study
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
-from tune_sentcl.analysis.report.first_screen import FirstScreen
+from tune_sentcl.analysis.report.first_screen import OTHER, FirstScreen
 from tune_sentcl.analysis.report.report_data import ReportData
-from tune_sentcl.analysis.report.scores import leaderboard_frame
+from tune_sentcl.analysis.report.scores import leaderboard_frame, leaderboards
 from tune_sentcl.cli import app
+from tune_sentcl.errors import StudyError
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import rank_keys
 from tune_sentcl.results.judgement import judge
@@ -40,7 +41,7 @@ def trial(name: str, seed: int, value: float | Status) -> Trial:
 
 
 def run(*words: str) -> str:
-    return CliRunner().invoke(app, words).stdout
+    return CliRunner().invoke(app, words).output
 
 
 def winners(study: Study) -> dict[str, str]:
@@ -48,12 +49,12 @@ def winners(study: Study) -> dict[str, str]:
     path = study.files.where
     frames = read_study(path)
     subject = ReportData(frames, frames.objectives())
-    table = configurations(study).set_index("rank")
+    table, shown = configurations(study).set_index("rank"), FirstScreen(subject).rows
     return {
         "configurations": table["configuration"][1],
         "read_study": frames.configurations().set_index("rank")["configuration"][1],
         "report": leaderboard_frame(subject).set_index("rank")["configuration"][1],
-        "first screen": list(FirstScreen(subject).rows.values())[-1].name,
+        "first screen": [one for name, one in shown.items() if name != OTHER][-1].name,
         "judge": Standings.read(study).scored()[0].name,
         "export": Choice.read(study, DEV).ranked[0].row["configuration"],
     }
@@ -242,9 +243,45 @@ def test_a_score_that_could_not_be_taken_is_a_lost_seed(tmp_path: Path) -> None:
         trial("lucky", 0, 90.0),
         replace(trial("lucky", 1, 0.0), scores=[collapsed]),
         trial("other", 0, 85.0),
-        replace(trial("other", 1, 0.0), scores=[]),  # nobody asked for it
+        replace(trial("other", 1, 0.0), scores=[score(PEARSON, 80.0)]),  # nobody asked for it
     ]
     study = write_study(tmp_path, trials, ["STS-B:spearman"])
     table = configurations(study)
     assert table["configuration"].to_list() == ["lucky", "other", "whole"]
     assert table["rank"].fillna(0).to_list() == [0, 0, 1]
+
+
+def test_another_objective_says_by_which_score_the_winner_was_chosen(tmp_path: Path) -> None:
+    # Finds a view that calls the first of another order the winner.
+    trials = [
+        replace(one, scores=[*one.scores, score(PEARSON, pearson)])
+        for name, value, pearson in (("plain", 70.0, 75.0), ("d", 80.0, 60.0), ("bb", 75.0, 90.0))
+        for one in (trial(name, seed, value + seed / 10) for seed in range(3))
+    ]
+    plan = SeedPlan((0, 1, 2), 3, ("plain", "d", "bb"))
+    study = write_study(tmp_path, trials, ["STS-B:spearman"], plan=plan)
+    table = configurations(study, [PEARSON]).set_index("configuration")
+    assert table.index.to_list() == ["bb", "plain", "d"]
+    assert table["verdict"]["d"] == "winner"
+    whose = "The search chose the winner by STS-B:spearman:dev."
+    frames = read_study(tmp_path)
+    subject = ReportData(frames, frames.objectives([PEARSON]))
+    screen, (board, *_) = FirstScreen(subject), leaderboards(subject, 0)
+    assert whose in screen.notes and whose in board.note
+    assert screen.steps == [f"tune-sentcl judge {tmp_path} --objective STS-B:pearson:dev"]
+    for asked, is_told in ((PEARSON, True), (DEV, False)):
+        option = ("--objective", str(asked))
+        for command in ("judge", "show"):
+            assert (whose in run(command, str(tmp_path), *option)) == is_told
+    (best,) = {one.row["configuration"] for one in Choice.read(study, PEARSON).ranked[:1]}
+    assert best == "bb"
+
+
+def test_a_lost_file_of_scores_is_named(tmp_path: Path) -> None:
+    # Finds finished trials that count as trials without a score.
+    study = write_study(tmp_path, [trial("a", 0, 80.0), trial("bb", 0, 70.0)], ["STS-B:spearman"])
+    (file,) = (tmp_path / "scores").iterdir()
+    file.unlink()
+    for read in (Standings.read, configurations, judge):
+        with pytest.raises(StudyError, match="scores: holds no score of 2 of 2 finished trials"):
+            read(study)

@@ -129,7 +129,7 @@ def test_a_score_without_a_number_is_missing(tmp_path: Path, missing: float | No
 
 
 def test_what_a_row_says_of_its_objective_does_not_count(tmp_path: Path) -> None:
-    study = write_study(tmp_path, [Trial("t1", config(0))])
+    study = write_study(tmp_path, [Trial("t1", config(0), [score(PEARSON, 70.0)])])
     (file,) = (tmp_path / "trials").iterdir()
     table = pq.read_table(file)
     place = table.schema.get_field_index("objective")

@@ -213,7 +213,8 @@ def test_the_best_is_never_silently_the_second_best(tmp_path: Path) -> None:
     other = Planted(None, value=99.0, row={"configuration": "other"})
     study = plant(tmp_path / "study", {"kept": Planted(toy()), "lost": other})
     with pytest.raises(
-        StudyError, match=r"trial lost \(the winner's best trial by STS-B:spearman:dev\): has not"
+        StudyError,
+        match=r"trial lost \(the best configuration's best trial by STS-B:spearman:dev\): has not",
     ):
         export_trial(study.files.where, tmp_path / "model")
     seeds = plant(tmp_path / "seeds", {"kept": Planted(toy()), "lost": Planted(None, value=99.0)})

@@ -96,13 +96,13 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
     The configurations of a plugin that has changed since come last.
 
     Columns: `configuration`, `rank` (null for one with fewer seeds than the winner, or with a lost
-    seed), `verdict` of `judge` beside the winner (`winner`, `proven worse`, `not proven`; null:
-    never compared), `method.name`, every other knob in which the trials differ (except knobs that
-    only affect measuring), `data`, and for each objective, its test score and `sts_avg`, if
-    measured: `..._mean`, `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with
-    a score. `lost`, if any, counts seeds that have failed or were stopped. Fresh seeds do not
-    count in these columns; if there are any, `fresh_mean`, `fresh_sd` and `fresh_n` describe their
-    first objective, `fresh_test_mean` and so on its test score.
+    seed), `verdict` of `judge` beside the winner that the search chose (`winner`, `proven worse`,
+    `not proven`; null: not compared), `method.name`, every other knob in which the trials differ
+    (except knobs that only affect measuring), `data`, and for each objective, its test score and
+    `sts_avg`, if measured: `..._mean`, `..._sd` (n - 1; NaN for one seed) and `..._n`, the number
+    of seeds with a score. `lost`, if any, counts seeds that have failed or were stopped. Fresh
+    seeds do not count in these columns; if there are any, `fresh_mean`, `fresh_sd` and `fresh_n`
+    describe their first objective, `fresh_test_mean` and so on its test score.
 
     Args:
         study: A running or finished study.
@@ -164,9 +164,16 @@ def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
 
 
 def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
-    """All columns of the trials, with their values of these objectives."""
+    """All columns of the trials, with their values of these objectives.
+
+    `rank` and `verdict` are those of a trial's configuration, as in `configurations`.
+    """
+    standings = Standings.read(study, objectives[0])
     history = History.read(study, objectives, None)
-    return frame_of(history.with_objectives(history.table))
+    frame = frame_of(history.with_objectives(history.table))
+    frame["rank"] = pd.array([standings.ranks.get(n) for n in frame["configuration"]], "Int64")
+    frame["verdict"] = frame["configuration"].map(standings.said)
+    return frame
 
 
 def _ranked(table: pd.DataFrame, objectives: Sequence[Objective]) -> pd.DataFrame:

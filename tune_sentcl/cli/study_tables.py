@@ -67,13 +67,11 @@ def study_lines(
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
         first = _first(standings, over_seeds, most)
         title = "Means over seeds ± standard deviations, best first"
-        if over_seeds["rank"].isna().any():
-            title += "; rank -: fewer seeds than the best, or a lost seed"
         tables.append((over_seeds, [_configuration(row, columns | tests) for row in first], title))
     lines: list[str] = []
     for table, shown, title in tables:
         if shown:
-            layout = _layout(table, shown[0], [*columns], [*tests])
+            layout = _layout(table, shown[0], [*columns], [*tests], standings.chosen_by)
             lines += [""] * bool(lines)
             lines += table_lines(shown, width, title, layout, bold=bold)
         if most and len(table) > most:
@@ -99,7 +97,11 @@ def _first(standings: "Standings", table: Any, most: int) -> list[dict[str, Any]
 
 
 def _layout(
-    table: Any, row: dict[str, Any], objectives: Sequence[str], tests: Sequence[str]
+    table: Any,
+    row: dict[str, Any],
+    objectives: Sequence[str],
+    tests: Sequence[str],
+    chosen_by: str,
 ) -> Layout:
     first, *others = row
     names = [*objectives, *tests]
@@ -111,25 +113,26 @@ def _layout(
         "a cost, less is better" if objective_named(name).is_cost else "an objective"
         for name in objectives[1:]
     ]
-    legend = [f"{titles[n]}: {n}, {rank}" for n, rank in zip(objectives, ranking, strict=True)]
-    legend += [f"{titles[name]}: {name}, reported only" for name in tests]
-    if _AVERAGE in row:
-        titles[_AVERAGE] = "STS"
-        legend.append("STS: the average of the test Spearman of seven STS tasks")
-    if _FRESH in row:
-        legend.append(f"fresh: {objectives[0]} on seeds that chose nothing; report this mean")
-    if _FRESH_TEST in row:
-        legend.append(f"fresh test: {tests[0]} on these seeds")
-    if _SEEN in row:
-        legend.append("seen: the share of its training after which a trial was stopped")
-        legend.append("last score: the score that stopped it")
-    if _VERDICT in row:
-        legend.append("verdict: of `judge`, beside the winner")
-    kept = {*names, _FRESH, _FRESH_TEST, _VERDICT}
+    titles[_AVERAGE] = "STS"
+    ranked = zip(objectives, ranking, strict=True)
+    legend = {name: f"{titles[name]}: {name}, {rank}" for name, rank in ranked}
+    legend |= {name: f"{titles[name]}: {name}, reported only" for name in tests}
+    legend |= {
+        _AVERAGE: "STS: the average of the test Spearman of seven STS tasks",
+        _FRESH: f"fresh: {objectives[0]} on seeds that chose nothing; report this mean",
+        _FRESH_TEST: f"fresh test: {', '.join(tests[:1])} on these seeds",
+        _SEEN: "seen: the share of its training after which a trial was stopped",
+        _LAST: "last score: the score that stopped it",
+        _VERDICT: f"verdict: of `judge`, beside the winner; blank: not compared. {chosen_by}",
+    }
+    if "rank" in table and table["rank"].isna().any():
+        legend["rank"] = "rank -: fewer seeds than the best, or a lost seed"
+    kept = {*names, "rank", _FRESH, _FRESH_TEST, _VERDICT}
     constant = [k for k in others if k not in {*kept, _SEEN, _LAST, _AVERAGE, "seconds"}]
     drop_first = ["seconds", "origin", "status", _AVERAGE]
     drop_first += [key for key in reversed(others) if key not in kept]
     drop_first += tests if _FRESH in row else []  # the test scores of fresh seeds say more
+    drop_first.append(_FRESH_TEST)
     return Layout(
         titles=titles,
         legend=legend,

@@ -36,7 +36,7 @@ class Layout:
 
     Attributes:
         titles: Short titles by column key; the default title is the key.
-        legend: Lines above the table that explain the short titles.
+        legend: By column key, a line above the table that explains the short title.
         knobs: Columns that hold knobs.
         constant: Columns that are left out if they are empty, or if all rows have the same value,
             which is then printed once above the table.
@@ -47,7 +47,7 @@ class Layout:
     """
 
     titles: Mapping[str, str] = field(default_factory=dict)
-    legend: Sequence[str] = ()
+    legend: Mapping[str, str] = field(default_factory=dict)
     knobs: Collection[str] = ()
     constant: Collection[str] = ()
     of: str = "rows"
@@ -102,14 +102,14 @@ def table_lines(
     same = [key for key in layout.constant if key in columns and columns[key].is_constant]
     values = {key: columns.pop(key).cells[0] for key in same}
     same_values = [f"{key} {value}" for key, value in values.items() if value]
-    above = [title, *layout.legend]
-    if same_values:
-        above.append(f"{', '.join(same_values)} in these {len(rows)} {layout.of}")
     below = []
     if left_out := _leave_out(columns, width, layout.drop_first):
         count = f"{len(left_out)} column{'s' if len(left_out) > 1 else ''}"
         named = f"{count} left out at width {width}: {', '.join(left_out)}"
         below = [f"{named}; a wider terminal or {layout.full_option} shows them"]
+    above = [title, *(text for key, text in layout.legend.items() if key in columns)]
+    if same_values:
+        above.append(f"{', '.join(same_values)} in these {len(rows)} {layout.of}")
     drawn = _drawn(list(columns.values()), width, bold=bold)
     return [*_wrapped(above, width), *drawn, *_wrapped(below, width)]
 

@@ -142,7 +142,7 @@ class Choice:
         name = first.row["configuration"]
         own = (candidate for candidate in self.ranked if candidate.row["configuration"] == name)
         chosen = next((candidate for candidate in own if candidate.exportable), first)
-        self._require_weights(chosen, f"the winner's best trial by {self.objective}")
+        self._require_weights(chosen, f"the best configuration's best trial by {self.objective}")
         return chosen
 
     def named(self, name: str) -> Candidate:

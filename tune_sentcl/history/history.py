@@ -256,6 +256,11 @@ class History:
         """The trials with a status."""
         return [name for name, record in self._trials.items() if record.status == status]
 
+    def unscored(self) -> list[str]:
+        """The finished trials of which no score is stored, and no reason why one is missing."""
+        records = ((name, self._trials[name]) for name in self.with_status("finished"))
+        return [name for name, one in records if not (one.measured or one.failures)]
+
     def _read_trials(self, table: pa.Table, compared: str) -> None:
         names = ("trial_id", "status", "attempt", "error_type", "stages")
         columns = [table[name].to_pylist() for name in names]

@@ -115,9 +115,7 @@ def judge(
             rule = "a configuration cannot be compared with itself"
             raise standings.fault(standings.title(first), rule, "Name another one.")
         return _judged(standings, evidence, [("named", (first, second))])
-    if len(standings.scored()) < 2:
-        rule = f"needs two configurations with {standings.objective}"
-        raise standings.fault("", rule, "Run more of its space.")
+    standings.require_two()
     if baseline is not None:
         return judge_winner(standings, evidence, _named(standings, baseline), study)[:1]
     plain = standings.baselines()
@@ -205,7 +203,7 @@ def judge_winner(
             several studies nothing is said.
     """
     best, second, *_ = standings.scored()
-    remarks = list(_ranking_notes(standings))
+    remarks = [*filter(None, [standings.chosen_by]), *_ranking_notes(standings)]
     questions: list[tuple[OpponentKind, Pair]] = [("runner-up", (best, second))]
     if baseline is best:
         remarks.insert(0, "The winner is the baseline; the best other is judged against it.")

@@ -166,6 +166,12 @@ class Standings:
         """
         columns = [*_RUN, "code_fingerprint", *knobs()]
         history = History.read(tables, objectives, columns)
+        where = ", ".join(manifests)
+        if unscored := history.unscored():
+            count = f"{len(unscored)} of {len(history.with_status('finished'))} finished trials"
+            rule = f"holds no score of {count} ({first_names(unscored)})"
+            move = "Restore its file from a copy, or run: tune-sentcl measure STUDY."
+            raise StudyError(Fault(where, key="scores", rule=rule, move=move))
         tried: dict[str, Configuration] = {}
         older = set[str]()
         for name, values in _knobs_of(history.table).items():
@@ -189,7 +195,6 @@ class Standings:
             plan = manifest.search.seed_plan if manifest.search else None
             searches = [each for each in manifest.commands if " search " in each]
             command = searches[-1] if searches else ""
-        where = ", ".join(manifests)
         data = history.data or "root"
         return cls(where, objectives, data, tried, plan, command, frozenset(older), tables)
 
@@ -197,6 +202,12 @@ class Standings:
     def objective(self) -> Objective:
         """The score that orders and is judged."""
         return self.objectives[0]
+
+    @property
+    def chosen_by(self) -> str:
+        """Which score chose the winner, if another one orders and is judged; else empty."""
+        searched = self.objectives[1]
+        return "" if searched == self.objective else f"The search chose the winner by {searched}."
 
     @cached_property
     def differ(self) -> list[str]:
@@ -290,6 +301,12 @@ class Standings:
             if each.origin == "grid" and draws(each.values):
                 return None if each is winner else each
         return None
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the search has scored nothing, or has not tried all of its grid."""
+        grid = self.plan.grid if self.plan else ()
+        return self.winner is None or not self.tried.keys() >= {*grid}
 
     def evidence(self, alpha: float = ALPHA, smallest: float = TOLERANCE) -> Evidence:
         """The seeds that may support a claim on the first objective."""
@@ -386,6 +403,19 @@ class Standings:
         """The knobs in which a configuration differs, and the start of its id."""
         code = ", older code" if candidate.name in self.older else ""
         return f"{title(candidate.values, self.differ)} ({candidate.name[:8]}{code})"
+
+    def require_two(self) -> None:
+        """Check that there is something to compare.
+
+        Raises:
+            StudyError: Fewer than two configurations have both scores.
+        """
+        if len(self.scored()) < 2:
+            rule = f"needs two configurations with {self.objective}"
+            move = "Add one to its space, or search with --samples."
+            if self.is_incomplete:
+                move = "Repeat its search, which has not ended."
+            raise self.fault("", rule, move)
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:
         """An error about this study."""

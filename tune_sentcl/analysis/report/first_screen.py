@@ -8,17 +8,25 @@ from functools import cached_property
 from tune_sentcl.analysis.frames import test_columns
 from tune_sentcl.analysis.report.report_data import ReportData, measure_of
 from tune_sentcl.analysis.report.runs import as_typed
+from tune_sentcl.config import is_unchanged
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Verdict
 from tune_sentcl.objective import Objective
 from tune_sentcl.results.judgement import Judgement, judge_winner, unequal_precisions
 from tune_sentcl.results.standings import Estimate, Standings
 
-UNTRAINED, HAND_SET, TUNED = "untrained", "hand-set", "tuned"
-"""The labelled rows: the encoder before training, the best of the grid, and the winner."""
+UNTRAINED, BASELINE, HAND_SET = "untrained", "baseline", "hand-set"
+TUNED, OTHER = "tuned", "best other"
+"""The labelled rows: the encoder before training or another baseline, the best of the grid and
+the winner. If the first of them has won, the best other one stands below it."""
 
 _FINE = 0.2  # points: smaller differences are printed with two digits
-_OVER = {UNTRAINED: "the untrained encoder", HAND_SET: "your hand-set settings"}
+_OVER = {
+    UNTRAINED: "the untrained encoder",
+    BASELINE: "the baseline",
+    HAND_SET: "your hand-set settings",
+    OTHER: "the best other configuration",
+}
 _WORDS: dict[Verdict, str] = {
     "ESTABLISHED": "confirmed",
     "REVERSED": "refuted",
@@ -49,13 +57,17 @@ class FirstScreen:
 
     @cached_property
     def rows(self) -> dict[str, Configuration]:
-        """The untrained encoder, the hand-set settings and the winner, as far as there are any."""
-        winner, start = self.standings.winner, self.standings.start()
+        """The configurations that the sentence names, as far as there are any."""
+        winner, hand_set = self.standings.winner, self.standings.hand_set
         if winner is None:
             return {}
-        if start is winner:
-            return {UNTRAINED: winner}
-        rows = {UNTRAINED: start, HAND_SET: self.standings.hand_set, TUNED: winner}
+        label, first = UNTRAINED, self.standings.start()
+        if first is None:
+            label, first = BASELINE, next(iter(self.standings.baselines()), None)
+        if first is winner:
+            rows = {label: first, OTHER: next(iter(self.standings.scored()[1:]), None)}
+        else:
+            rows = {label: None if first is hand_set else first, HAND_SET: hand_set, TUNED: winner}
         return {label: one for label, one in rows.items() if one is not None}
 
     @cached_property
@@ -73,24 +85,27 @@ class FirstScreen:
     @property
     def sentence(self) -> str:
         """The sentence that says how much the search gained, and how sure the gain is."""
-        winner, objective = self.standings.winner, self.subject.objectives[0]
-        if winner is None:
+        if self.standings.winner is None:
             return "No trial has finished with a score."
-        measure, count = measure_of(objective), len(self.standings.tried)
-        if UNTRAINED not in self.rows:
-            of = f"best of {count:,} configurations" if count > 1 else "configuration"
-            gained = f"The {of} has {measure} {self._to(TUNED)}"
-        elif TUNED not in self.rows:
-            gained = f"No training beats {_OVER[UNTRAINED]}: {measure} {self._to(UNTRAINED)}"
-        else:
-            difference = self._difference(UNTRAINED)
-            verb = "raised" if difference > 0 else "lowered"
+        scored, first = self.standings.scored(), next(iter(self.rows))
+        count, measure = len(scored), measure_of(self.subject.objectives[0])
+        if all(is_unchanged(one.values) for one in scored):
+            best = f"The best of {count:,} untrained encoders" if count > 1 else _OVER[UNTRAINED]
+            return f"{best[:1].upper()}{best[1:]} has {measure} {self._to(first)}."
+        if count == 1:
+            return f"The configuration has {measure} {self._to(first)}."
+        if OTHER in self.rows:
+            chosen = f"The search chose {_OVER[first]}: {measure} {self._to(first)}"
+            gained = f"{chosen}, {self._to(OTHER)} for {_OVER[OTHER]}"
+        elif first in (UNTRAINED, BASELINE):
+            verb = "raised" if self._difference(first) > 0 else "lowered"
             on_dev, *on_test = (
-                f"{self._text(UNTRAINED, one)} to {self._text(TUNED, one)}"
-                for one in self.measured
+                f"{self._text(first, one)} to {self._text(TUNED, one)}" for one in self.measured
             )
             test = f" (test {on_test[0]})" if on_test else ""
             gained = f"Tuning {verb} {measure} from {on_dev}{test}"
+        else:
+            gained = f"The best of {count:,} configurations has {measure} {self._to(TUNED)}"
         if HAND_SET in self.rows:
             difference = self._difference(HAND_SET)
             side = "above" if difference > 0 else "below"
@@ -101,8 +116,8 @@ class FirstScreen:
     def _certainty(self) -> str:
         """Which of the gains are confirmed, and on how many seeds."""
         winner = self.standings.winner
-        claims = {label: one for label, one in self.rows.items() if label != TUNED}
-        if winner is None or TUNED not in self.rows or not claims:
+        claims = {label: one for label, one in self.rows.items() if one is not winner}
+        if winner is None or not claims:
             return ""
         words, evidence = {}, self.standings.evidence()
         for label, one in claims.items():
@@ -115,15 +130,15 @@ class FirstScreen:
             said, several = next(iter(words.values())), len(words) > 1
             if several and said.startswith("not "):
                 return f"; neither gain is {said.removeprefix('not ')}"
-            return f"; {'both gains are ' if several else ''}{said}"
+            what = "the difference is " if OTHER in self.rows else ""
+            return f"; {'both gains are ' if several else what}{said}"
         parts = [f"that over {_OVER[label]} is {text}" for label, text in words.items()]
         return f"; {', '.join(parts).replace('that', 'the gain', 1)}"
 
     def _difference(self, label: str) -> float:
         objective = self.subject.objectives[0]
         mine, other = (self.score(self.rows[one], objective) for one in (TUNED, label))
-        found = mine.mean - other.mean if mine and other else 0.0
-        return -found if objective.is_cost else found
+        return mine.mean - other.mean if mine and other else 0.0
 
     def _text(self, label: str, objective: Objective) -> str:
         score = self.score(self.rows[label], objective)
@@ -156,10 +171,14 @@ class FirstScreen:
                 study = shlex.quote(name)
                 searches = [one for one in map(as_typed, manifest.commands) if " search " in one]
                 step = f"tune-sentcl judge {study}"
-                if self.judgements and self.judgements[0].verdict == "ESTABLISHED":
+                if self.standings.chosen_by:
+                    step = f"{step} --objective {shlex.quote(str(self.subject.objectives[0]))}"
+                first = next(iter(self.judgements), None)
+                if first and first.verdict == "ESTABLISHED" and first.a is self.standings.winner:
                     step = f"tune-sentcl export {study} --to model"
-                elif not self.judgements:
-                    step = searches[-1] if searches else f"tune-sentcl show {study}"
+                elif first is None:
+                    is_open = self.standings.is_incomplete and searches
+                    step = searches[-1] if is_open else f"tune-sentcl show {study}"
                 found.append(step)
         return list(dict.fromkeys(found))
 

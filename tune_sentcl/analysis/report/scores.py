@@ -85,6 +85,8 @@ def _note(subject: ReportData, averages: str) -> str:
     if older := len(subject.standings.older):
         ranked += f" Left out: {older} of a plugin's older code."
     ranked += f" Time: without start-up.{averages} {LEGEND}."
+    if subject.standings.chosen_by:
+        ranked += f" {subject.standings.chosen_by}"
     if {*seeds.values()} == {1}:
         return f"{ranked} Each configuration has one seed: small differences may be luck."
     return ranked
@@ -181,14 +183,16 @@ def _filled(
 def leaderboard_frame(subject: ReportData) -> pd.DataFrame:
     """Every configuration with unrounded values.
 
-    Columns: `rank`, `configuration`, the varied knobs, `data`, `seeds`, and `..._mean`, `..._sd`
-    and `..._n` of each score (by its name on the command line), of the averages, and of `hours`
-    and `gpu_hours` per trial. `lost` counts lost seeds, if any. `fresh_...` describe each
-    objective and its test score on new seeds, if any; those of the first have no name.
+    Columns: `rank`, `configuration`, `verdict` of `judge` beside the winner, the varied knobs,
+    `data`, `seeds`, and `..._mean`, `..._sd` and `..._n` of each score (by its name on the command
+    line), of the averages, and of `hours` and `gpu_hours` per trial. `lost` counts lost seeds, if
+    any. `fresh_...` describe each objective and its test score on new seeds, if any; those of the
+    first have no name.
     """
     names, standings = [*subject.seeds], subject.standings
     ranks = [standings.ranks.get(name) for name in names]
     columns: dict[str, Any] = {"rank": pd.array(ranks, "Int64"), "configuration": names}
+    columns["verdict"] = list(map(standings.said, names))
     for key in subject.knobs:
         values = [standings.tried[name].values.get(key) for name in names]
         columns[key] = pd.Series(values, dtype=object)
