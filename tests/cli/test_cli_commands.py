@@ -193,14 +193,15 @@ def test_bad_words_of_measure(held: Path, place: Path, words: tuple[str, ...], s
 
 def test_show_prints_the_trials_table(held: Path) -> None:
     (row,) = trials(held)
-    assert list(row) == trials_schema().names
+    assert list(row) == [*trials_schema().names, "rank", "verdict"]
+    assert (row["rank"], row["verdict"]) == (1, "winner")
     assert (row["status"], row["origin"], row["data.limit"]) == ("finished", "single", 32)
     assert row["evaluation.suites"] == ["sts"]
     assert row["encoder.share_duplicates"] is True
     assert row["method.cross_premise_label"] is None
     done = invoke("show", held, "--csv")
     (line,) = csv.DictReader(io.StringIO(done.out))
-    assert (list(line), line["trial_id"]) == (trials_schema().names, row["trial_id"])
+    assert (list(line), line["trial_id"]) == ([*row], row["trial_id"])
     shown = invoke("show", held)
     assert (shown.code, shown.err) == (0, "")
     assert str(row["trial_id"])[:8] in shown.out

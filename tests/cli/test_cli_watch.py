@@ -22,6 +22,7 @@ from stand_in import StandIn, by
 
 from tune_sentcl.cli import watch_command
 from tune_sentcl.config import parse_config
+from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, StudyDriver, TrialRow
 from tune_sentcl.store.files import StudyFiles
@@ -72,7 +73,8 @@ class Search:
     def go_on(self, *_: object) -> None:
         """The trial under way ends and another one begins; the search ends with its sixth."""
         if self._done < 6:
-            self._driver.commit(finished_row(f"{self._done:016x}"))
+            measured = Score("sts", "STS-B", "dev", "spearman", "cosine", "root", 60.0, 9)
+            self._driver.commit(finished_row(f"{self._done:016x}"), [measured])
             self._done += 1
         self._tell("running" if self._done < 6 else "ended")
 
