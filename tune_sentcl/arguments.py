@@ -79,7 +79,7 @@ def type_faults(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[
         except ValidationError as error:
             rules = list(dict.fromkeys(map(_rule, error.errors())))  # one for each kind of a union
             rule = _EMPTY if _EMPTY in rules else " or ".join(rules).replace(" or must be", " or")
-            yield Fault(name, value=first_line(repr(value)), rule=rule, move="Correct it.")
+            yield Fault(name, value=first_line(repr(value)), rule=rule, move="Pass such a value.")
 
 
 @functools.cache

@@ -139,7 +139,7 @@ BAD = {
     "source name": (HEAD + source_file("", "nli"), "a source of this name exists (built in)"),
     "source parameter": (
         HEAD + source_file("limit"),
-        "my_loss.py: source faq: faq: must be a function without arguments. Correct it.",
+        "my_loss.py: source faq: faq: must be a function without arguments. Decorate one.",
     ),
     "method name": (
         HEAD + method_file(literal="str"),

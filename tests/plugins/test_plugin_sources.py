@@ -72,7 +72,10 @@ def test_rows_of_a_source_make_the_trials_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("yield 3 / 0", "raises ZeroDivisionError (division by zero): line 6. Correct it."),
+        (
+            "yield 3 / 0",
+            "raises ZeroDivisionError (division by zero): line 6. Change the plugin there.",
+        ),
         ("yield 'a text'", "must yield dicts, one or more, and nothing else: line 4."),
         ("return []", "must yield dicts, one or more, and nothing else: line 4."),
         ("return 3", "raises TypeError ('int' object is not iterable): line 4."),

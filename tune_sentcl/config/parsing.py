@@ -194,7 +194,7 @@ def _move_for(key: str, owner: str) -> str:
         usual = "" if default is None else f" (default {shown(default)})"
         return f"Choose another value: {all_knobs[key].meaning(owner)}{usual}."
     names = [name for name in all_knobs if name.startswith(f"{key}.")]
-    return f"Set its keys: {', '.join(names)}." if names else "Correct it."
+    return f"Set its keys: {', '.join(names)}." if names else "`tune-sentcl knobs` lists all keys."
 
 
 def extras_of(values: Values) -> frozenset[str]:

@@ -77,7 +77,7 @@ _ALIASES = {
 _NEGATIVE_ALIAS = re.compile(r"(?:hard[ _-]?)?neg(?:ative)?(s?)(?:[ _-]?(\d+))?")
 """`hard_neg`, `neg`, `hard_negatives`, `negative1`, `neg_2` and the like."""
 UNREAD = "unread: "
-"""What stands before the name of a column without a role, in the place of a role."""
+"""Stands before the name of a column that has no role, in place of a role."""
 
 
 def holds_text(role: str) -> bool:
@@ -355,7 +355,9 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
         rule = "a score must be a finite number"
         rule += " (with a decimal comma, if no score has a point)" if "," in value else ""
         raise DataError(
-            Fault(where.at([row]), key="score", value=value, rule=rule, move="Correct it.")
+            Fault(
+                where.at([row]), key="score", value=value, rule=rule, move="Change or remove it."
+            )
         )
     return scores
 

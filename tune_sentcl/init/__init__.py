@@ -1,1 +1,1 @@
-"""What `tune-sentcl init` does: it reads rows, writes a space and proposes two searches."""
+"""`tune-sentcl init`: read rows, write a space and propose two searches."""

@@ -90,7 +90,7 @@ def new_space(
             stand in an evaluation task.
 
     Returns:
-        What was read and decided, one sentence each, and the score to maximize.
+        The facts and decisions, one sentence each, and the score to maximize.
 
     Raises:
         ConfigError: The space exists, or its name does not end in .toml.
@@ -158,7 +158,7 @@ def _check_names(path: Path, rows: Path, folder: Path | None) -> None:
 def _useless_rows(
     corpus: Corpus, tasks: Sequence[OwnTask], *, clean: bool
 ) -> tuple[list[str], list[npt.NDArray[np.bool_]]]:
-    """What is wrong with rows, and masks of those that `--clean` drops."""
+    """The faults of rows, and masks of those that `--clean` drops."""
     notes, masks = [], []
     for problem in problems(corpus):
         done = "; they are dropped" if clean else "; --clean drops them"

@@ -100,7 +100,14 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
         columns = str(joined_columns(columns))
     except PydanticCustomError as error:
         rule = error.message().replace("Input should", "must")
-        raise DataError(Fault("--columns", value=columns, rule=rule, move="Correct it.")) from None
+        raise DataError(
+            Fault(
+                "--columns",
+                value=columns,
+                rule=rule,
+                move="Write ROLE=COLUMN, as in text1=question.",
+            )
+        ) from None
     table, where = _read(rows, columns_of(columns))
     kind = _kind_among({*table.column_names})
     if kind == "labeled_pairs" and names_no_nli(table.column("label")):

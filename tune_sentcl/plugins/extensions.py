@@ -56,7 +56,7 @@ class Extension:
             rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
             error = fault
         rule += f": line {self.line(error)}"
-        return PluginError(Fault(where, key=what, rule=rule, move="Correct it."))
+        return PluginError(Fault(where, key=what, rule=rule, move="Change the plugin there."))
 
 
 EXTENSIONS: dict[tuple[str, str], Extension] = {}
@@ -146,6 +146,8 @@ def _marked(own: Extension, value: T, fits: bool, wanted: str) -> T:
     check_name(own.kind, own.name)
     if not fits:
         where, shown = f"{own.kind} {own.name}", getattr(value, "__name__", repr(value))
-        raise PluginError(Fault(where, value=shown, rule=f"must be {wanted}", move="Correct it."))
+        raise PluginError(
+            Fault(where, value=shown, rule=f"must be {wanted}", move="Decorate one.")
+        )
     setattr(value, MARK, own)
     return value

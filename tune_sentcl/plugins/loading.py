@@ -60,7 +60,7 @@ def load_plugins(
 def activate(plugins: Sequence[Plugin]) -> None:
     """Register all that plugins define, or nothing.
 
-    What another version of a plugin has registered in this process is replaced.
+    The definitions of another version of a plugin in this process are replaced.
 
     Raises:
         PluginError: As for `load_plugins`.
@@ -144,7 +144,7 @@ def _run(plugin: Plugin) -> list[_Defined]:
         line = f"{Path(last.filename).name}, line {last.lineno}"
         what = f"{type(error).__name__} ({first_line(str(error))})"
         rule = f"raises {what} when it is loaded: {line}"
-        raise PluginError(Fault(plugin.name, rule=rule, move="Correct it.")) from None
+        raise PluginError(Fault(plugin.name, rule=rule, move="Change the plugin there.")) from None
     marks = {id(value): getattr(value, "__dict__", {}) for value in vars(module).values()}
     own = {"plugin": plugin.name, "fingerprint": plugin.fingerprint}
     found = [replace(space[MARK], **own) for space in marks.values() if MARK in space]

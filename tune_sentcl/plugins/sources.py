@@ -111,7 +111,9 @@ def _imported(source: Source, where: str) -> Iterator[str]:
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         rule = f"must be valid Python ({error.args[0]}{line})"
-        raise PluginError(Fault(where, value=source.path, rule=rule, move="Correct it.")) from None
+        raise PluginError(
+            Fault(where, value=source.path, rule=rule, move="Change the file there.")
+        ) from None
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

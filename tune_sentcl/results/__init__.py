@@ -1,1 +1,1 @@
-"""What a study says: the standing of its configurations, and verdicts in words."""
+"""The results of a study: the standing of its configurations, and verdicts in words."""

@@ -239,7 +239,7 @@ def _items_note(study: Study, winner: Configuration, objective: Objective) -> It
 
 @dataclass(frozen=True)
 class _Outlook:
-    """What further seeds can do for an undecided question; as the attributes of `Judgement`."""
+    """The prospects of an undecided question; as the attributes of `Judgement`."""
 
     seeds_needed: int | None = None
     chance: float | None = None

@@ -305,7 +305,12 @@ def score_encoder(
     if options.max_length is not None and options.max_length < 3:
         value = str(options.max_length)
         raise ConfigError(
-            Fault("--max-length", value=value, rule="must be 3 or more", move="Correct it.")
+            Fault(
+                "--max-length",
+                value=value,
+                rule="must be 3 or more",
+                move="Write --max-length 128.",
+            )
         )
     checkpoint = resolve_checkpoint(model)
     measures = measures or Measures(("sts",))

@@ -33,7 +33,7 @@ _PREFIX = "evaluation."
 
 @dataclass(frozen=True)
 class Request:
-    """What `measure` is asked for.
+    """A request of `measure`.
 
     Attributes:
         settings: Dotted keys of `evaluation` that add tasks and scores.
@@ -141,7 +141,7 @@ def _actions(
     best: int | None,
     watcher: RichWatcher,
 ) -> dict[str, Action]:
-    """What to do with each trial that lacks a score; says what is left out."""
+    """The action for each trial that lacks a score; says which trials are left out."""
     actions: dict[str, Action] = {
         r["trial_id"]: "measure" for r in lacking if r["trial_id"] in kept
     }
@@ -178,7 +178,7 @@ def _config(row: Mapping[str, Any], measured: Mapping[str, Any]) -> TrialConfig:
 def _extended(
     recorded: Mapping[str, Any], settings: Mapping[str, Any], config: TrialConfig
 ) -> dict[str, Any]:
-    """What a study measures, with what the settings add.
+    """The scores of a study, with those that the settings add.
 
     Raises:
         ConfigError: A setting is no knob of `MEASURED`, or its value is wrong.
@@ -203,7 +203,7 @@ def _extended(
 
 
 def _own_measures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a trial was asked to measure, for a study that has not recorded it."""
+    """The scores that a trial was asked for, of a study that has not recorded them."""
     evaluation = _config(row, {}).evaluation
     return {name: getattr(evaluation, name) for name in MEASURED}
 
@@ -228,7 +228,7 @@ def _space(
 
 
 def _wanted(config: TrialConfig, question: Question) -> frozenset[Measurement]:
-    """What the trials of a configuration are scored by."""
+    """The knobs that say how the trials of a configuration are scored."""
     inputs = question.namer.inputs(config.dotted())
     return frozenset(expected_measurements(inputs.sets, measures_of(config)))
 

@@ -298,14 +298,14 @@ class SearchOptions:
                 continue
             if not isinstance(value, int | float):  # pydantic takes a Decimal and a Fraction
                 yield Fault(
-                    name, value=repr(value), rule="must be an int or a float", move="Correct it."
+                    name, value=repr(value), rule="must be an int or a float", move="Pass one."
                 )
                 continue
             rule = "" if math.isfinite(value) else "must be finite"
             rule = f"must be {option.low:g} or more" if value < option.low else rule
             rule = rule or (f"must be {option.high:g} or less" if value > option.high else "")
             if rule:
-                yield Fault(name, value=f"{value:g}", rule=rule, move="Correct it.")
+                yield Fault(name, value=f"{value:g}", rule=rule, move="Pass such a number.")
 
     def _combination_faults(self) -> Iterator[Fault]:
         sampled = "samples" if self.samples else "budget"

@@ -119,7 +119,7 @@ def make_plan(
 
 
 def _disk(queue: Queue) -> str:
-    """What one model and one saved state take, at most."""
+    """The most bytes of one model and of one saved state."""
     loader = queue.question.loader
     configs = [trial.config for trial in queue.assignments()]
     configs.append(first_training(queue.question.space))
@@ -405,7 +405,7 @@ def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[st
 
 
 def _rule(queue: Queue, stages: Stages) -> str:
-    """What the table of stages does not show: who goes on, and where the halves come from."""
+    """Which trials go on and where the halves come from, which the table of stages lacks."""
     if stages.keeps_all:
         return "all run each stage"
     (halving, *more), is_tpe = stages.halvings, queue.question.options.sampler == "tpe"

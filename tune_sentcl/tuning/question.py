@@ -89,7 +89,7 @@ class Question:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """What all trials are scored by: the knobs `MEASURED`."""
+        """The knobs `MEASURED`, which say how all trials are scored."""
         return measured(self.space)
 
 
@@ -169,7 +169,7 @@ def ask(
 
 
 def measured(space: Space) -> dict[str, Any]:
-    """What the trials of a space are scored by: the knobs `MEASURED`.
+    """The knobs `MEASURED` of the trials of a space.
 
     Raises:
         ConfigError: Two trials are scored by different ones, or a range draws one.
@@ -250,7 +250,7 @@ def _as_the_study(space: Space, recorded: Mapping[str, Any]) -> Space:
 
 
 def united_measures(theirs: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study measures and further values of `MEASURED`, in lists those of the study first.
+    """The values of `MEASURED` of a study and further ones, in lists those of the study first.
 
     A task of `own` (`name=place`) may have moved: its name counts, and the later place.
     """

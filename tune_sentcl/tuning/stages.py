@@ -267,7 +267,7 @@ def _best(scores: Mapping[str, float]) -> list[str]:
 
 
 def ranks(halvings: Sequence[Sequence[Ends]]) -> dict[str, float]:
-    """What the sampler is told of the configurations of halvings: how far each got, as a rank.
+    """The ranks of the configurations of halvings, which the sampler is told: how far each got.
 
     A configuration ranks above another one if it alone ended the second stage; else if it has the
     higher score at the later of the first two stages that it ended. One that failed through its

@@ -178,7 +178,7 @@ class Staging:
         )
 
     def ranks(self) -> dict[str, float]:
-        """What the sampler of the next part is told of the configurations before."""
+        """The ranks of earlier configurations, which the sampler of the next part is told."""
         return ranks(self._ends)
 
     def score_to_tell(self, configuration: Configuration) -> float | None:

@@ -147,7 +147,7 @@ class ForeignTask(ScoredTask):
         theirs: The names of MTEB's splits that count as this split.
         metrics: The names of MTEB's main score, or of the plugin's metrics.
         task: Its name in MTEB or the plugin.
-        protocol: Who scores it.
+        protocol: The protocol that scores it.
         data: See `Score`.
         version: The revision of its data, and MTEB's version; or the plugin's fingerprint.
     """
