@@ -6,20 +6,13 @@ JOBS ?= 2
 # Bytecode is written on first use. Where the environment forbids that (many images do), each process
 # would compile torch and Ray anew, and tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
-# The search of docs/getting-started.md, whose table the README shows first. One trial at a time, so that the sampler has been
-# told of every trial before it on every machine: else what it draws depends on how many trials run side by side.
-DEMO := studies/demo
-SEARCH := docs/examples/support.toml --objective support:ndcg@10:dev --study $(DEMO) --samples 5 --max-concurrent 1 \
-	--cpus-per-trial 2 --set data.source=$(DEMO)-data/pairs.csv --set 'evaluation.own=["support=$(DEMO)-data/support"]'
 
 # One environment serves all, and it is made once.
 .NOTPARALLEL:
 .PHONY: demo test test-all test-gpu check format bench bench-all clean
 
 demo: $(VENV)/.core
-	$(BIN)/python -c "from pathlib import Path; from tune_sentcl.data.toy import write_domain; \
-	write_domain(Path('$(DEMO)-data'))"
-	$(BIN)/tune-sentcl search $(SEARCH)
+	$(BIN)/tune-sentcl demo
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not long"
@@ -67,4 +60,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $(VENV)/.core $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(DEMO)-data
+	rm -rf $(VENV) studies/demo studies/demo-data

@@ -12,6 +12,7 @@ from local_search import searches_without_ray
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
+from tune_sentcl.data import toy
 from tune_sentcl.data.toy import write_domain
 from tune_sentcl.store.study import Study
 
@@ -32,14 +33,11 @@ def commands(page: str) -> list[list[str]]:
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", page, re.S | re.M)
     lines = (line for kind, block in blocks if not kind for line in block.splitlines())
     lines = (line for line in lines if "--study studies/tickets" not in line)  # what init prints
-    return [shlex.split(line) for line in lines if line.startswith(("python ", "tune-sentcl "))]
+    return [shlex.split(line) for line in lines if line.startswith("tune-sentcl ")]
 
 
 def run(words: list[str]) -> tuple[int, str, str]:
     """Run a command in this process, a search without Ray."""
-    if words[0] == "python":
-        exec(words[2], {})
-        return 0, "", ""
     with searches_without_ray():
         done = CliRunner().invoke(app, words[1:])
     return done.exit_code, done.stdout, f"{done.stderr}{done.exception}"
@@ -47,7 +45,7 @@ def run(words: list[str]) -> tuple[int, str, str]:
 
 def test_the_template_is_the_pages() -> None:
     (space,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
-    template = Path(__file__).parents[1] / "docs" / "examples" / "support.toml"
+    template = Path(toy.__file__).with_name("support.toml")
     assert template.read_text(encoding="utf-8") == space
 
 
@@ -68,7 +66,7 @@ def test_the_page_leads_to_a_model_that_is_better(
         legal = (0, 1, 3) if words[1] == "judge" else (0,)
         assert code in legal, (words, said[words[1]], error)
     assert [words[1] for words in commands(PAGE)] == [
-        *("-c", "init", "plan", "search", "show", "search", "judge", "report", "export"),
+        *("demo", "init", "plan", "search", "show", "search", "judge", "report", "export"),
     ]
     trials = Study.read(tmp_path / "studies/support").trials().to_pylist()
     assert {trial["status"] for trial in trials} <= {"finished", "pruned"}

@@ -171,7 +171,13 @@ def test_the_wheel_carries_spaces_numbers_types_and_licence(tmp_path: Path) -> N
         f"tune_sentcl/{p.relative_to(ROOT)}" for p in (ROOT / "search_spaces").rglob("*.toml")
     }
     assert spaces and spaces <= names
-    files = ("py.typed", "data/toy.parquet", "export/card.md.jinja", "init/new_space.toml.jinja")
+    files = (
+        "py.typed",
+        "data/toy.parquet",
+        "data/support.toml",
+        "export/card.md.jinja",
+        "init/new_space.toml.jinja",
+    )
     assert {f"tune_sentcl/{name}" for name in files} <= names
     numbers = {"paper_results.csv", "errata.csv"}
     assert {f"tune_sentcl/analysis/reported/{name}" for name in numbers} <= names

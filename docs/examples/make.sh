@@ -9,8 +9,8 @@ tune-sentcl search conisi/strategy --study conisi-strategy $SMALL --seeds 0,1 --
   --set data.limit=512
 tune-sentcl search clsr/batch_size --study clsr-batch_size $SMALL --seeds 0,1,2 \
   --set data.limit=2048 --set optimizer.epochs=10 --set optimizer.warmup_epochs=1 --set evaluation.every=5
-python -c "from pathlib import Path; from tune_sentcl.data.toy import write_domain; write_domain(Path('.'))"
-tune-sentcl search "$(dirname "$0")/support.toml" --study support-study --objective support:ndcg@10:dev --samples 12 \
+tune-sentcl demo --files --data .
+tune-sentcl search support.toml --study support-study --objective support:ndcg@10:dev --samples 12 \
   --seeds 0,1,2 --confirm 3
 for study in scl-lambda conisi-strategy clsr-batch_size support-study; do
   tune-sentcl report $study --out ${study%-study}.html --figures $study.figures

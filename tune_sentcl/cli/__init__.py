@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from tune_sentcl.cli import demo_command as showing
 from tune_sentcl.cli import evaluate_command as scoring
 from tune_sentcl.cli import init_command as beginning
 from tune_sentcl.cli import judge_command as judging
@@ -74,6 +75,7 @@ data_app = typer.Typer(help="The real data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
 for _command in (
+    showing.demo,
     beginning.init,
     inspecting.spaces,
     listing.knobs,

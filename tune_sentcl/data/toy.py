@@ -56,7 +56,9 @@ def toy_vocabulary() -> list[str]:
 
 
 def write_domain(folder: Path) -> None:
-    """Write the example domain: `pairs.csv`, and the folder `support` in BEIR's layout."""
+    """Write the example domain: `pairs.csv`, `support` in BEIR's layout, and a search space."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "support.toml").write_bytes(Path(__file__).with_name("support.toml").read_bytes())
     for row in _rows("domain", "").to_pylist():
         (folder / row["first"]).parent.mkdir(parents=True, exist_ok=True)
         (folder / row["first"]).write_bytes(row["second"].encode())
