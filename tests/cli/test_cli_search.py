@@ -1,5 +1,6 @@
 """`search`: a repeated command, other studies to learn from, lacking scores, a full disk."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,13 @@ def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     assert sorted(row["origin"] for row in before) == ["grid", "grid", "sampler"]
     assert "0 runs ended now" in search("study", *options).out
     assert trials("study") == before
+    (told,) = json.loads(search("study", *options, "--json").out)
+    (best,) = {row["configuration"] for row in before if row["verdict"] == "winner"}
+    assert (told["study"], told["ran"], told["winner"]) == ("study", 0, best)
+    found = told["scores"]["STS-B:spearman:dev"]["mean"]
+    assert found == max(row["objective"] for row in before)
+    judged = json.loads(invoke("judge", "study", "--json").out)
+    assert (told["verdict"], told["next"]) == (judged[0]["verdict"], [judged[0]["next_step"]])
     # A test split is an objective with leave, and what the study holds answers it without a run.
     leave = "--objective STS12:spearman --allow-test-objective --stage-objective STS-B:spearman"
     other = search("study", *options, *leave.split())

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,9 @@ from tune_sentcl.cli.study_tables import print_study
 from tune_sentcl.cli.terminal_tables import Layout, line, print_json, print_table
 from tune_sentcl.errors import ConfigError, DeviceError, Fault
 
+if TYPE_CHECKING:
+    from tune_sentcl.tuning.search import SearchOutcome
+
 OptionalSpace = Annotated[str | None, typer.Argument(help="As for `search`.")]
 OptionalStudy = Annotated[str | None, typer.Option("--study", help="Folder or URL of the study.")]
 
@@ -29,22 +32,42 @@ OptionalStudy = Annotated[str | None, typer.Option("--study", help="Folder or UR
 def search(
     space: SpaceArgument,
     study: StudyOption,
+    json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Run the trials that have not finished in the study."""
+    """Run the trials that have not finished in the study.
+
+    With --json it prints the winner, its scores, the verdict and the next commands.
+    """
     loaded, data, seeds, options = requested_search(space, given)
     from tune_sentcl import launch  # not for --help
 
     run = inspect.unwrap(launch.search)  # its errors name options of the command line
     outcome = run(loaded, study, data=data, seeds=seeds, options=options, progress=True)
-    print_study(study)
+    tell = say if json_rows else line
+    _print_results(study, outcome, json_rows=json_rows)
     if outcome.exhausted:
-        line("The ranges hold no further configuration; the search is complete.")
+        tell("The ranges hold no further configuration; the search is complete.")
     late = f", {outcome.timed_out} ran out of time" if outcome.timed_out else ""
     ran = f"{outcome.ran} runs ended now, {outcome.failures} of them failed{late}"
-    line(f"{ran}. Study: {study}")
+    tell(f"{ran}. Study: {study}")
     if outcome.failures:
         raise typer.Exit(FAILED)
+
+
+def _print_results(study: str, outcome: "SearchOutcome", *, json_rows: bool) -> None:
+    if not json_rows:
+        print_study(study)
+        return
+    from tune_sentcl.analysis import read_study
+    from tune_sentcl.analysis.report.first_screen import FirstScreen
+    from tune_sentcl.analysis.report.report_data import ReportData
+    from tune_sentcl.store.study import Study
+
+    frames = read_study(study)
+    screen = FirstScreen(ReportData(frames, frames.objectives(), Study.read(study)))
+    ended = {"study": study, "ran": outcome.ran, "failed": outcome.failures}
+    print_json([{**ended, **screen.row()}])
 
 
 def _checked_search(space: str, study: str | None, given: Mapping[str, Any]) -> RequestedSearch:
@@ -215,6 +238,7 @@ def measure(
             min=0, metavar="N", help="With --train: train the N best configurations instead."
         ),
     ] = 0,
+    json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
     """Score every kept model of a study by added tasks."""
@@ -224,7 +248,8 @@ def measure(
     run, values = inspect.unwrap(launch.measure), parse_settings(given["settings"] or [])
     others = {"data": given["data"], "plugins": given["plugins"] or ()}
     outcome = run(study, values, options=options, train=train, best=best, progress=True, **others)
-    print_study(study)
-    line(f"{outcome.ran} trials were scored now, {outcome.failures} failed. Study: {study}")
+    _print_results(study, outcome, json_rows=json_rows)
+    told = f"{outcome.ran} trials were scored now, {outcome.failures} failed. Study: {study}"
+    (say if json_rows else line)(told)
     if outcome.failures:
         raise typer.Exit(FAILED)

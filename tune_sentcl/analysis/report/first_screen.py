@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 from tune_sentcl.analysis.frames import test_columns
 from tune_sentcl.analysis.report.report_data import ReportData, measure_of
@@ -153,6 +154,19 @@ class FirstScreen:
         """The knobs of the best configuration; empty if none has a score."""
         winner = self.standings.winner
         return self.subject.named([winner.name])[0] if winner else ""
+
+    def row(self) -> dict[str, Any]:
+        """The winner, its scores, the verdict and the next commands, as plain values."""
+        winner, judgement = self.standings.winner, next(iter(self.judgements), None)
+        scores = {str(one): self.score(winner, one) for one in self.measured if winner}
+        return {
+            "winner": winner and winner.name,
+            "values": winner and {key: winner.values.get(key) for key in self.standings.differ},
+            "scores": {name: one and asdict(one) for name, one in scores.items()},
+            "verdict": judgement and judgement.verdict,
+            "sentence": self.sentence,
+            "next": [*self.steps],
+        }
 
     @property
     def notes(self) -> Sequence[str]:
