@@ -1,16 +1,21 @@
 """docs/python.md: its examples run, and it lists every public name and option."""
 
+import os
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 import tune_sentcl
 from tune_sentcl import SearchOptions
 
-PAGE = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 
 
 def first_cells(title: str) -> set[str]:
@@ -39,3 +44,14 @@ def test_the_examples_run(
     assert {"grid", "sampler", "confirm"} == set(names["study"].trials["origin"])
     measured = tune_sentcl.read_study("studies/python").scores
     assert {"sts", "transfer"} <= set(measured["suite"])
+
+
+@pytest.mark.long
+def test_the_notebook_runs_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Finds output that only a terminal takes, and a figure under another name.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    text = (ROOT / "docs/examples/first_search.ipynb").read_text(encoding="utf-8")
+    notebook = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
+    done = NotebookClient(notebook, resources={"metadata": {"path": tmp_path}}).execute()
+    _, table, picture = (cell.outputs[-1]["data"] for cell in done.cells)
+    assert "objective_mean" in table["text/html"] and picture["image/png"]
