@@ -294,15 +294,27 @@ def test_seeds_that_were_not_planned_or_not_run_support_no_claim(
     trials = [*lambdas(12), *more]
     judgement = judge(planned(tmp_path / "a", trials, seeds, halved=halved))
     assert (judgement.verdict, judgement.source) == ("UNDECIDED", "planned")
-    needed = judgement.seeds_needed
-    said = f"{reason}; only fresh seeds can support a claim: --confirm {needed}."
+    needed, said = judgement.seeds_needed, f"{reason}."
+    if halved:
+        said = f"{reason}; only fresh seeds can support a claim: --confirm {needed}."
+        assert judgement.next_step.endswith(f"--confirm {needed}")
+    else:
+        assert "The search has not ended: repeat its command." in judgement.notes
     assert judgement.sentence.endswith(said)
-    assert judgement.next_step.endswith(f"--confirm {needed}")
     fresh = without_lambda1(lambdas(6, 1000, 50, origin="confirm"))
     study = planned(tmp_path / "b", [*trials, *fresh], seeds, 6, halved=halved)
     judgement = judge(study)
     assert (judgement.verdict, judgement.source) == ("ESTABLISHED", "fresh")
     assert judge(study, "lambda3", "lambda1").verdict == "UNDECIDED"
+
+
+def test_new_seeds_that_a_later_search_chooses_by_are_fresh_no_more(tmp_path: Path) -> None:
+    # Finds a winner that is established by the seeds that made it the winner.
+    later = without_lambda1(lambdas(6, 1000, 50))
+    judgement = judge(
+        planned(tmp_path, [*lambdas(12), *later], 0, 6, halved=True), "lambda3", "lambda5"
+    )
+    assert (judgement.verdict, judgement.source) == ("UNDECIDED", "planned")
 
 
 def test_a_configuration_that_was_added_supports_no_claim(tmp_path: Path) -> None:

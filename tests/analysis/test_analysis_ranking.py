@@ -4,6 +4,7 @@ import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import sub
 from pathlib import Path
 from random import Random
 
@@ -14,14 +15,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tune_sentcl.analysis import configurations, read_study
-from tune_sentcl.analysis.report.first_screen import OTHER, FirstScreen
+from tune_sentcl.analysis.frames import rows_of
+from tune_sentcl.analysis.report.first_screen import OTHER, TUNED, FirstScreen
 from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.analysis.report.scores import leaderboard_frame, leaderboards
 from tune_sentcl.cli import app
 from tune_sentcl.errors import StudyError
 from tune_sentcl.export.choice import Choice
 from tune_sentcl.history import rank_keys
-from tune_sentcl.results.judgement import judge
+from tune_sentcl.results.judgement import Judgement, judge
 from tune_sentcl.results.standings import Standings
 from tune_sentcl.store import Study
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
@@ -164,6 +166,12 @@ def test_everybody_orders_by_the_mean_and_ranks_whole_configurations(
     assert ("lost" in table) == counts and ("lost" in told) <= counts
 
 
+SAID = {
+    "ESTABLISHED": "proven worse",
+    "REVERSED": "proven better",
+    "NO DIFFERENCE": "no difference",
+    "UNDECIDED": "not proven",
+}
 NAMES = ("plain", "still", "a", "bb", "c")
 seeds_of = st.lists(
     st.floats(60, 90).map(lambda value: round(value, 1)) | st.just("failed"), max_size=3
@@ -203,12 +211,22 @@ def test_no_view_names_another_winner_order_or_verdict_than_judge(
         assert means(standings, order) == sorted(means(standings, order), reverse=True)
         if len(standings.scored()) < 2 or not standings.baselines():
             return
-        said = dict(zip(table["configuration"], table["verdict"], strict=True))
+        said = {row["configuration"]: row["verdict"] for row in rows_of(table)}
+        screen = FirstScreen(report)
         for one in judge(study):
-            if one.a is standings.winner or one.a.name == standings.scored()[0].name:
-                proven = one.verdict == "ESTABLISHED"
-                assert (said[one.b.name] == "proven worse") == proven
+            if one.a.name == standings.scored()[0].name:
+                told = SAID[one.verdict] if one.comparison else None
+                assert said[one.b.name] == told
+                check_difference(screen, one)
         assert set(winners(study).values()) == {standings.scored()[0].name}
+
+
+def check_difference(screen: FirstScreen, judged: Judgement) -> None:
+    """The first screen has the means of the verdict."""
+    labels = [label for label, row in screen.rows.items() if row.name == judged.b.name]
+    for label in labels if judged.comparison and TUNED in screen.rows else ():
+        scores = (screen.score(one, DEV, label).mean for one in (TUNED, label))
+        assert sub(*scores) == pytest.approx(judged.comparison and judged.comparison.difference)
 
 
 def means(standings: Standings, order: Sequence[str]) -> list[float]:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from tune_sentcl.analysis import read_study
 from tune_sentcl.cli import app
-from tune_sentcl.store.manifest import SeedPlan
+from tune_sentcl.store.manifest import SeedPlan, as_typed
 
 
 def report(*arguments: object, code: int = 0) -> Any:
@@ -209,9 +209,15 @@ def test_the_next_command_of_a_search_without_scores_is_that_search(tmp_path: Pa
     # Finds the name of a space in place of its file.
     write_study(tmp_path, [Trial("t", config(0), (), "failed")], [DEV])
     manifest = tmp_path / "study.json"
-    typed = "/usr/bin/tune-sentcl search my/tiny.toml --study s"
+    typed = as_typed(["/usr/bin/tune-sentcl", *["search", "my/tiny.toml", "--study", "s"]])
     manifest.write_text(manifest.read_text().replace('"x"', f'"{typed}"'))
-    assert f"next: {typed.removeprefix('/usr/bin/')}\n" in text_of(tmp_path)
+    assert f"next: {typed}\n" in text_of(tmp_path)
+
+
+def test_a_report_of_an_own_task_without_scores_is_written(tmp_path: Path) -> None:
+    own = config(0, evaluation={"own": ["docs=docs"], "suites": []})
+    write_study(tmp_path, [Trial("t", own, (), "failed")], ["docs:ndcg@10:dev"])
+    assert "No trial has finished with a score." in text_of(tmp_path)
 
 
 def test_a_report_of_one_trial_rounds_its_score_once_and_has_no_verdict(tmp_path: Path) -> None:

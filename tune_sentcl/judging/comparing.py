@@ -53,6 +53,7 @@ class Comparison:
         level: The probability with which all intervals of the family hold.
         configurations: How many are compared together.
         number: How many comparisons Bonferroni's correction counts.
+        seeds: The seeds whose scores were compared.
     """
 
     verdict: Verdict
@@ -66,6 +67,7 @@ class Comparison:
     level: float
     configurations: int
     number: int
+    seeds: tuple[int, ...] = ()
 
     @cached_property
     def p(self) -> float:
@@ -181,6 +183,7 @@ class Family:
             level=1.0 if procedure == "exact" else 1 - self.alpha,
             configurations=count,
             number=number,
+            seeds=tuple(next(iter(self.scores.values()), ())),
         )
 
     def _values(self, name: str) -> Float64[np.ndarray, " n"]:

@@ -18,6 +18,9 @@ Source = Literal["fresh", "planned"]
 UNFINISHED = "not all fresh trials have finished"
 """Why a confirmation that has not ended supports no claim."""
 
+OPEN = "not all planned trials have finished"
+"""Why a search that has not ended supports no claim."""
+
 FRESH_SEEDS = 8
 """The fresh seeds that are proposed before any score is known.
 
@@ -86,13 +89,21 @@ class Evidence:
             control = self.baselines[0] if len(self.baselines) == 1 and not named else ""
             return self._at(self._planned, (a, b), control, self.alpha)
         last: Comparison | str = ""
-        for number, look in enumerate(plan.confirmations):
-            if {a.name, b.name} <= {*look.configurations}:
-                control = "" if named else look.configurations[0]
-                last = self._at(look, (a, b), control, self.level(number))
-                if not isinstance(last, str) and last.verdict != "UNDECIDED":
-                    break
+        for number, look in self._looks(a, b):
+            control = "" if named else look.configurations[0]
+            last = self._at(look, (a, b), control, self.level(number))
+            if not isinstance(last, str) and last.verdict != "UNDECIDED":
+                break
         return last
+
+    def _looks(self, a: Configuration, b: Configuration) -> list[tuple[int, Confirmation]]:
+        """The confirmations of two configurations whose seeds have chosen nothing since."""
+        return [
+            (number, look)
+            for number, look in enumerate(self.plan.confirmations)
+            if {a.name, b.name} <= {*look.configurations}
+            and all(({*one.trials} - one.fresh).isdisjoint(look.seeds) for one in (a, b))
+        ]
 
     def level(self, number: int) -> float:
         """The probability of a false claim by a confirmation; the first has the number 0."""
@@ -102,8 +113,7 @@ class Evidence:
         """The seeds that count: fresh ones if a confirmation compares both; None for constants."""
         if len(constants((a, b))) == 2:
             return None
-        looks = (look.configurations for look in self.plan.confirmations)
-        return "fresh" if any({a.name, b.name} <= {*names} for names in looks) else "planned"
+        return "fresh" if self._looks(a, b) else "planned"
 
     def _at(
         self, look: Confirmation, pair: Sequence[Configuration], control: str, alpha: float
@@ -142,7 +152,7 @@ class Evidence:
         }
         if len(members) < len(tried) or any(not own.keys() >= seeds for own in drawn.values()):
             is_fresh = look in self.plan.confirmations
-            return UNFINISHED if is_fresh else "not all planned trials have finished"
+            return UNFINISHED if is_fresh else OPEN
         scores = {name: {seed: own[seed] for seed in look.seeds} for name, own in drawn.items()}
         return Family(scores, fixed, len(members), alpha, control, self.collapsed)
 

@@ -13,7 +13,7 @@ from itertools import count, islice
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Comparison
 from tune_sentcl.judging.evidence import Evidence, constants
-from tune_sentcl.judging.statistics import chance_of, critical_t, mean, smallest_shown
+from tune_sentcl.judging.statistics import chance_of, critical_t, mean, sd, smallest_shown
 from tune_sentcl.results.standings import Standings
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
@@ -162,6 +162,9 @@ class _Chances:
         if question.comparison is not None:
             difference = abs(question.comparison.difference)
             noise = question.comparison.error * math.sqrt(question.comparison.n / 2)
+        elif math.isnan(noise):  # only one configuration depends on the seed
+            own = (sd(list(each.chosen_scores().values())) for each in question.pair)
+            noise = max(filter(math.isfinite, own), default=math.nan)
         if not (noise > 0 and math.isfinite(difference)):
             return _LARGEST_EFFECT
         effect = difference / noise

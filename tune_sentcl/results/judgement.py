@@ -10,7 +10,7 @@ from tune_sentcl.config import knobs, short_name, stated, value_text
 from tune_sentcl.history import Configuration
 from tune_sentcl.items import FILE, read_items, score_interval
 from tune_sentcl.judging.comparing import ALPHA, Comparison, Verdict
-from tune_sentcl.judging.evidence import UNFINISHED, Evidence, Source
+from tune_sentcl.judging.evidence import OPEN, UNFINISHED, Evidence, Source
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import Objective
 from tune_sentcl.results.confirming import Proposal, Question, proposed
@@ -244,6 +244,7 @@ class _Outlook:
     seeds_needed: int | None = None
     chance: float | None = None
     note: str = ""
+    goes_on: bool = False
 
 
 def _judged(
@@ -263,7 +264,10 @@ def _judged(
         and (isinstance(answer, str) or answer.verdict == "UNDECIDED")
     ]
     outlooks: dict[tuple[OpponentKind, Pair], _Outlook] = {}
-    if standings.plan and any(answers[one] == UNFINISHED for one in undecided):
+    if any(answers[one] == OPEN for one in undecided):
+        note = "The search has not ended: repeat its command."
+        outlooks = dict.fromkeys(undecided, _Outlook(note=note, goes_on=True))
+    elif standings.plan and any(answers[one] == UNFINISHED for one in undecided):
         seeds = len(standings.plan.confirmations[-1].seeds)
         note = f"The last confirmation has not ended: --confirm {seeds} goes on."
         outlooks = dict.fromkeys(undecided, _Outlook(seeds, None, note))
@@ -313,7 +317,9 @@ def _judgement(
         sentence=_sentence(standings, evidence, pair, answer, outlook.seeds_needed),
         seeds_needed=outlook.seeds_needed,
         chance=outlook.chance,
-        next_step=_next_step(standings.command, outlook.seeds_needed),
+        next_step=standings.command
+        if outlook.goes_on
+        else _next_step(standings.command, outlook.seeds_needed),
         notes=(*notes, *_notes(standings, pair)),
     )
 
@@ -331,7 +337,8 @@ def _sentence(
     undecided = f"Whether {a} scores higher than {b} on {objective} is undecided"
     if isinstance(answer, str):
         option = f": --confirm {needed}" if needed else ""
-        fresh = f"; only fresh seeds can support a claim{option}" * (source == "planned")
+        needs_fresh = source == "planned" and standings.plan is not None and answer != OPEN
+        fresh = f"; only fresh seeds can support a claim{option}" * needs_fresh
         return f"{undecided}: {answer}{fresh}."
     basis = _basis(answer, source)
     if answer.verdict == "UNDECIDED":
@@ -372,8 +379,7 @@ def _next_step(command: str, needed: int | None) -> str:
     if not needed:
         return ""
     if not command:
-        return f"repeat the search with --confirm {needed}"
-    command = re.sub(r"^\S*tune-sentcl", "tune-sentcl", command)
+        return f"tune-sentcl search ... --confirm {needed}"
     return f"{re.sub(r' --confirm[ =]+[0-9]+', '', command)} --confirm {needed}"
 
 

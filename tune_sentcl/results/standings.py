@@ -17,15 +17,20 @@ import pyarrow.compute as pc
 from tune_sentcl.config import (
     affects_weights,
     draws,
-    is_start,
-    is_unchanged,
     knobs,
     naming_knobs,
     title,
 )
 from tune_sentcl.errors import Fault, ObjectiveError, StudyError, TuneSentclError, first_names
-from tune_sentcl.history import CONFIRM_ORIGIN, WHOLE_TASKS, Configuration, History, order_keys
-from tune_sentcl.judging.comparing import ALPHA, Comparison, SeedBlocks, collapsed_seeds
+from tune_sentcl.history import (
+    CONFIRM_ORIGIN,
+    WHOLE_TASKS,
+    Configuration,
+    History,
+    order_keys,
+    ranked,
+)
+from tune_sentcl.judging.comparing import ALPHA, Comparison, SeedBlocks, Verdict, collapsed_seeds
 from tune_sentcl.judging.evidence import Evidence
 from tune_sentcl.judging.statistics import mean, sd
 from tune_sentcl.objective import OFFERS, Objective, parse_objectives
@@ -33,8 +38,15 @@ from tune_sentcl.store.manifest import Manifest, SeedPlan
 from tune_sentcl.store.study import Snapshot, Study, StudyTables
 from tune_sentcl.store.union import TOLERANCE
 
+_SEARCH = "tune-sentcl search "
 _LISTED = 8  # scores that a message lists
 _SCORE = ["task", "metric", "split", "protocol"]
+_SAID: Mapping[Verdict, str] = {
+    "ESTABLISHED": "proven worse",
+    "REVERSED": "proven better",
+    "NO DIFFERENCE": "no difference",
+    "UNDECIDED": "not proven",
+}
 _RUN = ("trial_id", "configuration", "origin", "seed", "started_at", "precision_used")
 
 
@@ -193,7 +205,7 @@ class Standings:
         if len(manifests) == 1:
             (manifest,) = manifests.values()
             plan = manifest.search.seed_plan if manifest.search else None
-            searches = [each for each in manifest.commands if " search " in each]
+            searches = [each for each in manifest.commands if each.startswith(_SEARCH)]
             command = searches[-1] if searches else ""
         data = history.data or "root"
         return cls(where, objectives, data, tried, plan, command, frozenset(older), tables)
@@ -207,7 +219,13 @@ class Standings:
     def chosen_by(self) -> str:
         """Which score chose the winner, if another one orders and is judged; else empty."""
         searched = self.objectives[1]
-        return "" if searched == self.objective else f"The search chose the winner by {searched}."
+        if searched == self.objective:
+            return ""
+        first = next(iter(ranked(self._present(1), 1)), None)
+        if first is None or first is self.winner:
+            return f"The search chose the winner by {searched}."
+        lacking = f"The search chose {self.title(first)} by {searched}; it has no {self.objective}"
+        return f"{lacking}. The winner here is the best of the others."
 
     @cached_property
     def differ(self) -> list[str]:
@@ -241,13 +259,12 @@ class Standings:
 
     def scored(self) -> list[Configuration]:
         """The configurations with both scores, as the search ranks them; the winner first."""
-        there = [
-            each
-            for each in self.tried.values()
-            if each.name not in self.older and each.chosen_scores(1) and each.scores()
-        ]
-        keys = order_keys(there, 1)
-        return sorted(there, key=lambda each: keys[each.name])
+        return ranked((each for each in self._present(1) if each.scores()), 1)
+
+    def _present(self, number: int) -> list[Configuration]:
+        """The configurations of the present code with an objective."""
+        present = (each for name, each in self.tried.items() if name not in self.older)
+        return [each for each in present if each.chosen_scores(number)]
 
     @cached_property
     def winner(self) -> Configuration | None:
@@ -285,13 +302,6 @@ class Standings:
             for each in found:
                 roles[each.name] = f"{roles[each.name]} and {role}" if each.name in roles else role
         return roles
-
-    def start(self, of: Configuration | None = None) -> Configuration | None:
-        """The unchanged encoder that the winner, or another configuration, began with."""
-        of = of or self.winner
-        if of is None or is_unchanged(of.values):
-            return of
-        return next((one for one in self.scored() if is_start(one.values, of.values)), None)
 
     @cached_property
     def hand_set(self) -> Configuration | None:
@@ -333,7 +343,7 @@ class Standings:
             return "winner"
         if name not in self.comparisons:
             return None
-        return "proven worse" if self.mark(name) else "not proven"
+        return _SAID[self.comparisons[name].verdict]
 
     def mark(self, name: str) -> Literal["winner", "worse", ""]:
         """How tables mark a configuration: as the winner, or as proven worse than it."""

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -189,7 +190,7 @@ class Manifest:
             updated=now(),
             versions=dict(library_versions()),
             git_commit=git_commit(),
-            commands=_with_last(self.commands, shlex.join(command)),
+            commands=_with_last(self.commands, as_typed(command)),
             epoch=max(self.epoch + 1, least),
             methods=tuple({method.name: method for method in loaded}.values()),
             plugins={**self.plugins, **stored_names(names)},
@@ -215,6 +216,13 @@ class Manifest:
         """The content of `study.json`."""
         text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
         return f"{text}\n".encode(errors="backslashreplace")  # a path may not be UTF-8
+
+
+def as_typed(command: Sequence[str]) -> str:
+    """A command line as a user types it."""
+    program, *arguments = command
+    ours = PurePath(program).name in ("__main__.py", "tune-sentcl")
+    return shlex.join(["tune-sentcl", *arguments] if ours else command)
 
 
 def _with_last(texts: Sequence[str], last: str) -> tuple[str, ...]:

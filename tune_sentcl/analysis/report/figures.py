@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
 
-from tune_sentcl.analysis.frames import front_of, test_columns
+from tune_sentcl.analysis.frames import front_of
 from tune_sentcl.analysis.report.figure import (
     BRUSH,
     CONFIGURATIONS,
@@ -23,6 +24,7 @@ from tune_sentcl.analysis.report.figure import (
     slug,
     tooltips,
 )
+from tune_sentcl.analysis.report.first_screen import FirstScreen
 from tune_sentcl.analysis.report.points import Points, evenly, is_logarithmic
 from tune_sentcl.analysis.report.report_data import (
     STS_AVERAGE,
@@ -48,12 +50,15 @@ _COST = "cost"
 _ROW = 34  # pixels of a row of the first picture
 
 
-def role_figure(subject: ReportData, rows: Mapping[str, Configuration]) -> Iterator[Figure]:
-    """The labelled rows of the first screen: each seed, the means and their values."""
-    objective = subject.objectives[0]
-    tests = [one for one in test_columns([objective]).values() if subject.standings.by_score(one)]
-    frames = [_seeds(subject, one, rows).assign(split=one.split) for one in (objective, *tests)]
-    frame = pd.concat(frames) if frames else pd.DataFrame()
+def role_figure(screen: FirstScreen) -> Iterator[Figure]:
+    """The labelled rows of the first screen: each seed, and the means of the sentence."""
+    rows, (objective, *tests) = screen.rows, screen.measured
+    frames = []
+    for one in (objective, *tests):
+        frame = _seeds(screen.subject, one, rows).assign(split=one.split)
+        means = {label: screen.score(label, one) for label in rows}
+        frames.append(frame.assign(mean=frame["name"].map(means).map(attrgetter("mean"))))
+    frame = pd.concat(frames)
     if frame.empty:
         return
     frame["end"] = frame.groupby(["name", "split"])["score"].transform("max")
@@ -68,7 +73,8 @@ def role_figure(subject: ReportData, rows: Mapping[str, Configuration]) -> Itera
     yield Figure(
         name="gain",
         title=f"{measure_of(objective) if not tests else metric_of(objective)}",
-        caption=_how_to_read(frame),
+        caption="Each point is a seed; bar and number: the mean over the seeds of the verdict, "
+        "else over those of the search.",
         spec=layered(*_seed_layers(frame, at, metric_of(objective), values=True), height=height),
         data={"seeds": frame.round(4)},
         height=70 + height,

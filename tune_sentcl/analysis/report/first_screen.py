@@ -1,14 +1,14 @@
 """The first screen of a report: what tuning gained, whether that is sure, and what to do next."""
 
+import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from tune_sentcl.analysis.frames import test_columns
 from tune_sentcl.analysis.report.report_data import ReportData, measure_of
-from tune_sentcl.analysis.report.runs import as_typed
 from tune_sentcl.config import is_unchanged
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Verdict
@@ -62,9 +62,8 @@ class FirstScreen:
         winner, hand_set = self.standings.winner, self.standings.hand_set
         if winner is None:
             return {}
-        label, first = UNTRAINED, self.standings.start()
-        if first is None:
-            label, first = BASELINE, next(iter(self.standings.baselines()), None)
+        first = next(iter(self.standings.baselines()), None)
+        label = UNTRAINED if first and is_unchanged(first.values) else BASELINE
         if first is winner:
             rows = {label: first, OTHER: next(iter(self.standings.scored()[1:]), None)}
         else:
@@ -78,10 +77,31 @@ class FirstScreen:
         tests = test_columns([objective]).values()
         return [objective, *(one for one in tests if self.standings.by_score(one))]
 
-    def score(self, one: Configuration, objective: Objective) -> Estimate | None:
-        """A score of a row: over new seeds if it has any, else over those of the search."""
-        found = (self.standings.by_score(objective, fresh=fresh) for fresh in (True, False))
-        return next((known[one.name] for known in found if one.name in known), None)
+    def score(self, label: str, objective: Objective, beside: str = "") -> Estimate:
+        """A score of a row over the seeds of the verdict on it.
+
+        Without a verdict these are the new seeds that both rows have, else those of the search.
+
+        Args:
+            label: The row.
+            objective: The score.
+            beside: The row with which the winner is compared; empty: the first other one.
+        """
+        one, other, winner = self.rows[label], self.rows[beside or label], self.standings.winner
+        if other is winner:
+            other = next((each for each in self.rows.values() if each is not winner), one)
+        verdict = self.standings.comparisons.get(other.name)
+        if str(objective) not in self.standings.scores:
+            return Estimate(math.nan, n=0)
+        values = self.standings.scores[str(objective)].dropna()
+        drawn = [each for each in (one, other, winner) if each and each.constant_score() is None]
+        fresh = set.intersection(*({*each.fresh_scores()} for each in drawn)) if drawn else set()
+        seeds = {*verdict.seeds} if verdict else fresh
+        if one not in drawn or not seeds:
+            seeds = {*one.trials} - one.fresh
+        there = (values.get(one.trials[seed]) for seed in sorted(seeds & one.trials.keys()))
+        found = [float(value) for value in there if value is not None]
+        return Estimate.of(found) if found else Estimate(math.nan, n=0)
 
     @property
     def sentence(self) -> str:
@@ -99,10 +119,9 @@ class FirstScreen:
             chosen = f"The search chose {_OVER[first]}: {measure} {self._to(first)}"
             gained = f"{chosen}, {self._to(OTHER)} for {_OVER[OTHER]}"
         elif first in (UNTRAINED, BASELINE):
-            verb = "raised" if self._difference(first) > 0 else "lowered"
-            on_dev, *on_test = (
-                f"{self._text(first, one)} to {self._text(TUNED, one)}" for one in self.measured
-            )
+            gain = self._difference(first)
+            verb = "raised" if gain > 0 else "lowered"
+            on_dev, *on_test = (self._from_to(first, one) for one in self.measured)
             test = f" (test {on_test[0]})" if on_test else ""
             gained = f"Tuning {verb} {measure} from {on_dev}{test}"
         else:
@@ -124,7 +143,7 @@ class FirstScreen:
         for label, one in claims.items():
             words[label] = "not tested on new seeds"
             if answer := self.standings.comparisons.get(one.name):
-                kind = "new seed" if evidence.source(winner, one) == "fresh" else "seed"
+                kind = "new seed" if evidence.source(winner, one) == "fresh" else "search seed"
                 seeds = f"{answer.n} {kind}{'s' if answer.n > 1 else ''}"
                 words[label] = f"{_WORDS[answer.verdict]} on {seeds}"
         if len({*words.values()}) == 1:
@@ -138,15 +157,17 @@ class FirstScreen:
 
     def _difference(self, label: str) -> float:
         objective = self.subject.objectives[0]
-        mine, other = (self.score(self.rows[one], objective) for one in (TUNED, label))
-        return mine.mean - other.mean if mine and other else 0.0
+        mine, other = (self.score(one, objective, label).mean for one in (TUNED, label))
+        return mine - other
 
-    def _text(self, label: str, objective: Objective) -> str:
-        score = self.score(self.rows[label], objective)
-        return _points(score.mean) if score else "?"
+    def _from_to(self, label: str, objective: Objective) -> str:
+        """Two means, with the digits that show their difference."""
+        first, last = (self.score(one, objective, label).mean for one in (label, TUNED))
+        digits = 1 if abs(last - first) >= _FINE else 2
+        return f"{first:.{digits}f} to {last:.{digits}f}"
 
     def _to(self, label: str) -> str:
-        on_dev, *on_test = (self._text(label, one) for one in self.measured)
+        on_dev, *on_test = (_points(self.score(label, one).mean) for one in self.measured)
         return f"{on_dev} (test {on_test[0]})" if on_test else on_dev
 
     @property
@@ -158,11 +179,12 @@ class FirstScreen:
     def row(self) -> dict[str, Any]:
         """The winner, its scores, the verdict and the next commands, as plain values."""
         winner, judgement = self.standings.winner, next(iter(self.judgements), None)
-        scores = {str(one): self.score(winner, one) for one in self.measured if winner}
+        label = next((label for label, one in self.rows.items() if one is winner), "")
+        scores = {str(one): self.score(label, one) for one in self.measured if label}
         return {
             "winner": winner and winner.name,
             "values": winner and {key: winner.values.get(key) for key in self.standings.differ},
-            "scores": {name: one and asdict(one) for name, one in scores.items()},
+            "scores": {name: asdict(one) for name, one in scores.items()},
             "verdict": judgement and judgement.verdict,
             "sentence": self.sentence,
             "next": [*self.steps],
@@ -180,21 +202,27 @@ class FirstScreen:
     def steps(self) -> Sequence[str]:
         """The commands to run next."""
         found = [one.next_step for one in self.judgements if one.next_step]
-        if not found:
-            for name, manifest in list(self.subject.frames.manifests.items())[:1]:
-                study = shlex.quote(name)
-                searches = [one for one in map(as_typed, manifest.commands) if " search " in one]
-                step = f"tune-sentcl judge {study}"
-                if self.standings.chosen_by:
-                    step = f"{step} --objective {shlex.quote(str(self.subject.objectives[0]))}"
-                first = next(iter(self.judgements), None)
-                if first and first.verdict == "ESTABLISHED" and first.a is self.standings.winner:
-                    step = f"tune-sentcl export {study} --to model"
-                elif first is None:
-                    is_open = self.standings.is_incomplete and searches
-                    step = searches[-1] if is_open else f"tune-sentcl show {study}"
-                found.append(step)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(found)) or [*self._last_steps()]
+
+    def _last_steps(self) -> Iterator[str]:
+        """The commands to run where no further seeds are proposed."""
+        standings, names = self.standings, list(self.subject.frames.manifests)
+        winner, first = standings.winner, next(iter(self.judgements), None)
+        if len(names) > 1:
+            yield from (f"tune-sentcl judge {shlex.quote(name)}" for name in names)
+            return
+        study = shlex.quote(names[0])
+        if first is None:
+            is_open = standings.is_incomplete and standings.command
+            yield standings.command if is_open else f"tune-sentcl show {study}"
+        elif first.verdict == "ESTABLISHED" and first.a is winner:
+            kept = self.subject.study.checkpoints() if self.subject.study else set()
+            if kept.isdisjoint(first.a.trials.values()):
+                yield f"tune-sentcl measure {study} --train"
+            yield f"tune-sentcl export {study} --to model"
+        else:
+            asked = f" --objective {shlex.quote(str(standings.objective))}"
+            yield f"tune-sentcl judge {study}{asked if standings.chosen_by else ''}"
 
 
 def _points(value: float) -> str:

@@ -101,7 +101,7 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
         sections=tuple(section for section in filled if section.parts or section.lines),
         points=points,
         answer=answer,
-        first_figures=tuple(role_figure(subject, answer.rows)) if figures else (),
+        first_figures=tuple(role_figure(answer)) if figures else (),
         folded_figures=tuple(seed_figure(subject)) if figures else (),
     )
 

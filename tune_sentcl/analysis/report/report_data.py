@@ -183,14 +183,8 @@ class ReportData:
 
     @cached_property
     def seeds(self) -> dict[str, int]:
-        """The number of finished seeds of the search of each shown configuration."""
-        return {
-            one.name: sum(
-                result.status == "finished" and seed not in one.fresh
-                for seed, result in one.results.items()
-            )
-            for one in self.shown
-        }
+        """The number of search seeds with the first objective of each shown configuration."""
+        return {one.name: len(one.chosen_scores()) for one in self.shown}
 
     @cached_property
     def _finished(self) -> pd.DataFrame:

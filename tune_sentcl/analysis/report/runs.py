@@ -169,11 +169,4 @@ def _listed(found: "pd.Series[int]") -> str:
 def commands(subject: ReportData) -> Iterator[str]:
     """Each study's command lines, with secrets hidden."""
     for manifest in subject.frames.manifests.values():
-        yield from map(as_typed, manifest.commands)
-
-
-def as_typed(command: str) -> str:
-    """A command line as a user types it."""
-    program, _, arguments = command.partition(" ")
-    ours = program.rpartition("/")[2] in ("__main__.py", "tune-sentcl")
-    return f"tune-sentcl {arguments}" if ours else command
+        yield from manifest.commands

@@ -94,6 +94,8 @@ def _note(subject: ReportData, averages: str) -> str:
 
 def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
     """One table per measured suite and protocol, with the paper's order of columns."""
+    if not subject.shown:
+        return
     for suite in _SUITES:
         tasks = subject.tasks(suite)
         for protocol in dict.fromkeys(name for task in tasks for name in OFFERS[task]):
