@@ -113,13 +113,6 @@ def test_all_faults_are_listed_at_once() -> None:
     assert all(fault.where == "mine.toml" and fault.move for fault in caught.value.faults)
 
 
-def test_a_table_without_a_name_is_adamw_s() -> None:
-    plain = parse_dotted({"method.name": "scl"}, "test")
-    named = parse_dotted({"method.name": "scl", "optimizer.name": "adamw"}, "test")
-    rated = parse_config({"method": {"name": "scl"}, "optimizer": {"lr": 2e-5}}, "test")
-    assert plain == named == rated and plain.optimizer.name == "adamw"
-
-
 @pytest.mark.parametrize(
     ("values", "rule"),
     [

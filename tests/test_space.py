@@ -51,18 +51,6 @@ def test_every_table_of_a_paper_has_its_space(folder: str) -> None:
     assert set(paper_results(PAPERS[folder])["table"]) <= listed
 
 
-@pytest.mark.parametrize("folder", PAPERS)
-def test_a_paper_s_spaces_have_its_seeds(folder: str) -> None:
-    tables = {name: load_space(name) for name in space_names() if name.startswith(f"{folder}/")}
-    seeds = {name: space.seeds for name, space in tables.items() if space.tables}
-    # Where SCL compares small differences there are three.
-    noisy = {
-        name: seeds.pop(f"scl/{name}", (0, 1, 2)) for name in ("lambda", "temperature", "counts")
-    }
-    assert set(noisy.values()) == {(0, 1, 2)}
-    assert len(set(seeds.values())) == 1
-
-
 def write(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "mine.toml"
     path.write_text(f'name = "mine"\n{text}', encoding="utf-8")
@@ -123,12 +111,6 @@ def test_ranges_need_extras_too(tmp_path: Path) -> None:
     encoder.checkpoint = { choices = ["toy", "minilm"] }
     """
     assert load_space(write(tmp_path, text)).extras == ("embedded", "lora")
-
-
-def test_settings_of_a_protocol_and_of_the_seed() -> None:
-    space = load_space("scl/lambda", {"evaluation.protocols": "cosine", "seed": 7})
-    assert {config.evaluation.protocols for config in space.configurations} == {("cosine",)}
-    assert space.seeds == (7,) and all(c.seed == 0 for c in space.configurations)
 
 
 def test_a_sampled_point_is_where_it_came_from() -> None:

@@ -14,21 +14,17 @@ import pytest
 from s3_server import Way
 from store_samples import end, opened, own_folders, row, scores, tables
 from table_reader import check
-from test_store_s3 import BUCKET, server
+from test_store_s3 import BUCKET
 from test_store_writer_lock import (
-    elsewhere,
-    place,
     stop,
 )
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, StudyDriver, driver_files, writer_lock
 from tune_sentcl.store.driver_files import DriverFiles
-from tune_sentcl.store.manifest import Manifest, now
+from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.trial_folders import TrialFolders
-
-__all__ = ["elsewhere", "place", "server"]
 
 Step = Callable[[StudyDriver], object]
 STEPS: dict[str, Step] = {
@@ -167,24 +163,6 @@ def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(place: str) 
     assert second[0].study.checkpoints() == second[0].checkpoints() == {"b"}
     second[0].close()
     first.close()
-
-
-def test_a_refused_driver_does_not_hide_one_that_expired(place: str) -> None:
-    first = _expired(place)
-    refused = pytest.raises(StudyError, match="refused")
-    with before_call(Manifest, "check_space", 1, _refuse), refused:
-        opened(place)
-    second = opened(place)
-    with pytest.raises(StudyError, match="another driver has taken over"):
-        end(first, "late")
-    end(second, "c")
-    second.close()
-    first.close()
-    assert "://" in place or own_folders(Path(place)) == []
-
-
-def _refuse() -> None:
-    raise StudyError(Fault("study", rule="refused", move="Look."))
 
 
 @pytest.mark.parametrize("call", ["__init__", "read", "write"])

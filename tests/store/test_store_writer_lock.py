@@ -150,25 +150,6 @@ def test_a_driver_without_lease_stops_at_the_next_write(place: str, driver: Stud
     assert len(Study.read(place).trials()) == 3
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_one_slow_read_takes_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = StudyFiles.at(tmp_path)
-    lease, read, slow = WriterLock(files), StudyFiles.read, [True]
-
-    def hangs(disk: StudyFiles, name: str) -> Any:
-        data = read(disk, name)
-        if slow:
-            slow.clear()
-            time.sleep(TERM + 0.1)
-        return data
-
-    monkeypatch.setattr(StudyFiles, "read", hangs)
-    with pytest.raises(StudyError, match="another driver has this study"):
-        WriterLock(files)
-    lease.check()
-    lease.release()
-
-
 def test_a_lease_that_could_not_be_taken_is_not_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,10 @@
 """The best configuration on fresh seeds: they choose nobody, teach nobody, and may be quoted."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows
+from search_samples import lambda_space, rows
 from stand_in import StandIn, by
 
 from tune_sentcl.analysis.frames import configurations, summaries
@@ -106,33 +105,6 @@ def test_a_later_winner_is_confirmed_on_seeds_of_its_own(tmp_path: Path) -> None
     baseline, *_ = judge(Study.read(study))
     assert (baseline.a.name, baseline.row()["n"]) == (second.configurations[0], 3)
     assert baseline.source == "fresh" and baseline.row()["level"] == pytest.approx(1 - 0.04 / 5)
-
-
-def test_trap_they_leave_no_weights_and_teach_the_sampler_nothing(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
-    plain, study = tmp_path / "plain", tmp_path / "study"
-    asked: dict[str, Any] = {"sampler": "tpe", "sampler_seed": 4}
-    run(space, plain, samples=3, **asked)
-    run(space, study, samples=3, confirm=4, **asked)
-    assert checkpoints(study) == checkpoints(plain) != set()
-    first, second = (Study.read(path).manifest.search for path in (plain, study))
-    assert first and second and second.seed_plan and first.seed_plan
-    plan, (confirmation,) = (
-        replace(second.seed_plan, confirmations=()),
-        second.seed_plan.confirmations,
-    )
-    assert first == replace(second, seed_plan=plan), "nothing but the fresh seeds is added"
-    assert first.seed_plan.seeds == (0, 1) and len(first.seed_plan.grid) == 2
-    assert first.seed_plan.configurations is None, "scores decide how many get all seeds"
-    assert confirmation.seeds == (1000, 1001, 1002, 1003)
-    assert set(confirmation.configurations) == {row["configuration"] for row in fresh(study)}
-    assert len(mirrored(study)) == len(mirrored(plain)) == 5
-    draws = []
-    for path in (plain, study):
-        run(space, path, samples=6, **asked)
-        searched = [row for row in rows(path) if row["origin"] != "confirm"]
-        draws.append({row["configuration"]: row["objective"] for row in searched})
-    assert draws[0] == draws[1]
 
 
 def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path) -> None:
