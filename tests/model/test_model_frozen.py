@@ -1,6 +1,5 @@
 """An encoder that stands still, with and without layers behind it."""
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +50,6 @@ def test_rows_are_the_encoder_s_at_each_length_and_pooling() -> None:
     assert again.encode(["something else"]).shape == (1, 32)
     assert again.cache.encoded == 1
     assert again.encode([]).shape == (0, 32)
-
-
-def test_the_key_is_of_what_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    frozen = _frozen(resolve_checkpoint("toy"))
-    here = frozen._identity()
-    assert (here["device"], here["precision"]) == ("cpu", "highest")
-    assert here["torch"] == version("torch") and here["transformers"] == version("transformers")
-    frozen.device = "cuda:1"  # where the forward pass without gradient takes TF32
-    there = frozen._identity()
-    assert (there["device"], there["precision"]) == ("cuda", "high")
-    assert {name for name in here if here[name] != there[name]} == {"device", "precision"}
-    monkeypatch.setattr("tune_sentcl.model.frozen.version", lambda name: "another")
-    changed = {name for name, value in frozen._identity().items() if value != there[name]}
-    assert changed == {"tokenizers", "torch", "transformers"}
 
 
 def test_a_tail_behind_frozen_embeddings_is_trained_and_exported_with_the_encoder(

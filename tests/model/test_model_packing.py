@@ -281,14 +281,6 @@ def test_a_batch_is_laid_out_without_a_wait_for_the_device() -> None:
     assert calls.seen and not [call for call in calls.seen if "index_put" in call]
 
 
-def test_groups_hold_every_input_and_little_padding() -> None:
-    packing = Packing(_tokens(LENGTHS), CPU)
-    assert [group.count for group in packing.groups] == [3, 3, 2]
-    assert sum(group.tokens for group in packing.groups) == sum(LENGTHS)
-    for group in packing.groups:
-        assert group.tokens > 0.65 * group.count * group.width
-
-
 @pytest.mark.parametrize("divisors", [(None, None), (17, 20)])
 def test_parts_encoded_together_are_as_by_themselves(divisors: tuple[int | None, ...]) -> None:
     encoder = _kind("toy")
