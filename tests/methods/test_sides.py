@@ -78,7 +78,6 @@ GUIDED = {"name": "gist", "guide": "toy"}
 
 PEERS: list[tuple[dict[str, Any], Corpus, str, dict[str, Any]]] = [
     ({"name": "mnr"}, PAIRS, MNR, {}),
-    ({"name": "mnr", "temperature": 0.1}, ONE, MNR, {"scale": 10.0}),
     ({"name": "mnr"}, toy_triplets(5, 3), MNR, {}),
     ({"name": "mnr", "symmetric": True}, PAIRS, MNR, BOTH_WAYS),
     ({"name": "mnr", "symmetric": True}, ONE, MNR, BOTH_WAYS),
@@ -115,9 +114,7 @@ PEERS: list[tuple[dict[str, Any], Corpus, str, dict[str, Any]]] = [
         {"hardness_mode": "hard_negatives", "hardness_strength": 5.0},
     ),
     ({"name": "angle"}, GRADED, "AnglELoss", {}),
-    ({"name": "angle", "dims": [32, 8]}, GRADED, "AnglELoss", {}),
     ({"name": "cosent"}, GRADED, "CoSENTLoss", {}),
-    ({"name": "cosent", "dims": [32, 8]}, GRADED, "CoSENTLoss", {}),
     ({"name": "triplet", "margin": 5.0}, ONE, "TripletLoss", {}),
     (
         {"name": "triplet", "distance": "cosine", "margin": 0.3},
