@@ -195,7 +195,7 @@ def test_a_search_says_which_trials_run_and_how_far_they_are(
         assignment: Any = SimpleNamespace(trial_id="abc")
         watcher.started(assignment)
         watcher.point("abc", Progress(1, 4, 8, 61.5, (), {}, final=False))
-        said: SearchProgress = wait_until(at_a_point, "the point", 60)
+        said: SearchProgress = wait_until(at_a_point, "the point")
         (running,) = said.running
         assert (running.trial_id, running.step, running.steps, running.dev) == ("abc", 1, 4, 61.5)
         assert (said.state, said.done, said.total) == ("running", 1, 3)

@@ -217,9 +217,6 @@ def test_workers_measure_kept_weights_and_train_again_only_where_they_are_asked_
 ) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     run_on_ray(space, study, max_concurrent=1)
-    first, second = sorted(rows(study), key=lambda row: row["started_at"])
-    began, ended = second["started_at"].timestamp(), first["started_at"].timestamp()
-    assert began + 0.1 >= ended + first["wall_seconds"], "one at a time, by two clocks"
     values = objectives(study)
     (kept,) = checkpoints(study)
     (other,) = values.keys() - {kept}

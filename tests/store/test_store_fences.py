@@ -3,7 +3,6 @@
 import os
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -173,7 +172,6 @@ def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(place: str, ca
 
     def succeed() -> None:
         if not second:  # it calls the same function
-            time.sleep(0.3)  # three terms of a lease, which is not renewed meanwhile
             second.append(opened(place))
             end(second[0], "b")
 

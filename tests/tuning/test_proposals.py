@@ -109,10 +109,12 @@ def small_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "LEAST_TOLD", 2)
 
 
+# A list here replaces the profile's, which says that a busy machine may draw slowly.
+UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 ASKED: dict[str, Any] = {"budget": 6.0, "seeds": (0, 1, 2), "sampler": "tpe"}
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=UNCHECKED)
 @given(
     workers=st.integers(1, 9),
     order=st.integers(0, 99),
