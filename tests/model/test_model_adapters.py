@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from architecture_samples import KINDS, save_architecture
+from layout_samples import toy
 from model_samples import SENTENCES, save_roberta, sentence_transformer
 
 from tune_sentcl.config import EncoderConfig
@@ -20,6 +21,8 @@ from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.saving import export, keep
 from tune_sentcl.model.trained import freeze_lowest
+
+__all__ = ["toy"]
 
 WORDS = [text for text in SENTENCES if text]
 

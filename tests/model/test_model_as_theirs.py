@@ -26,6 +26,7 @@ from layout_samples import (
     prompts,
     put_together,
     replaced,
+    toy,
 )
 from model_samples import save_roberta, sentence_transformer
 from safetensors.torch import load_file
@@ -35,6 +36,8 @@ from tune_sentcl.model.checkpoints.checkpoint import fingerprint_now, resolve_ch
 from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.saving import export, keep
+
+__all__ = ["toy"]
 
 POSITIONS = 60  # of which a RoBERTa uses 58
 

@@ -16,6 +16,7 @@ from layout_samples import (
     mean,
     put_together,
     replaced,
+    toy,
 )
 from model_samples import SENTENCES, sentence_transformer
 from safetensors.torch import load_file, save_file
@@ -27,6 +28,8 @@ from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.model.saving import export, keep
+
+__all__ = ["toy"]
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")

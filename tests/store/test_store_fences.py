@@ -13,10 +13,8 @@ import pytest
 from s3_server import Way
 from store_samples import end, opened, own_folders, row, scores, tables
 from table_reader import check
-from test_store_s3 import BUCKET
-from test_store_writer_lock import (
-    stop,
-)
+from test_store_s3 import BUCKET, server
+from test_store_writer_lock import elsewhere, place, stop
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, StudyDriver, driver_files, writer_lock
@@ -24,6 +22,8 @@ from tune_sentcl.store.driver_files import DriverFiles
 from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.trial_folders import TrialFolders
+
+__all__ = ["elsewhere", "place", "server"]
 
 Step = Callable[[StudyDriver], object]
 STEPS: dict[str, Step] = {
