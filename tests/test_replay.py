@@ -14,18 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from search_samples import LAMBDA, lambda_space, rows, run_planted
-from stand_in import StandIn, by
+from stand_in import StandIn
 
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.question import ask
-from tune_sentcl.tuning.search import confirmation_of, run_search
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
 
 import replay as script  # noqa: E402 - found by the line above
-from replay_peers import OUTSIDE, PEERS, portfolio_of, worst_of  # noqa: E402 - as above
+from replay_peers import OUTSIDE, PEERS  # noqa: E402 - as above
 from replay_search import OwnSearch, parse_policy  # noqa: E402 - found by the line above
 from replay_table import Job, Table, read_table, replay, task_of  # noqa: E402
 
@@ -174,56 +171,6 @@ def test_the_sampler_is_told_the_configurations_that_ran(curves: Table) -> None:
     assert failed and set(errors) == {"NonFiniteError"}
 
 
-def test_knobs_of_one_method_are_conditional(tmp_path: Path) -> None:
-    methods = ["scl", "simcse"] * 10
-    knobs: dict[str, list[Any]] = {
-        "method.name": methods,
-        "method.lambda": [one / 20 if name == "scl" else None for one, name in enumerate(methods)],
-        "method.size": [None if name == "scl" else one for one, name in enumerate(methods)],
-    }
-    path = written(tmp_path / "methods.parquet", lambda one, seed, point: float(one), knobs)
-    table = read_table(str(path))
-    assert [r.key for r in table.active_ranges({"method.name": "scl"})] == [
-        "method.name",
-        "method.lambda",
-    ]
-    assert one_row(table, "default", budget=20)["regret_mean"] == 0
-    knobs["method.size"][0] = 3
-    written(tmp_path / "mixed.parquet", lambda one, seed, point: float(one), knobs)
-    with pytest.raises(BadInputError, match="for all configurations of a method, or for none"):
-        read_table(str(tmp_path / "mixed.parquet"))
-
-
-def test_held_out_seeds_judge_and_are_not_seen(curves: Table) -> None:
-    seen = [task_of(curves, seed, held_out=True) for seed in range(30)]
-    for task in seen:
-        (judge,) = {0, 1, 2} - set(task.seeds)
-        assert len(task.seeds) == 2
-        assert np.array_equal(task.truth, curves.truth([judge]))
-    assert {task.seeds[0] for task in seen} == {0, 1, 2}
-    made = script.Replays([curves], [], ["random"], budget=5, workers=1, seed=0)
-    (row,) = made.rows(2, 1, held_out=True)
-    assert 0 <= row["regret_held_out"] <= 1
-
-
-def test_a_portfolio_serves_all_older_tables(tmp_path: Path) -> None:
-    """The configuration that is second in both tables comes before the best of either."""
-    scores = ([10, 9, 0, 0, 0], [0, 9, 10, 0, 0])
-    knobs = {"lr": [0.1, 0.2, 0.3, 0.4, 0.5]}
-    paths = [
-        written(tmp_path / f"{n}.parquet", lambda one, seed, point, s=s: float(s[one]), knobs)  # type: ignore[misc]
-        for n, s in enumerate(scores)
-    ]
-    tables = [read_table(str(path)) for path in paths]
-    assert [one["lr"] for one in portfolio_of(tables, 3)] == [0.2, 0.1, 0.3]
-    made = script.Replays(tables, tables, ["portfolio"], budget=1, workers=1, seed=0)
-    first, second = made.rows(1, 1)
-    assert first["regret_mean"] == second["regret_mean"] == 1  # each learns from the other alone
-    assert worst_of(tables) == {"lr": 0.4}
-    made = script.Replays(tables, tables, ["wrong-prior"], budget=1, workers=1, seed=0)
-    assert [row["regret_mean"] for row in made.rows(1, 1)] == [0, 0]  # the worst of the other
-
-
 def test_the_default_learns_from_other_tables_alone(curves: Table) -> None:
     again = replace(curves, path=f"{Path(curves.path).parent}/./curves.parquet")
     regrets: list[float] = []
@@ -255,23 +202,6 @@ def test_a_study_is_a_table(tmp_path: Path) -> None:
     assert table.rows[0].tolist() == [8 * (part + 1) for part in range(10)]
     assert one_row(table, "default", budget=6)["cost"] <= 6
     assert one_row(table, "--scheduler none --samples 3", budget=6)["regret_mean"] == 0
-
-
-def test_a_study_with_stopped_trials_is_a_table_of_the_other_configurations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path, 0.2, 0.5, ranges=LAMBDA), tmp_path / "study"
-    asked = SearchOptions(launcher="local", gpus_per_trial=0.0, samples=12, confirm=1)
-    question = ask(space, None, (0, 1), asked)
-    run_search(question, str(study), by(StandIn(study)))
-    again = confirmation_of(question, str(study))
-    assert again is not None
-    run_search(again, str(study), by(StandIn(study, keep=False)))
-    table, sampled = read_table(str(study)), {row["configuration"] for row in rows(study)}
-    assert table.scores.shape[1] == 2 and 1 < len(table) < len(sampled)
-    arguments(monkeypatch, tables=[str(study)], policy=["random"])
-    script.main()
-    assert f"study: {len(table)} of {len(sampled)} configurations" in capsys.readouterr().err
 
 
 def bad_tables(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from tune_sentcl.analysis import paper_results
 from tune_sentcl.analysis.papers.paper_results import Paper
-from tune_sentcl.config import Fingerprints, TrialConfig, parse_dotted, trial_id
+from tune_sentcl.config import Fingerprints, TrialConfig, trial_id
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
 from tune_sentcl.tuning.sampler import Sampler
@@ -111,22 +111,6 @@ def test_ranges_need_extras_too(tmp_path: Path) -> None:
     encoder.checkpoint = { choices = ["toy", "minilm"] }
     """
     assert load_space(write(tmp_path, text)).extras == ("embedded", "lora")
-
-
-def test_a_sampled_point_is_where_it_came_from() -> None:
-    space = load_space("scl/extended")
-    values = {
-        "method.name": "scl",
-        "method.lambda": 0.25,
-        "method.temperature": 0.02,
-        "method.similarity": "cosine",
-        "optimizer.batch_size": 128,
-    }
-    config = space.sampled(values)
-    assert space.exact_params(config) == values
-    assert space.exact_params(config.model_copy(update={"seed": 3})) == values
-    outside = parse_dotted({**config.dotted(), "optimizer.lr": 1e-3}, "test")
-    assert space.params(outside) == values and space.exact_params(outside) is None
 
 
 def test_a_block_names_rows_in_the_order_of_its_grid(tmp_path: Path) -> None:

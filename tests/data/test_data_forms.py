@@ -27,7 +27,6 @@ from tune_sentcl.data.rows.kinds import LABELS
 from tune_sentcl.data.tables import read_table
 from tune_sentcl.data.text_files import read_lines
 from tune_sentcl.errors import ConfigError, DataError
-from tune_sentcl.space import load_space
 
 NUMBERED = [(premise, hypothesis, LABELS.index(label)) for premise, hypothesis, label in ROWS]
 SENTENCES = ["A man “eats”.", "", 'She said: "no, never".', "NULL", "2020-01-01", "A man “eats”."]
@@ -129,17 +128,6 @@ def test_types_of_other_widths_change_no_row(
     assert found.fingerprint == expected.fingerprint
 
 
-def test_notes_of_another_shape_hold_no_names(tmp_path: Path) -> None:
-    rows = pa.table({"premise": ["a"], "hypothesis": ["b"], "label": [1]})
-    label = '{"info": {"features": {"label": %s}}}'
-    shapes = ('[{"names": ["b", "c"]}]', '{"names": [["b"], 1]}', '{"names": "bc"}')
-    for notes in ("null", "{", '{"info": {"features": null}}', *(label % s for s in shapes)):
-        table = rows.replace_schema_metadata({"huggingface": notes})
-        assert load_nli(write_table(tmp_path / "a.parquet", table)).table.equals(
-            load_nli(write_table(tmp_path / "b.parquet", rows)).table
-        )
-
-
 PLAIN = "anchor,positive\nwo ist Straße,dort\nhow,so\n"
 PAIRS = [("wo ist Straße", "dort"), ("how", "so")]
 NEGATIVE = [("how", "so", "no")]
@@ -212,20 +200,6 @@ def test_a_mapping_of_columns_is_one_text_and_no_part_of_an_id() -> None:
 def test_what_is_no_mapping_is_refused(columns: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"data\.columns = .*{message}"):
         parse_config({"method": {"name": "mnr"}, "data": {"columns": columns}}, "test")
-
-
-def test_a_space_holds_a_mapping(tmp_path: Path) -> None:
-    text = (
-        '[fixed]\ndata.columns = { anchor = "question" }\n'
-        '[[block]]\nfixed.method.name = "mnr"\n[[block]]\n'
-        'fixed.method.name = "triplet"\ngrid.data.columns = [{ positive = "answer" }]\n'
-    )
-    path = write(tmp_path / "my.toml", text)
-    columns = [config.data.columns for config in load_space(path).configurations]
-    assert columns == ["anchor=question", "positive=answer"]
-    space = load_space(path, {"data.columns": TWO})
-    assert {c.data.columns for c in space.configurations} == {"anchor=question,positive=answer"}
-    assert space.base["data.columns"] == TWO
 
 
 HEADER = ["sentence1", "sentence2"]

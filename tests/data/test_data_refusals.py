@@ -203,17 +203,6 @@ def test_a_negative_under_a_name_of_its_own_is_not_dropped(name: str, tmp_path: 
         assert len(load_positive_pairs(source)) == 1
 
 
-def test_missing_columns_are_named_with_those_there(tmp_path: Path) -> None:
-    expected = "the columns are question, answer; triplets need anchor and positive; or .*"
-    expected += r'data\.columns = { anchor = "YOUR COLUMN", positive = '
-    for path in write_forms(tmp_path / "rows", {"question": ["a"], "answer": ["b"]}):
-        with pytest.raises(DataError, match=expected):
-            load_triplets(path)
-    move = 'data.columns = { sentence1 = "YOUR COLUMN", sentence2 = "YOUR COLUMN" }'
-    with pytest.raises(DataError, match=re.escape(move)):
-        load_positive_pairs(path)
-
-
 def test_a_mapping_of_columns_must_fit_its_source(tmp_path: Path) -> None:
     columns = {"anchor": "question", "positive": "answer"}
     path = write(tmp_path / "a.csv", "question,reply\na,b\n")

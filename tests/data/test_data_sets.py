@@ -75,23 +75,6 @@ def test_sets_need_a_root(root: Path | None, suites: tuple[SuiteName, ...]) -> N
         load_sets("root", root, suites, BOTH)
 
 
-def test_toy_sets_stand_in_for_all_but_the_truncated() -> None:
-    protocols: tuple[ProtocolName, ...] = ("cosine", "relatedness", "senteval-5fold")
-    sets = load_sets("toy", None, ("sts", "transfer"), (*protocols, "scl-paper-compat"))
-    assert (len(sets.sts), len(sets.transfer), len(sets.truncated)) == (9, 9, 0)
-    assert [(r.train.name, r.train.split) for r in sets.rated] == [
-        ("STS-B", "train"),
-        ("SICK-R", "train"),
-    ]
-    known = set(sets.sentences())
-    for rated in sets.rated:
-        assert (rated.dev.split, rated.test.split) == ("dev", "test")
-        assert rated.dev in sets.sts and rated.test in sets.sts
-        assert known >= set(rated.train.subsets[0].sentences2)
-    for part in (part for task in sets.transfer for part in task.parts):
-        assert known >= {*part.first, *(part.second or ())}
-
-
 def test_the_fingerprint_of_sts_sees_content() -> None:
     tasks = load_sts("toy", None)
     first, *others = tasks

@@ -277,13 +277,6 @@ def test_a_guide_leaves_out_what_is_the_positive_once_more() -> None:
     assert 0 < wider.filtered <= 1
 
 
-def test_a_guide_keeps_a_candidate_exactly_as_near_as_the_positive() -> None:
-    method: Any = method_of({"name": "gist", "guide": "toy"})
-    same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # so that no cosine is rounded
-    left_out, _ = method._left_out(same, same, same.new_empty(0, 2))
-    assert not left_out[:, :2].any()
-
-
 @pytest.mark.parametrize("margin", [0.0, 0.05])
 def test_negatives_above_the_positive_are_left_out(margin: float) -> None:
     """Against a loop over rows and candidates."""

@@ -11,7 +11,6 @@ from torch import nn
 
 from tune_sentcl.errors import CheckpointError, NonFiniteError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
-from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.modules import Tail, dense
@@ -108,17 +107,3 @@ def test_word_vectors_stand_still_too(tmp_path: Path) -> None:
     assert again.cache.encoded == 0
     with pytest.raises(CheckpointError, match=r"word vectors have no transformer to train\. Take"):
         load_encoder(checkpoint, "mean", 12)
-
-
-def test_many_announced_sentences_are_not_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A million of them would take gigabytes of every worker's own memory.
-    taken: list[int] = []
-    take = EmbeddingCache.take
-
-    def watched(self: EmbeddingCache, numbers: np.ndarray) -> np.ndarray:
-        taken.append(len(numbers))
-        return take(self, numbers)
-
-    monkeypatch.setattr(EmbeddingCache, "take", watched)
-    _frozen(resolve_checkpoint("toy"))
-    assert sum(taken) <= 1

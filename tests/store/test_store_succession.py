@@ -67,16 +67,3 @@ def _copy(source: str, target: str) -> None:
     other.make_folders()
     for found in obstore.list(one.client).collect():
         other.write_bytes(found["path"], one.read_bytes(found["path"]) or b"")
-
-
-@pytest.mark.parametrize("mark", ["", "checkpoints/", "states/", "trials/", ".lease/"])
-def test_marks_of_file_browsers_do_no_harm(tmp_path: Path, mark: str) -> None:
-    there = StudyFiles.at(f"memory://{tmp_path}/{mark}")
-    if mark:
-        there.write_bytes(mark.rstrip("/") + "/", b"")
-    there.write_bytes("checkpoints/.DS_Store", b"")
-    with opened(f"memory://{tmp_path}/x") as driver:
-        driver.study.files.write_bytes("checkpoints/.DS_Store", b"")
-        end(driver, "a", "finished", 1.0)
-    with opened(f"memory://{tmp_path}/x") as driver:
-        assert driver.study.checkpoints() == set()

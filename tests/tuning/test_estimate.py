@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from tune_sentcl.tuning.plan import (
     TrialSeconds,
     TrialTimer,
     estimate,
-    kind_of,
     make_plan,
 )
 from tune_sentcl.tuning.question import ask, first_training, shortest_training
@@ -40,26 +38,6 @@ def planned(
     question = ask(space, None, seeds, SearchOptions(**{**options, **asked}))
     timer = TrialTimer(question.loader, question.options)
     return estimate(read_queue(question, Study.read(study) if study else None), timer), timer
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "is_same"),
-    [
-        ({}, {"method.lambda": 0.7, "optimizer.lr": 1e-3, "optimizer.epochs": 2, "seed": 3}, True),
-        ({"method.name": "conisi"}, {"method.name": "conisi", "method.lambda": 0.0}, False),
-        ({}, {"method.name": "conisi"}, False),
-        ({}, {"encoder.lora_rank": 2}, False),
-        ({}, {"optimizer.batch_size": 128}, False),
-    ],
-)
-def test_a_kind_is_a_method_with_its_terms_an_encoder_and_a_batch_size(
-    first: Mapping[str, Any], second: Mapping[str, Any], is_same: bool
-) -> None:
-    kinds = [
-        kind_of(parse_dotted({"method.name": "scl", "method.lambda": 0.5, **TOY, **more}, "test"))
-        for more in (first, second)
-    ]
-    assert (kinds[0] == kinds[1]) == is_same
 
 
 @pytest.mark.parametrize(("every", "points"), [(0, 0), (1, 4), (3, 2), (4, 1), (5, 1)])

@@ -32,7 +32,6 @@ from tune_sentcl.tuning.queue import Queue
 
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
 SHARES = (1 / 16, 1 / 4, 1.0)
-FOUR = (1 / 64, *SHARES)
 
 
 def judge(config: TrialConfig) -> Result:
@@ -162,27 +161,6 @@ def test_the_second_half_is_told_a_rank_of_each_configuration_of_the_first(
     in_order = sorted(ends, key=ends.__getitem__)
     assert {key: told[key] for key in in_order} == {k: n for n, k in enumerate(in_order)}
     assert told.keys() <= {params["method.lambda"] for params in first} and len(in_order) > 3
-
-
-def test_the_second_half_begins_while_the_best_of_the_first_go_on(
-    small_halves: None, tmp_path: Path
-) -> None:
-    """Waiting for the end of the first half's third stage would leave workers idle."""
-    made = queue_of(
-        lambda_space(tmp_path, 0.3, ranges=LAMBDA),
-        **{**ASKED, "scheduler": "halving", "shares": FOUR, "budget": 12.0},
-    )
-    running: dict[str, Assignment] = {}
-    while len(made.record.halvings[0].sampled) < 2:
-        assignment = made.next()
-        if assignment is not None:
-            running[assignment.trial_id] = assignment
-            continue
-        short = [t for t, a in running.items() if a.until < 1 / 4]
-        ended = running.pop(short[0])
-        share = {s: float(int(ended.trial_id, 16) % 97) for s in FOUR if s <= ended.until}
-        made.end(ended.trial_id, Result("pruned", (), share))
-    assert any(a.until == 1 / 4 for a in running.values())
 
 
 def test_the_best_of_older_studies_run_whole_and_compete_for_seeds(
