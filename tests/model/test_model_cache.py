@@ -171,13 +171,13 @@ def test_a_damaged_file_is_removed_and_encoded_again(
 # Folders that cannot be used
 
 
-@pytest.mark.parametrize("place", ["file/below"])
 def test_a_folder_that_cannot_be_made_is_named(
-    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(tmp_path / place))
-    with pytest.raises(ResourceError, match=f"cache: {tmp_path / place}: .*TUNE_SENTCL_CACHE"):
+    folder = tmp_path / "file" / "below"
+    monkeypatch.setenv("TUNE_SENTCL_CACHE", str(folder))
+    with pytest.raises(ResourceError, match=f"cache: {folder}: .*TUNE_SENTCL_CACHE"):
         EmbeddingCache(IDENTITY).locate(texts(2), unwanted)
 
 
