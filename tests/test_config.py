@@ -101,25 +101,6 @@ def test_knobs_are_every_key_of_the_unions() -> None:
     assert not ALIASES.keys() & {key.rpartition(".")[2] for key in known}
 
 
-def test_all_faults_are_listed_at_once() -> None:
-    values = {"method.name": "scl", "method.lambda": 2.0, "optimizer.lr": "x", "nonsense": 1}
-    with pytest.raises(ConfigError) as caught:
-        parse_dotted(values, "mine.toml")
-    assert {fault.key for fault in caught.value.faults} == {
-        "method.lambda",
-        "optimizer.lr",
-        "nonsense",
-    }
-    assert all(fault.where == "mine.toml" and fault.move for fault in caught.value.faults)
-
-
-def test_a_table_without_a_name_is_adamw_s() -> None:
-    plain = parse_dotted({"method.name": "scl"}, "test")
-    named = parse_dotted({"method.name": "scl", "optimizer.name": "adamw"}, "test")
-    rated = parse_config({"method": {"name": "scl"}, "optimizer": {"lr": 2e-5}}, "test")
-    assert plain == named == rated and plain.optimizer.name == "adamw"
-
-
 @pytest.mark.parametrize(
     ("values", "rule"),
     [

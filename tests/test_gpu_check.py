@@ -14,10 +14,8 @@ from typer.testing import CliRunner
 
 from tune_sentcl import gpu_check
 from tune_sentcl.cli import app
-from tune_sentcl.errors import CaptureError
 from tune_sentcl.gpu_check import Finding, check_gpu
 from tune_sentcl.model import packing
-from tune_sentcl.train import capture
 from tune_sentcl.train.graphs import GraphedTransformer
 
 CPU = torch.device("cpu")
@@ -71,19 +69,6 @@ def test_graphs_that_are_not_used_and_noise_that_repeats_are_found(
     assert "each replay draws new dropout" in failed("_noise")
 
 
-def test_memory_that_is_neither_shared_nor_given_back_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reserved = iter([0, 10, 20, 30, 40, 40])
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: next(reserved) * 2**20)
-    assert failed("_memory") == ["graphs share memory", "graphs give memory back"]
-
-
-def test_a_failed_capture_ends_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "captured", Mock(side_effect=CaptureError("full")))
-    assert failed("_operations", "_updates") == ["operations", "all further checks"]
-
-
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
@@ -103,19 +88,6 @@ def test_a_share_of_memory_is_what_was_asked_for(
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
     assert failed("_mps") == expected
     assert process.kill.called
-
-
-def test_processes_that_hang_do_not_hold_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    process = Mock(**{"communicate.side_effect": subprocess.TimeoutExpired("python", 1)})
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: process)
-    assert failed("_mps") == ["mps"] and process.kill.call_count == 2
-
-
-def test_what_is_forbidden_is_not_called_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUNE_SENTCL_MPS", "0")
-    monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=OSError("not to be begun")))
-    (finding,) = gpu_check._mps(CPU)
-    assert finding.passed is None and "TUNE_SENTCL_MPS=0" in finding.found
 
 
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tune_sentcl.config import TrialConfig, parse_dotted
@@ -81,12 +81,7 @@ def value(found: Sequence[Score], objective: Objective) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-@settings(
-    max_examples=20,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=20)
 @given(
     trials=st.lists(
         st.tuples(st.sampled_from(["finished", "finished", "failed", "pruned"]), scores()),

@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import tune_sentcl
 
 PACKAGE = Path(tune_sentcl.__file__).parent
@@ -76,30 +74,6 @@ def of_call(call: ast.Call) -> Iterator[str]:
         yield f"{name} without use_safetensors=True"
     if is_constant(call, "weights_only", True) is False:
         yield f"{name} with weights_only off"
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "import pickle",
-        "from joblib import load",
-        "import ray.cloudpickle",
-        "from ray import cloudpickle",
-        "import ray\nray.cloudpickle.loads(b'')",
-        "torch.load(path)",
-        "np.load(path)",
-        "np.load(path, allow_pickle=True)",
-        "np.load(path, allow_pickle=given)",
-        "yaml.load(text)",
-        "AutoModel.from_pretrained(a, trust_remote_code=False)",
-        "AutoModel.from_pretrained(a, use_safetensors=True)",
-        "AutoTokenizer.from_pretrained(a, trust_remote_code=True)",
-        "AutoTokenizer.from_pretrained(a, trust_remote_code=given)",
-        "eval(text)",
-    ],
-)
-def test_what_would_be_found(bad: str) -> None:
-    assert list(faults(bad))
 
 
 def test_no_module_reads_a_pickle() -> None:

@@ -1,10 +1,8 @@
 """The replay of searches over tables of trials: regret, budgets, tables, policies."""
 
 import argparse
-import json
 import math
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,28 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from search_samples import LAMBDA, lambda_space, rows, run_planted
-from stand_in import StandIn, by
+from stand_in import StandIn
 
 from tune_sentcl.errors import BadInputError
-from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.question import ask
-from tune_sentcl.tuning.search import confirmation_of, run_search
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
 
 import replay as script  # noqa: E402 - found by the line above
-import replay_plot as plot  # noqa: E402 - found by the line above
-from replay_peers import OUTSIDE, PEERS, portfolio_of, worst_of  # noqa: E402 - as above
+from replay_peers import OUTSIDE, PEERS  # noqa: E402 - as above
 from replay_search import OwnSearch, parse_policy  # noqa: E402 - found by the line above
-from replay_table import Free, Job, Table, read_table, replay, task_of  # noqa: E402
+from replay_table import Job, Table, read_table, replay, task_of  # noqa: E402
 
 Score = Callable[[int, int, int], float | None]
-COLUMNS = {
-    *("table", "policy", "budget", "workers", "repeats", "regret_mean", "regret_low"),
-    *("regret_high", "regret_median", "regret_p90", "regret_held_out", "held_out_low"),
-    *("held_out_high", "regret_visited", "cost", "time", "wrong_choice", "search_seconds"),
-}
 
 
 def written(
@@ -168,75 +157,6 @@ def test_every_peer_chooses_from_what_it_has_seen(curves: Table, policy: str) ->
     assert 0 < row["cost"] <= 8
 
 
-def test_peers_with_packages_are_loaded_by_their_names_alone() -> None:
-    code = """
-import sys; from replay_peers import OUTSIDE, PEERS, peer
-peer("random"); print("replay_outside" in sys.modules)
-peer(OUTSIDE[0]); print(set(OUTSIDE) <= set(PEERS))
-"""
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True"]
-
-
-@pytest.mark.parametrize(
-    ("policy", "module", "requirement"),
-    [
-        ("syne-tune-bohb", "syne_tune.optimizer.baselines", "syne-tune==0.16"),
-        ("smac", "smac", "smac==2"),
-        ("neps-hyperband", "neps", "neural-pipeline-search==0.17"),
-    ],
-)
-def test_a_missing_package_is_named(
-    curves: Table, policy: str, module: str, requirement: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(BadInputError, match=f'pip install "{requirement}'):
-        one_row(curves, policy)
-
-
-def test_an_unknown_peer_is_told_from_a_missing_package(curves: Table) -> None:
-    with pytest.raises(BadInputError, match=r"Peers: random.*syne-tune-bohb.*neps-hyperband"):
-        one_row(curves, "smac3")
-
-
-@pytest.mark.filterwarnings("ignore")  # what the packages say of their own dependencies
-@pytest.mark.parametrize("policy", OUTSIDE)
-def test_peers_with_packages_keep_to_the_budget_and_the_seed(curves: Table, policy: str) -> None:
-    package = {"syne": "syne_tune", "smac": "smac", "neps": "neps"}[policy.split("-")[0]]
-    pytest.importorskip(package, exc_type=ImportError)
-    first, second = (one_row(curves, policy, budget=8, repeats=2) for _ in range(2))
-    assert first["regret_visited"] <= first["regret_mean"] <= 1
-    assert 0 < first["cost"] <= 8
-    assert {**first, "search_seconds": 0} == {**second, "search_seconds": 0}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("policy", sorted(set(OUTSIDE) - {"smac-hyperband"}))
-def test_peers_with_packages_are_told_what_ran(curves: Table, policy: str) -> None:
-    package = {"syne": "syne_tune", "smac": "smac", "neps": "neps"}[policy.split("-")[0]]
-    pytest.importorskip(package, exc_type=ImportError)
-    task = task_of(curves, 0)
-    search: Any = script.search_of(policy, 8)(task, [])
-    replay(task, search, 8, 4)
-    for index, asked in search._asked.items():
-        told = dict(asked.config)
-        assert {key: told[key] for key in ("lr", "size")} == pytest.approx(curves.params[index])
-
-
-def test_random_options_are_the_random_peer_in_distribution(tmp_path: Path) -> None:
-    """A knob of choices has no nearest value, so that every configuration is as probable."""
-    knobs = {"name": [f"choice {one}" for one in range(40)]}
-    path = written(tmp_path / "even.parquet", lambda one, seed, point: one**1.5, knobs, points=1)
-    table = read_table(str(path))
-    first, second = (
-        one_row(table, policy, repeats=300)
-        for policy in ("--sampler random --scheduler none", "random")
-    )
-    width = (first["regret_high"] - first["regret_low"]) / 4
-    assert abs(first["regret_mean"] - second["regret_mean"]) < 4 * math.hypot(width, width)
-
-
 def test_the_sampler_is_told_the_configurations_that_ran(curves: Table) -> None:
     task = task_of(curves, 0)
     search = OwnSearch(task, parse_policy("--scheduler none --seeds 0 --samples 12"), 12)
@@ -249,70 +169,6 @@ def test_the_sampler_is_told_the_configurations_that_ran(curves: Table) -> None:
     failed = [one for one in run.seen if one % 5 == 4]
     errors = [search._session.history.error_type(f"{task.names[one]}-0") for one in failed]
     assert failed and set(errors) == {"NonFiniteError"}
-
-
-def test_the_nearest_free_configuration_is_taken_in_the_scale_of_its_range(curves: Table) -> None:
-    assert [item.log for item in curves.ranges] == [True, False]
-    free = Free(curves)
-    taken = [free.take({"lr": 1e-3, "size": 11}) for _ in range(3)]
-    assert taken[0] == 10 and set(taken) == {9, 10, 11}
-
-
-def test_knobs_of_one_method_are_conditional(tmp_path: Path) -> None:
-    methods = ["scl", "simcse"] * 10
-    knobs: dict[str, list[Any]] = {
-        "method.name": methods,
-        "method.lambda": [one / 20 if name == "scl" else None for one, name in enumerate(methods)],
-        "method.size": [None if name == "scl" else one for one, name in enumerate(methods)],
-    }
-    path = written(tmp_path / "methods.parquet", lambda one, seed, point: float(one), knobs)
-    table = read_table(str(path))
-    assert [r.key for r in table.active_ranges({"method.name": "scl"})] == [
-        "method.name",
-        "method.lambda",
-    ]
-    assert one_row(table, "default", budget=20)["regret_mean"] == 0
-    knobs["method.size"][0] = 3
-    written(tmp_path / "mixed.parquet", lambda one, seed, point: float(one), knobs)
-    with pytest.raises(BadInputError, match="for all configurations of a method, or for none"):
-        read_table(str(tmp_path / "mixed.parquet"))
-
-
-def test_a_knob_near_one_is_searched_as_its_distance(tmp_path: Path) -> None:
-    knobs = {"beta": [1 - 10 ** (-one / 10 - 0.1) for one in range(40)]}
-    path = written(tmp_path / "betas.parquet", lambda one, seed, point: float(one), knobs)
-    (item,) = read_table(str(path)).ranges
-    assert item.key == "1 - beta" and item.log
-
-
-def test_held_out_seeds_judge_and_are_not_seen(curves: Table) -> None:
-    seen = [task_of(curves, seed, held_out=True) for seed in range(30)]
-    for task in seen:
-        (judge,) = {0, 1, 2} - set(task.seeds)
-        assert len(task.seeds) == 2
-        assert np.array_equal(task.truth, curves.truth([judge]))
-    assert {task.seeds[0] for task in seen} == {0, 1, 2}
-    made = script.Replays([curves], [], ["random"], budget=5, workers=1, seed=0)
-    (row,) = made.rows(2, 1, held_out=True)
-    assert 0 <= row["regret_held_out"] <= 1
-
-
-def test_a_portfolio_serves_all_older_tables(tmp_path: Path) -> None:
-    """The configuration that is second in both tables comes before the best of either."""
-    scores = ([10, 9, 0, 0, 0], [0, 9, 10, 0, 0])
-    knobs = {"lr": [0.1, 0.2, 0.3, 0.4, 0.5]}
-    paths = [
-        written(tmp_path / f"{n}.parquet", lambda one, seed, point, s=s: float(s[one]), knobs)  # type: ignore[misc]
-        for n, s in enumerate(scores)
-    ]
-    tables = [read_table(str(path)) for path in paths]
-    assert [one["lr"] for one in portfolio_of(tables, 3)] == [0.2, 0.1, 0.3]
-    made = script.Replays(tables, tables, ["portfolio"], budget=1, workers=1, seed=0)
-    first, second = made.rows(1, 1)
-    assert first["regret_mean"] == second["regret_mean"] == 1  # each learns from the other alone
-    assert worst_of(tables) == {"lr": 0.4}
-    made = script.Replays(tables, tables, ["wrong-prior"], budget=1, workers=1, seed=0)
-    assert [row["regret_mean"] for row in made.rows(1, 1)] == [0, 0]  # the worst of the other
 
 
 def test_the_default_learns_from_other_tables_alone(curves: Table) -> None:
@@ -348,23 +204,6 @@ def test_a_study_is_a_table(tmp_path: Path) -> None:
     assert one_row(table, "--scheduler none --samples 3", budget=6)["regret_mean"] == 0
 
 
-def test_a_study_with_stopped_trials_is_a_table_of_the_other_configurations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path, 0.2, 0.5, ranges=LAMBDA), tmp_path / "study"
-    asked = SearchOptions(launcher="local", gpus_per_trial=0.0, samples=12, confirm=1)
-    question = ask(space, None, (0, 1), asked)
-    run_search(question, str(study), by(StandIn(study)))
-    again = confirmation_of(question, str(study))
-    assert again is not None
-    run_search(again, str(study), by(StandIn(study, keep=False)))
-    table, sampled = read_table(str(study)), {row["configuration"] for row in rows(study)}
-    assert table.scores.shape[1] == 2 and 1 < len(table) < len(sampled)
-    arguments(monkeypatch, tables=[str(study)], policy=["random"])
-    script.main()
-    assert f"study: {len(table)} of {len(sampled)} configurations" in capsys.readouterr().err
-
-
 def bad_tables(folder: Path) -> Iterator[tuple[Path, str]]:
     (folder / "text.parquet").write_text("no table")
     yield folder / "text.parquet", "must be a Parquet file or a study"
@@ -390,57 +229,19 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        ("point", lambda line: line["point"] / 2, "point: must be whole numbers of at least 1"),
-        ("rows", lambda line: 0, "rows: must be whole numbers of at least 1"),
-        ("rows", lambda line: 9 - line["point"], "rows: must not fall"),
-        (
-            "rows",
-            lambda line: line["seed"] + line["point"],
-            "rows: must be the same for all seeds",
-        ),
-        ("seed", lambda line: None, "seed, point: must not be null"),
-        ("score", lambda line: math.inf if line["seed"] else 1.0, "score: must be finite or null"),
-        ("knob.y", lambda line: math.nan, "knob.y: must be finite numbers, strings"),
-        ("knob.y", lambda line: [1], "knob.y: must be finite numbers, strings"),
-        ("knob.y", lambda line: line["seed"] or None, "knob.y: must be the same for all seeds"),
-        ("knob.seed", lambda line: line["configuration"], "knob.seed: must be left out"),
-    ],
-)
-def test_a_bad_column_is_refused(column: str, value: Any, message: str, tmp_path: Path) -> None:
-    path = written(tmp_path / "bad.parquet", curve, {"x": [1, 2, 3]}, seeds=2, points=3)
-    lines = [{**one, "rows": 32.0 * one["point"]} for one in pq.read_table(path).to_pylist()]
-    pq.write_table(pa.Table.from_pylist(lines), path)
-    assert read_table(str(path)).rows[0].tolist() == [32, 64, 96]
-    pq.write_table(pa.Table.from_pylist([{**line, column: value(line)} for line in lines]), path)
-    with pytest.raises(BadInputError, match=message):
-        read_table(str(path))
-
-
-@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"policy": ["--keep 3"]}, "not keep"),
         ({"policy": ["--nonsense"]}, "--nonsense"),
-        ({"policy": ["--help"]}, "No such option: --help"),
-        ({"policy": ["--study x"]}, "not study"),
         ({"policy": ["--sampler 'a"]}, "No closing quotation"),
         ({"policy": ["optuna-tpe:3"]}, "optuna-tpe:3: takes no numbers"),
-        ({"policy": ["portfolio:0"]}, "takes no numbers"),
-        ({"policy": ["random-race:0"]}, "takes no numbers"),
-        ({"policy": ["random-halving:0:0"]}, "takes a first rung of at least 1"),
-        ({"policy": ["optuna-gp-hyperband:1:1"]}, "a reduction of at least 2"),
         ({"policy": ["random-halving:1:2:3"]}, "takes a first rung"),
         ({"policy": ["nonsense"]}, "Peers: random"),
         ({"policy": ["--seeds 0,1,2,3"]}, "shows a search 3 seeds"),
-        ({"policy": ["--learn-from studies/a"]}, "the tables of --learn"),
         ({"policy": ["portfolio"]}, "--learn: must be given"),
         ({"policy": ["--learn-from learn"]}, "--learn-from: learn: needs --learn"),
         ({"budget": [5.0, 0.0]}, "--budget: 0.0: must be above 0"),
-        ({"budget": [math.inf]}, "--budget: inf: must be above 0 and finite"),
         ({"seed": -1}, "--seed: -1: must be at least 0"),
-        ({"plot": Path("absent/plot.svg")}, "must be a file in a folder that exists"),
         ({"tables": ["absent.parquet"]}, "absent.parquet"),
     ],
 )
@@ -457,69 +258,3 @@ def test_bad_input_ends_with_one_sentence_and_exit_code_2(
     assert raised.value.code == 2
     said = capsys.readouterr()
     assert message in said.err and said.err.count("\n") == 1 and not said.out
-
-
-def test_rows_are_printed_before_they_are_drawn(
-    curves: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr(script, "check_pictures", lambda: None)
-    monkeypatch.setattr(script, "draw", lambda *_: shown.append(capsys.readouterr().out))
-    arguments(monkeypatch, tables=[curves.path], plot=Path("plot.svg"))
-    script.main()
-    assert len(json.loads(shown[0])) == 1
-
-
-def test_json_has_a_row_for_each_table_and_policy(
-    curves: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def options(text: str, add: Callable[[Any], None]) -> argparse.Namespace:
-        parser = argparse.ArgumentParser()
-        add(parser)
-        words = ["--policy", "random", "--policy=--scheduler none", "--budget", "5"]
-        given = parser.parse_args([curves.path, *words, "--jobs", "1", "--repeats", "2"])
-        return argparse.Namespace(**vars(given), json=True, quick=False)
-
-    monkeypatch.setattr(script, "options", options)
-    script.main()
-    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
-    assert [row["policy"] for row in found] == ["random", "--scheduler none"]
-    for row in found:
-        assert set(row) == COLUMNS
-        assert 0 <= row["regret_low"] <= row["regret_mean"] <= row["regret_high"] <= 1
-        assert row["regret_held_out"] is None
-
-
-def test_two_processes_give_what_one_gives(curves: Table) -> None:
-    command = [sys.executable, str(FOLDER / "replay.py"), curves.path, "--json", "--repeats", "3"]
-    command += ["--policy", "random", "--budget", "5", "--workers", "4"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    (row,) = json.loads(done.stdout)
-    assert {**row, "search_seconds": 0} == {**one_row(curves, "random"), "search_seconds": 0}
-
-
-def test_text_has_the_mean_over_tables(curves: Table) -> None:
-    lines = list(script.lines([one_row(curves, "random"), one_row(curves, "random")]))
-    assert len(lines) == 5
-    cells = [line.split(" | ") for line in lines[2:]]
-    assert cells[2][0] == "| mean" and cells[2][3] == cells[0][3]
-    wide = {**one_row(curves, "random"), "regret_low": 0.0, "regret_high": 1.0}
-    for mean, ends in ((0.1, ["0.000", "0.600"]), (0.9, ["0.400", "1.000"])):
-        (*_, line) = script.lines([{**wide, "regret_mean": mean}])
-        assert line.split(" | ")[4:6] == ends
-
-
-def test_a_plot_shows_the_means_over_tables_at_each_budget(curves: Table, tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert")
-    found = [one_row(curves, name, budget=b) for b in (5, 9) for name in ("random", "default")]
-    worse = [{**row, "regret_mean": row["regret_mean"] + 0.5} for row in found]
-    drawn = list(plot.points([*found, *worse]))
-    names = {"random": "random", "default": "this search"}
-    assert {(one["policy"], one["budget"]): one["regret"] for one in drawn} == {
-        (names[row["policy"]], row["budget"]): pytest.approx(row["regret_mean"] + 0.25)
-        for row in found
-    }
-    file = tmp_path / "plot.svg"
-    plot.draw([*found, *worse], file)
-    picture = file.read_text()
-    assert all(word in picture for word in ("this search", "random", "mean regret"))

@@ -8,7 +8,7 @@ import pytest
 
 from tune_sentcl.analysis import paper_results
 from tune_sentcl.analysis.papers.paper_results import Paper
-from tune_sentcl.config import Fingerprints, TrialConfig, parse_dotted, trial_id
+from tune_sentcl.config import Fingerprints, TrialConfig, trial_id
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
 from tune_sentcl.tuning.sampler import Sampler
@@ -49,18 +49,6 @@ def test_every_table_of_a_paper_has_its_space(folder: str) -> None:
         for table in load_space(name).tables
     }
     assert set(paper_results(PAPERS[folder])["table"]) <= listed
-
-
-@pytest.mark.parametrize("folder", PAPERS)
-def test_a_paper_s_spaces_have_its_seeds(folder: str) -> None:
-    tables = {name: load_space(name) for name in space_names() if name.startswith(f"{folder}/")}
-    seeds = {name: space.seeds for name, space in tables.items() if space.tables}
-    # Where SCL compares small differences there are three.
-    noisy = {
-        name: seeds.pop(f"scl/{name}", (0, 1, 2)) for name in ("lambda", "temperature", "counts")
-    }
-    assert set(noisy.values()) == {(0, 1, 2)}
-    assert len(set(seeds.values())) == 1
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -123,28 +111,6 @@ def test_ranges_need_extras_too(tmp_path: Path) -> None:
     encoder.checkpoint = { choices = ["toy", "minilm"] }
     """
     assert load_space(write(tmp_path, text)).extras == ("embedded", "lora")
-
-
-def test_settings_of_a_protocol_and_of_the_seed() -> None:
-    space = load_space("scl/lambda", {"evaluation.protocols": "cosine", "seed": 7})
-    assert {config.evaluation.protocols for config in space.configurations} == {("cosine",)}
-    assert space.seeds == (7,) and all(c.seed == 0 for c in space.configurations)
-
-
-def test_a_sampled_point_is_where_it_came_from() -> None:
-    space = load_space("scl/extended")
-    values = {
-        "method.name": "scl",
-        "method.lambda": 0.25,
-        "method.temperature": 0.02,
-        "method.similarity": "cosine",
-        "optimizer.batch_size": 128,
-    }
-    config = space.sampled(values)
-    assert space.exact_params(config) == values
-    assert space.exact_params(config.model_copy(update={"seed": 3})) == values
-    outside = parse_dotted({**config.dotted(), "optimizer.lr": 1e-3}, "test")
-    assert space.params(outside) == values and space.exact_params(outside) is None
 
 
 def test_a_block_names_rows_in_the_order_of_its_grid(tmp_path: Path) -> None:

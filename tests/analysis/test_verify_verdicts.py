@@ -83,11 +83,6 @@ COMPARABLE = {
         replace(model(MR).numbered(other(protocol="senteval-5fold")), score={"n": 10_662}),
         ("MR on 10,662 rows; the paper's on 74 of a truncated file",),
     ),
-    "other aggregation": (
-        LAMBDA,
-        model(LAMBDA).numbered(ALL),
-        ("STS14 aggregated by all; the paper's wmean",),
-    ),
     "toy sets": (
         LAMBDA,
         replace(model(LAMBDA), score={"data": "toy", "n": 24}),
@@ -115,16 +110,6 @@ COMPARABLE = {
         .fact(data_source="nli/snli_train_partial.parquet"),
         ("training rows: nli/snli_train_partial.parquet; the paper's are all",),
     ),
-    "some rows of the whole": (
-        MEAN,
-        model(MEAN).set(data__limit=1000),
-        ("the first 1,000 rows of nli/snli_train.parquet + nli/mnli_train.parquet",),
-    ),
-    "mixed by batches": (
-        MEAN,
-        model(MEAN).set(data__source="snli + mnli"),
-        ("training rows: snli + mnli, one source per batch; the paper's are all of nli",),
-    ),
     "pairs of lower scores": (
         STS_B,
         model(STS_B).set(data__min_score=2.0),
@@ -137,11 +122,6 @@ COMPARABLE = {
             "other settings: encoder.share_duplicates = true instead of false",
             "optimizer.lr = 0.0001",
         ),
-    ),
-    "several at once": (
-        LAMBDA,
-        replace(model(LAMBDA).set(encoder__checkpoint="toy").numbered(ALL), score={"n": 9}),
-        ("base model: toy", "aggregated by all", "on 9 rows"),
     ),
 }
 

@@ -12,8 +12,6 @@ import termios
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from local_search import searches_without_ray
 from typer.testing import CliRunner
 
@@ -161,15 +159,3 @@ def changed(text: str, old: str, new: str) -> str:
     """A text with its only `old` replaced."""
     assert text.count(old) == 1, old
     return text.replace(old, new)
-
-
-def write_pairs(path: Path, count: int = 16, **columns: list[Any]) -> Path:
-    """A Parquet file of labelled pairs; a column that is given replaces the one of its name."""
-    table = {
-        "premise": [f"A person {row // 3} walks." for row in range(count)],
-        "hypothesis": [f"Somebody moves {row}." for row in range(count)],
-        "label": [row % 3 for row in range(count)],
-        **columns,
-    }
-    pq.write_table(pa.table(table), path)
-    return path

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_samples import TOY, invoke, refused, snapshot, write_pairs
+from cli_samples import TOY, invoke, refused, snapshot
 from disk_samples import write
 
 pytest_plugins = ["cli_fixtures"]
@@ -32,25 +32,6 @@ def test_a_damaged_evaluation_set(sts_root: Path, place: Path) -> None:
     assert snapshot(place) == before
 
 
-def test_every_missing_file_is_told(sts_root: Path, place: Path) -> None:
-    shutil.copytree(sts_root, place / "root")
-    for name in ("sts-dev.csv", "sts-test.csv"):
-        (place / "root" / STS_B / name).unlink()
-    done = invoke("evaluate", "toy", "--data", "root")
-    refused(done, "sts-dev.csv", "sts-test.csv", "does not exist", "copy the file", faults=2)
-
-
-def test_bad_pairs(place: Path) -> None:
-    write_pairs(place / "p.parquet", label=[0, 7] * 8, premise=[" "] * 16)
-    before = snapshot(place)
-    settings = ["--set", f"data.source={place / 'p.parquet'}", "--set", "evaluation.data=toy"]
-    for command in (["train", *TOY], ["search", "smoke"]):
-        done = invoke(*command, *settings, "--study", "study")
-        refused(done, "p.parquet", "row 2", "label = 7", "must be 0, 1 or 2")
-        assert done.out == ""
-    assert snapshot(place) == before
-
-
 @pytest.mark.parametrize(
     ("files", "words"),
     [
@@ -69,18 +50,6 @@ def test_what_is_no_checkpoint(files: list[str], words: list[str], place: Path) 
     refused(invoke("evaluate", "model", "--toy"), *words)
     refused(invoke("train", *TOY, "--set", "encoder.checkpoint=model"), *words)
     assert snapshot(place) == before
-
-
-def test_a_damaged_study(held: Path, place: Path) -> None:
-    shutil.copytree(held, place / "study")
-    path = place / "study" / "trials" / "000001.parquet"
-    path.write_bytes(path.read_bytes()[:-20])
-    before = snapshot(place / "study" / "trials")
-    for command in (["train", *TOY, "--study", "study"], ["show", "study"]):
-        done = invoke(*command)
-        refused(done, "000001.parquet", "complete Parquet file", "Restore")
-        assert done.out == ""
-    assert snapshot(place / "study" / "trials") == before
 
 
 def test_a_folder_that_is_no_study_of_this_space(held: Path, place: Path) -> None:

@@ -49,13 +49,6 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.out.count("Usage: ") == len(COMMANDS)
 
 
-def test_the_help_of_train_speaks_of_one_trial() -> None:
-    """Most of its options are those of a search, which speaks of many."""
-    text = " ".join(invoke("train", "--help").out.split())
-    assert "--set KEY=VALUE Set a value of the trial" in text
-    assert not [word for word in ("each", "every", "grid", "stages", "node") if word in text]
-
-
 def test_spaces(place: Path) -> None:
     listed = rows("spaces")
     assert [row["name"] for row in listed] == space_names()
@@ -155,40 +148,6 @@ def test_a_study_of_single_trials_measures_what_its_first_asked_for(
     assert other.code == 0 and "relatedness" in other.out, "new trials get all"
     assert {row["origin"] for row in trials("study")} == {"single"}
     assert "0 trials were scored now" in invoke("measure", "study", *HERE).out
-
-
-def test_measure_trains_what_has_lost_its_weights_only_where_it_is_asked_to(
-    held: Path, place: Path
-) -> None:
-    shutil.copytree(held, place / "study")
-    shutil.rmtree(place / "study" / "checkpoints")
-    more = ("measure", "study", "--set", "evaluation.cost=true", *HERE)
-    done = invoke(*more)
-    assert "1 trials lack a score, and their weights were not kept; --train" in done.err
-    assert "0 trials were scored now" in done.out
-    done = invoke(*more, "--train")
-    assert "1 trials of 1 configurations are trained again" in done.err
-    assert "1 trials were scored now, 0 failed" in done.out
-    (row,) = trials("study")
-    assert (row["origin"], row["attempt"]) == ("single", 2)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("gone",), "must be a study"),
-        (("study", "--best", "2"), "--best"),
-        (("study", "--set", "method.lambda=0.3"), "must say what is scored"),
-        (("study", "--set", "evaluation.suites=[nli]"), "evaluation.suites"),
-        (("study", "--set", "evaluation.own=[a=nowhere]"), "no such file"),
-        (("study", "--cpus-per-trial", "4000"), "must fit this machine"),
-    ],
-)
-def test_bad_words_of_measure(held: Path, place: Path, words: tuple[str, ...], said: str) -> None:
-    shutil.copytree(held, place / "study")
-    before = snapshot(place)
-    refused(invoke("measure", *words), said)
-    assert snapshot(place) == before
 
 
 def test_show_prints_the_trials_table(held: Path) -> None:

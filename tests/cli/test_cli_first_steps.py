@@ -187,12 +187,6 @@ def test_useless_rows_are_counted_and_clean_trains_without_them(*, has_dev: bool
     assert invoke("plan", "clean.toml").code == 0
 
 
-def test_rows_that_are_all_useless_cannot_be_cleaned() -> None:
-    write("mine.csv", "anchor,positive", WORDS, WORDS)
-    refused(invoke(*INIT, "--clean"), "mine.csv", "every row", "Give other rows")
-    assert not Path("mine").exists()
-
-
 @pytest.mark.parametrize(
     ("minutes", "seconds_a_row", "sizes"),
     [
@@ -231,15 +225,6 @@ def _minutes(sentence: str) -> float:
     return float(number) * (60 if unit == "hours" else 1)
 
 
-def test_a_first_look_ends_with_a_winner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_measure", lambda *_: (0.0, 10.0, 0.0, None))
-    write("mine.csv", "sentence1,sentence2,score", WORDS, ANSWERS, GRADES)
-    *_, look, _, whole = invoke(*INIT, "--minutes", "1").out.splitlines()
-    assert invoke(*look.split()[1:]).code == 0
-    assert invoke("judge", "studies/mine-first-look").code in (0, 1, 3)
-    assert invoke("plan", *whole.split()[2:]).code == 0
-
-
 def test_a_static_encoder_gets_its_own_rates() -> None:
     write("mine.csv", "query,pos", WORDS, ANSWERS)
     done = invoke(*INIT[:-1], "static:8:toy")
@@ -257,22 +242,6 @@ def test_names_with_marks_stay_texts() -> None:
     done = invoke("init", "my space.toml", "--rows", name, "--encoder", "toy")
     assert done.code == 0 and "tune-sentcl search 'my space.toml' " in done.out
     assert load_space("my space.toml").plugins == ()
-
-
-@pytest.mark.parametrize(
-    ("header", "row"),
-    [
-        ("id,question,answer,note,note", "{n},text number {n},answer to it {n},,"),
-        ('{{"id": {n}, "question": "text {n} here", "answer": "answer {n}", "meta": {{}}}}', ""),
-    ],
-)
-def test_other_columns_do_not_hinder_a_guess(header: str, row: str) -> None:
-    name = "mine.csv" if row else "mine.jsonl"
-    lines = [header, *(row.format(n=n) for n in range(300))]
-    lines = lines if row else [header.format(n=n) for n in range(300)]
-    Path(name).write_text("\n".join(lines))
-    done = invoke("init", "mine.toml", "--rows", name, "--encoder", "toy")
-    assert done.code == 0 and "anchor=question, positive=answer" in done.out
 
 
 @pytest.mark.parametrize(

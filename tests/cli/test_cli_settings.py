@@ -7,7 +7,6 @@ from datetime import date, datetime, time
 from typing import Any
 
 import pytest
-from cli_samples import invoke, refused
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -95,8 +94,3 @@ def test_seeds_come_back(seeds: list[int]) -> None:
 def test_other_seeds_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="distinct whole numbers of 0 or more"):
         parse_seeds(text)
-
-
-def test_every_malformed_setting_is_told() -> None:
-    done = invoke("train", "--set", "method.lambda", "--set", "seed=1", "--set", "=3")
-    refused(done, "--set: method.lambda: must be KEY=VALUE", "--set: =3: must be", faults=2)

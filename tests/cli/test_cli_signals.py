@@ -121,30 +121,6 @@ def test_a_search_ends_while_ray_begins(tmp_path: Path, own: dict[str, str]) -> 
     gone(family)
 
 
-@pytest.mark.ray
-@pytest.mark.long
-def test_the_handler_of_a_library_s_user_stays(tmp_path: Path, own: dict[str, str]) -> None:
-    script = f"""
-import os, signal, sys
-from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.launch import search
-
-def mine(number, frame):
-    sys.exit(77)
-
-handlers = {{number: signal.getsignal(number) for number in signal.valid_signals()}}
-handlers[signal.SIGTERM] = mine
-signal.signal(signal.SIGTERM, mine)
-search("smoke", {str(tmp_path / "study")!r}, options=SearchOptions(address="local"))
-changed = {{number for number in handlers if signal.getsignal(number) != handlers[number]}}
-assert changed <= {{signal.SIGUSR1}}, changed  # which is Tune's
-os.kill(os.getpid(), signal.SIGTERM)
-"""
-    with started([sys.executable, "-c", script], own) as process:
-        _, err = process.communicate(timeout=300)
-    assert process.returncode == 77, err
-
-
 def test_a_trial_ends_in_order(tmp_path: Path, own: dict[str, str]) -> None:
     study = tmp_path / "study"
     with started(command(*LONG, "--study", study), own) as process:
@@ -223,41 +199,6 @@ cli.main()
         out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (0, "None one two\nfailed one two\n")
     assert err == "full: begins again without graphs\n"
-
-
-TWICE = """
-def heard():
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
-    except KeyboardInterrupt:
-        return True
-    return False
-
-now = 0.0
-time.monotonic = lambda: now
-raise_on_signals()
-first, again = heard(), heard()
-now = 4.0  # so that foreign code cannot swallow all
-print(first, again, heard())
-"""
-IGNORED_BEFORE = """
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)
-raise_on_signals()
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    os.kill(os.getpid(), number)
-print("went on")
-"""
-
-
-@pytest.mark.parametrize(
-    ("script", "out"), [(TWICE, "True False True\n"), (IGNORED_BEFORE, "went on\n")]
-)
-def test_a_repeated_and_an_ignored_signal(own: dict[str, str], script: str, out: str) -> None:
-    imports = "import os, signal, time\nfrom tune_sentcl.signals import raise_on_signals\n"
-    with started([sys.executable, "-c", imports + script], own) as process:
-        found = process.communicate(timeout=300)
-    assert (process.returncode, *found) == (0, out, "")
 
 
 SEARCH = ("search", "smoke", "--study", "study", *SMALL[:4], "--launcher", "local")

@@ -14,7 +14,6 @@ from tune_sentcl.objective import Objective, parse_objectives
 from tune_sentcl.score import Score
 from tune_sentcl.space import load_space
 from tune_sentcl.store import SearchRecord, StudyDriver, TrialRow
-from tune_sentcl.tuning.machine import usable_cores
 
 pytest_plugins = ["cli_fixtures"]
 pytestmark = pytest.mark.usefixtures("place")
@@ -195,14 +194,6 @@ def test_plan_needs_a_value_of_the_objective_and_no_other_score(place: Path) -> 
     assert {row["status"] for row in planned} == {"finished"}
     done = invoke("plan", "smoke", "--study", "study", "--objective", "SICK-R:spearman")
     refused(done, "no such score", "SICK-R:spearman:dev", "tune-sentcl measure STUDY")
-
-
-def test_plan_counts_trials_at_a_time() -> None:
-    seeds = ",".join(map(str, range(8)))
-    for option, at_once in ((("--max-concurrent", "1"), 1), ((), min(16, usable_cores()))):
-        done = invoke("plan", "smoke", "--seeds", seeds, "--gpus-per-trial", "0", *option)
-        assert (done.code, done.err) == (0, "")
-        assert f" with {at_once} at a time" in done.out
 
 
 def test_reading_loads_nothing_that_it_does_not_use(place: Path) -> None:

@@ -66,12 +66,6 @@ def test_a_missing_task_keeps_no_other_back(small: Path) -> None:
     assert "MR" in shown.out and "CR" not in shown.out
 
 
-def test_no_data_root_is_said_once(place: Path) -> None:
-    refused(invoke("evaluate", "toy", "--suite", "all"), "needs a data root", "--data DIR")
-    gone = invoke("evaluate", "toy", "--suite", "all", "--data", "none")
-    refused(gone, "none", "the folder does not exist")
-
-
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
 

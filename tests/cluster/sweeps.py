@@ -10,7 +10,7 @@ from typing import Any
 
 from clusters import Cluster, Node, cluster
 from networks import Machine
-from processes import descendants, wait_until
+from processes import descendants
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.store.study import Study
@@ -99,13 +99,6 @@ def submitted(head: Cluster, space: Path, study: Path | str) -> Client:
     return Client(log, head.prefix, words, head.environment())
 
 
-def under_way(head: Cluster, space: Path, study: Path) -> Client:
-    """A process that follows a search of which each of three nodes has left a trial's state."""
-    follower = submitted(head, space, study)
-    wait_until(lambda: len(trials_with_states(study)) >= 3, "a state of each node's trial")
-    return follower
-
-
 def first_driver_s(study: Path) -> set[str]:
     """The trials whose rows are the first driver's."""
     return {row["trial_id"] for row in rows(study) if row["attempt_files"].startswith("1-")}
@@ -113,10 +106,6 @@ def first_driver_s(study: Path) -> set[str]:
 
 def states(study: Path) -> list[Path]:
     return [mark.parent for mark in study.glob("states/[0-9a-f]*/complete")]
-
-
-def trials_with_states(study: Path) -> set[str]:
-    return {path.name.partition(".")[0] for path in states(study)}
 
 
 def rows(study: Path | str) -> list[dict[str, Any]]:

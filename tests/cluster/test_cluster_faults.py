@@ -20,20 +20,15 @@ from s3_server import serving, variables
 from sweeps import (
     OFTEN,
     Client,
-    drain,
     driver_of,
     ends_as,
     first_driver_s,
     rows,
     submitted,
     three_nodes,
-    trials_with_states,
-    under_way,
     undisturbed,
     written_space,
 )
-
-from tune_sentcl.store.study import Study
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
@@ -52,25 +47,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory, space: Path) -> Path:
 def three(tmp_path: Path) -> Iterator[Cluster]:
     with three_nodes(tmp_path / "cluster") as found:
         yield found
-
-
-def test_a_node_that_drains_and_one_that_is_killed_cost_no_trial(
-    three: Cluster, space: Path, whole: Path, tmp_path: Path
-) -> None:
-    study = tmp_path / "study"
-    follower = under_way(three, space, study)
-    drain(three, three.nodes[0])
-    wait_until(
-        lambda: "moves to another node, because its node is draining" in follower.said, "it"
-    )
-    assert "lost its worker" not in follower.said, "moving is no failure"
-    wait_until(lambda: len(trials_with_states(study)) >= 2, "a state of each other node's trial")
-    three.nodes[1].kill()
-    assert "lost its worker" in follower.ends()
-    ends_as(study, whole)
-    assert any((row["notes"] or "").startswith("continued from step") for row in rows(study))
-    assert {row["attempt"] for row in rows(study)} == {1}
-    assert len(Study.read(study).files.names(".lease")) == 1, "nodes share it"
 
 
 def test_a_driver_that_is_cut_off_until_its_lease_has_run_out_writes_nothing(

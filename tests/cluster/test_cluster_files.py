@@ -21,7 +21,6 @@ prepare_ray()
 
 import ray.autoscaler  # noqa: E402 - its settings come first
 from ray.autoscaler._private.util import prepare_config, validate_config  # noqa: E402
-from ray.util.accelerators import accelerators  # noqa: E402
 
 FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
 LAUNCHED = ("aws", "gcp", "on-prem")  # by `ray up`
@@ -93,27 +92,6 @@ def test_every_node_asks_for_the_token_and_the_dashboard_stays_inside(name: str)
     assert "--address=$RAY_HEAD_IP:6379" in join
 
 
-@pytest.mark.parametrize("name", ["aws", "gcp"])
-def test_nothing_but_the_head_is_up_while_nobody_asks(name: str) -> None:
-    config = launched(name)
-    types = dict(config["available_node_types"])
-    head = types.pop(config["head_node_type"])
-    assert head["resources"] == {"CPU": 0, "GPU": 0}
-    assert "spot" not in json.dumps(head).lower()
-    assert config["idle_timeout_minutes"] > 0
-    known = {value for key, value in vars(accelerators).items() if key.startswith("NVIDIA_")}
-    for key, worker in types.items():
-        assert worker["min_workers"] == 0 < worker["max_workers"] <= config["max_workers"]
-        assert worker["labels"]["ray.io/market-type"] == "spot"
-        accelerator = worker["labels"]["ray.io/accelerator-type"]
-        assert accelerator in known and accelerator.lower() == key.split("-")[0]
-        market = worker["node_config"].get("InstanceMarketOptions", {}).get("MarketType")
-        model = worker["node_config"].get("scheduling", {}).get("provisioningModel", market)
-        assert model.lower() == "spot"
-    notice = [line for line in config["worker_start_ray_commands"] if "spot-notice" in line]
-    assert [line.split()[2] for line in notice] == [name]
-
-
 # KubeRay
 
 
@@ -166,44 +144,4 @@ def test_kuberay_takes_the_file(name: str, kind: str, with_optional: bool) -> No
     assert [error.message for error in crd(kind).iter_errors(document)] == []
 
 
-def test_pods_are_safe_scale_to_zero_and_are_those_of_the_job() -> None:
-    documents = kubernetes("raycluster")
-    spec, claim = documents["RayCluster"]["spec"], documents["PersistentVolumeClaim"]
-    assert kubernetes("rayjob")["RayJob"]["spec"]["rayClusterSpec"] == spec
-    assert spec["authOptions"] == {"mode": "token"} and spec["enableInTreeAutoscaling"]
-    assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
-    (workers,) = spec["workerGroupSpecs"]
-    assert workers["minReplicas"] == workers["replicas"] == 0 < workers["maxReplicas"]
-    for group in (spec["headGroupSpec"], workers):
-        pod = group["template"]["spec"]
-        assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"]
-        (container,) = pod["containers"]
-        assert container["securityContext"]["allowPrivilegeEscalation"] is False
-        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-        mounts = {mount["name"] for mount in container["volumeMounts"]}
-        assert mounts == {volume["name"] for volume in pod["volumes"]}
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    volumes = workers["template"]["spec"]["volumes"]
-    used = [volume.get("persistentVolumeClaim") for volume in volumes]
-    assert {"claimName": claim["metadata"]["name"]} in used
-
-
 # The image
-
-
-def instructions() -> list[tuple[str, str]]:
-    text = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return [(first, rest) for first, _, rest in (line.partition(" ") for line in lines)]
-
-
-def test_the_image_is_made_of_what_is_there_and_runs_as_a_user() -> None:
-    steps = instructions()
-    copied = [rest.split() for first, rest in steps if first == "COPY" and "--from=" not in rest]
-    sources = [word for words in copied for word in words[:-1] if not word.startswith("--")]
-    assert sources and all((ROOT / source).exists() for source in sources)
-    stages = [index for index, (first, _) in enumerate(steps) if first == "FROM"]
-    assert all(steps[index][1].startswith("${BASE}") for index in stages)
-    assert ("USER", "ray") in steps[max(stages) :]
-    named = " ".join(rest for first, rest in steps if first in {"ARG", "ENV"})
-    assert not re.search("TOKEN|SECRET|PASSWORD|KEY", named)

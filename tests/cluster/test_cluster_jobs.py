@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,15 +47,6 @@ async def follow():
 asyncio.run(follow())
 ended = jobs.details(job)
 print(ended.status, ended.message)
-"""
-LOOK = """
-import importlib.metadata, os, ray
-def look():
-    import tune_sentcl
-    return tune_sentcl.__file__, importlib.metadata.version("tune-sentcl"), sorted(os.listdir())
-print("driver", *look())
-ray.init(log_to_driver=False)
-print("worker", *ray.get(ray.remote(look).remote()))
 """
 
 
@@ -145,18 +135,6 @@ def test_a_search_runs_from_what_was_sent_to_its_last_row(head: Cluster, tmp_pat
     assert "0 runs ended now" in head.ray_job("logs", study, 2)
 
 
-def test_driver_and_workers_import_the_package_that_was_sent(
-    head: Cluster, tmp_path: Path
-) -> None:
-    with submitting(head, tmp_path, f"python -c {shlex.quote(LOOK)}") as started:
-        printed, said = started.communicate()
-    assert started.returncode == 0, said
-    for who in ("driver", "worker"):
-        found = re.search(rf"^{who} ({head.temp}/.*)/tune_sentcl/__init__.py", printed, re.M)
-        assert found, printed
-    assert printed.count("'space.toml', 'tune_sentcl', 'tune_sentcl-0.1.0.dist-info'") == 2
-
-
 def test_a_second_submit_is_refused_and_a_stop_is_seen_to_its_end(
     head: Cluster, tmp_path: Path
 ) -> None:
@@ -196,17 +174,6 @@ def test_of_two_that_submit_at_once_one_wins(head: Cluster, tmp_path: Path) -> N
     assert re.search(r"-run1 (is [A-Z]+|was submitted just now) on this cluster", lost[1])
     assert marks.read_text() == "began\n"
     assert head.statuses(tmp_path) == ["SUCCEEDED"]
-
-
-def test_a_relative_path_of_the_space_fails_the_run_in_a_sentence(
-    head: Cluster, tmp_path: Path
-) -> None:
-    arguments = ("--set", "data.source=pairs.csv", "--study", tmp_path / "study")
-    done = run(head, "submit", "smoke", *arguments, "--follow")
-    assert done.returncode == 2  # the driver's: its input was bad
-    assert "error: pairs.csv: the file does not exist. Check" in done.stdout
-    assert "-run1 has ended: FAILED" in done.stderr
-    assert head.statuses(tmp_path / "study") == ["FAILED"]
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,6 @@ def test_the_token_is_in_one_file_and_in_no_process_list(local: LocalUser) -> No
     assert not (local.home / ".ray").exists()
 
 
-def test_it_says_what_runs_and_refuses_a_second(local: LocalUser) -> None:
-    said = local.script("status")
-    assert re.findall(r"^(.*): runs", said, re.M) == ["head", "worker-1", "worker-2"]
-    assert "runs already" in local.script("start", code=1)
-
-
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 def test_a_notice_of_a_spot_machine_drains_its_node(local: LocalUser, cloud: str) -> None:
     node = nodes(local)[0]
@@ -189,13 +183,3 @@ def test_the_commands_of_the_page_run(tmp_path: Path, commands: str) -> None:
         user.script("stop")
     assert said.count("2 runs ended now, 0 of them failed") == commands.count("--study")
     assert said.count("JobStatus.SUCCEEDED") >= commands.count("ray job list")
-
-
-def test_a_ray_without_its_job_server_is_told_in_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "grpc.py").write_text("raise ImportError\n")
-    user = LocalUser(tmp_path)
-    user.environment["PYTHONPATH"] = str(tmp_path)
-    assert user.script("start", code=1).splitlines() == [
-        "local-cluster: this Ray lacks its dashboard and job server: "
-        "pip install 'tune-sentcl[cluster]'"
-    ]

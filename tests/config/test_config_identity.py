@@ -20,55 +20,15 @@ from tune_sentcl.config import (
     trial_id_of,
 )
 from tune_sentcl.config.data_names import own_source
-from tune_sentcl.config.idle import canonical_values
 from tune_sentcl.errors import ConfigError
 from tune_sentcl.space import load_space, space_names
 
 TABLE: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "identities.json").read_text()
 )
-NAMES = {"encoder.checkpoint", "data.source", "data.limit", "data.min_score"}
-MEASURING = {
-    f"evaluation.{name}" for name in ("data", "suites", "own", "protocols", "classifier_seeds")
-}
 
-SHORT = {"encoder.train_length=512", "encoder.train_length=600"}
-UNPAIRED = SHORT | {"encoder.share_duplicates=False"}
-FROZEN = UNPAIRED | {"encoder.train_length=32"}
-UNTRAINED = FROZEN | {"evaluation.every=100"}
-AT_END = {"evaluation.select=best"}
-IDLE: dict[str, set[str]] = {
-    "sbert": SHORT | AT_END,
-    "scl": SHORT | AT_END,
-    "augment": SHORT | AT_END,
-    "simcse": UNPAIRED | AT_END,
-    "conisi": UNPAIRED | AT_END | {"method.share=0.4"},
-    "clsr": FROZEN | AT_END | {"optimizer.precision=bf16"},
-    "cosent": UNPAIRED | AT_END,
-    "none": UNTRAINED | AT_END | {"method.whitening_dim=32"},
-    "conisi o1": UNPAIRED | AT_END,
-    "conisi o2": UNPAIRED | AT_END,
-    "conisi contrastive": UNPAIRED
-    | AT_END
-    | {
-        "method.share=0.4",
-        "method.strategy=o1",
-        "method.strategy=o2",
-        "method.interaction=elementwise",
-    },
-    "conisi interactive": UNPAIRED | AT_END | {"method.share=0.4", "method.temperature=0.2"},
-    "whitening": UNTRAINED | AT_END,
-    "scl cls": SHORT | AT_END | {"method.divisor=tokens"},
-    "scl sgd": SHORT | AT_END,
-    "scl lars": SHORT | AT_END,
-    "clsr lars": FROZEN | AT_END | {"optimizer.precision=bf16"},
-    "simcse epochs": UNPAIRED | AT_END | {"optimizer.warmup=0.25"},
-    "simcse best": UNPAIRED,
-    "whitening best": UNTRAINED,
-}
 """Written by hand: which changes of a config change nothing of its trial."""
 
-ALIKE = {"conisi interactive": "method.batch_norm=joint"}
 """Likewise: changes that do there what the preset does, of knobs that have an effect."""
 
 
@@ -105,29 +65,6 @@ def test_every_change_keeps_its_name_also_where_it_is_stored(member: str) -> Non
             config.dotted(), prints(stored)
         )
     assert names == TABLE["changed"][member]
-
-
-@pytest.mark.parametrize("member", MEMBERS)
-def test_only_a_knob_with_effect_names_a_trial(member: str) -> None:
-    plain = parse_dotted(MEMBERS[member], "test")
-    here = trial_id(plain, prints(plain.dotted()))
-    for label, key, config in changed(member):
-        values = config.dotted()
-        now = trial_id(config, prints(values))
-        if label in IDLE[member]:
-            assert now == here, label
-            assert is_idle(key, values) or key in canonical_values(values)
-        elif key in NAMES | MEASURING or not label or never_counted(member, key):
-            assert now == here, label
-        else:
-            assert (now == here) == (label == ALIKE.get(member)), label
-            assert not is_idle(key, values)
-
-
-def never_counted(member: str, key: str) -> bool:
-    """Whether a knob steers steps that the method does not take."""
-    stepless = member in ("none", "whitening", "whitening best")
-    return stepless and key.startswith(("optimizer.", "data."))
 
 
 def test_the_changes_are_of_every_knob() -> None:

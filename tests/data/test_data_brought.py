@@ -1,7 +1,6 @@
 """Files as people bring them: lists of positives, and texts that repeat."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from disk_samples import write
 from tune_sentcl.config import parse_config
 from tune_sentcl.errors import DataError
 from tune_sentcl.seeding import stream
-from tune_sentcl.train.loop import _epoch, count_steps, rows_left_out
+from tune_sentcl.train.loop import _epoch, count_steps
 
 QUERY = {"query": "q", "pos": ["a", "b"], "neg": ["x", "y"]}
 
@@ -88,24 +87,3 @@ def brought(path: Path, order: str, drop_last: bool, epochs: int = 1) -> Any:
     optimizer = {"batch_size": 16, "epochs": epochs}
     values = {"method": {"name": "mnr"}, "data": data, "optimizer": optimizer}
     return parse_config(values, "test")
-
-
-@pytest.mark.parametrize(
-    ("answers", "steps", "left"),
-    [
-        ([n % 4 for n in range(1000)], 250, 0),  # all are short
-        ([0] * 500 + list(range(1, 500)), 485, 15),  # most are short, and rows are not wasted
-        (list(range(100)), 6, 4),
-    ],
-)
-def test_distinct_batches_leave_out_less_than_a_batch(
-    answers: list[int], steps: int, left: int, tmp_path: Path
-) -> None:
-    rows = "".join(f"question {n},answer {answer}\n" for n, answer in enumerate(answers))
-    path = write(tmp_path / "a.csv", f"anchor,positive\n{rows}")
-    corpus, config = load_triplets(path), brought(path, "distinct", True)
-    dealt = _epoch(corpus, config, 0)
-    assert (len(dealt), rows_left_out(corpus, config)) == (steps, left)
-    assert all(max(Counter(answers[row] for row in batch).values()) == 1 for batch in dealt)
-    assert rows_left_out(corpus, brought(path, "distinct", False)) == 0
-    assert rows_left_out(corpus, brought(path, "shuffled", True)) == len(corpus) % 16

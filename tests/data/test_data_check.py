@@ -57,17 +57,6 @@ def test_whole_sets_are_counted_and_all_others_missing(tmp_path: Path) -> None:
     assert sets["SNLI"].expected == "549,367" and sets["SNLI"].repair
 
 
-def test_what_macos_sed_leaves_is_named(tmp_path: Path) -> None:
-    write_mr(tmp_path, 43, 31)
-    write(tmp_path / "downstream/SUBJ/subj.objective", reviews(5000))
-    write(tmp_path / "downstream/SUBJ/subj.subjective", reviews(20))
-    sets = checked(tmp_path)
-    for name, files in (("MR", 2), ("SUBJ", 1)):
-        assert (sets[name].status, sets[name].rows) == ("wrong", None)
-        assert sets[name].problem.count("macOS sed truncated") == files
-        assert "GNU sed/LC_ALL=C" in sets[name].repair and "2021-09-03" in sets[name].repair
-
-
 def test_damaged_sets_are_wrong(tmp_path: Path) -> None:
     root = write_sts_root(tmp_path)
     sets = checked(root)

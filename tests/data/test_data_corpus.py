@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_sentcl.data.rows.corpus import Batch, Corpus, make_corpus
-from tune_sentcl.data.rows.kinds import KINDS
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=1)
 
@@ -37,18 +36,6 @@ def test_a_batch_reads_its_rows(rows: list[int]) -> None:
     for name in ("sentence1", "sentence2"):
         assert batch.texts(name) == [corpus.texts(name)[row] for row in rows]
     assert batch.numbers("score").tolist() == [row / 2 for row in rows]
-
-
-def test_columns_are_those_of_the_kind() -> None:
-    corpus = graded(10)
-    assert corpus.table.column_names == list(KINDS["graded_pairs"].columns)
-    assert all(column.num_chunks == 1 for column in corpus.table.columns)
-    assert corpus.numbers("score").dtype == np.float64
-    labels = {"premise": ["a"], "hypothesis": ["b"], "label": pa.array([2], pa.int8())}
-    labeled = make_corpus("labeled_pairs", pa.table(labels), "made up")
-    assert labeled.numbers("label").dtype == np.int64
-    assert Batch(labeled, np.array([0, 0])).numbers("label").tolist() == [2, 2]
-    assert len(Corpus("nothing", pa.table({}), "", "")) == 0
 
 
 def test_triplets_have_as_many_negatives_as_their_table() -> None:

@@ -44,11 +44,9 @@ PLAIN = "anchor,positive\nwo ist Straße,dort\n"
             "premise,hypothesis\na,b\n",
             "columns are premise, hypothesis; labeled pairs need premise, hypothesis and",
         ),
-        ("labeled_pairs", "a.csv", f"{NLI}a,b,\nc,d,1\n", "line 2: label = None"),
         ("labeled_pairs", "a.jsonl", '{"premise": "a",\n', "line 1: must be a JSON object"),
         # Arrow ends the process at this one.
         ("labeled_pairs", "a.jsonl", '\nnull\n{"premise": "a"}\n', "line 2: must be a JSON obj"),
-        ("labeled_pairs", "a.jsonl", b'{"premise": "\xff"}\n', "line 1: byte 0xff"),
         (
             "labeled_pairs",
             "a.jsonl",
@@ -57,34 +55,24 @@ PLAIN = "anchor,positive\nwo ist Straße,dort\n"
         ),
         (
             "labeled_pairs",
-            "a.jsonl",
-            '{"hypothesis": "b", "label": 0, "premise": null}\n',
-            "line 1: premise = None",
-        ),
-        ("labeled_pairs", "a.txt", "premise", ": the columns are text; labeled pairs need"),
-        (
-            "labeled_pairs",
             "a.doc",
             "premise",
             r"must end in \.parquet, \.csv, \.tsv, \.jsonl, \.txt.*correct its name",
         ),
         ("labeled_pairs", "none/a.csv", None, "the file does not exist"),
         ("sentences", "a.txt", "", ": .*the file is empty"),
-        ("sentences", "a.txt", b"a\n\xe9\n", "line 2: byte 0xe9"),
         (
             "graded_pairs",
             "a.csv",
             "sentence1,sentence2,score\na,b,5\nc,d,\ne,f,n/k\n",
             "line 3: score",
         ),
-        ("triplets", "a.csv", "anchor,positive,anchor\na,b,c\n", "anchor: two columns have this"),
         (
             "triplets",
             "a.csv",
             "Anchor,ANCHOR,positive\na,b,c\n",
             "anchor: two columns have this role: 'ANCHOR' and",
         ),
-        ("triplets", "a.tsv", "anchor\tnegative\tpositive\tnegative\n", "negative: two columns"),
         (
             "triplets",
             "a.jsonl",
@@ -100,7 +88,6 @@ PLAIN = "anchor,positive\nwo ist Straße,dort\n"
         ("triplets", "a.csv", PLAIN.encode("cp1252"), "line 2: byte 0xdf .* must be utf-8 text"),
         ("triplets", "a.csv", PLAIN.encode("utf-32"), "the file is UTF-32 text"),
         ("triplets", "a.csv", PLAIN.encode("utf-16-le"), "must begin with a byte order mark"),
-        ("triplets", "a.csv", PLAIN.encode("utf-16")[:-1], "line 2: .* must be utf-16 text"),
         (
             "triplets",
             "a.csv",
@@ -112,12 +99,6 @@ PLAIN = "anchor,positive\nwo ist Straße,dort\n"
             "a.tsv",
             "anchor\tpositive\n" + "a\tb\n \tc\n" * 1200,
             "lines 3, 5, 7, 9, 11 and 1,195 more: .* 1,200 are",
-        ),
-        (
-            "triplets",
-            "a.jsonl",
-            '{"anchor": "a", "positive": "b"}\n \n{"anchor": "a", "positive": null}\n',
-            "line 3: positive = None",
         ),
         (
             "triplets",  # of rows that are chosen by score, the lines of the file
@@ -147,12 +128,9 @@ def labeled(*labels: object) -> Columns:
     ("kind", "columns", "message"),
     [
         ("labeled_pairs", labeled("entailment", "Neutral"), r" row 2: label = 'Neutral'"),
-        ("labeled_pairs", labeled("3"), r" row 1: label = '3'"),
         ("labeled_pairs", labeled(0.0), r"label: .* holds double.*numbers or names"),
-        ("labeled_pairs", labeled(True), r"label: .* holds bool"),
         ("labeled_pairs", labeled(-1), r"no row has a label.*Choose another file"),
         ("labeled_pairs", {**labeled(0), "premise": [1]}, "premise: .*hold text, and holds int64"),
-        ("labeled_pairs", {**labeled(0), "hypothesis": [None]}, " row 1: hypothesis = None"),
         (
             "labeled_pairs",
             {"text": ["a"]},
@@ -168,19 +146,11 @@ def labeled(*labels: object) -> Columns:
             {"body": ["a"]},
             ": the columns are body; sentences need text; or sentence1",
         ),
-        (
-            "graded_pairs",
-            {"sentence1": ["a"], "score": [1]},
-            ": the columns are sentence1, score; graded",
-        ),
         ("sentences", {"text": [1]}, "text: the column must hold text, and holds int64"),
         ("sentences", {"text": TEXT}, ": there are no rows"),
-        ("positive_pairs", {**PAIR, "sentence2": [1.5, 2]}, "sentence2: .*, and holds double"),
         ("positive_pairs", labeled("neutral"), r": no row is labeled entailment\. Choose"),
         ("graded_pairs", {**PAIR, "score": ["5", "four"]}, " row 2: score = four: .* finite num"),
         ("graded_pairs", {**PAIR, "score": [5.0, float("nan")]}, " row 2: score = nan"),
-        ("graded_pairs", {**PAIR, "score": [None, 4.0]}, " row 1: score = None"),
-        ("graded_pairs", {**PAIR, "score": [1.0, float("-inf")]}, " row 2: score = -inf"),
         ("graded_pairs", {**PAIR, "score": [[1], [2]]}, r" row 1: score = \[1\]"),
         (
             "triplets",
@@ -188,11 +158,6 @@ def labeled(*labels: object) -> Columns:
             " row 2: anchor = ' ': a sentence must not be blank",
         ),
         ("triplets", {"anchor": ["a"]}, ": the columns are anchor; triplets need anchor and pos"),
-        (
-            "triplets",
-            {"anchor": ["a"], "positive": ["b"], "negative": [1]},
-            "the column must hold text",
-        ),
         (
             "triplets",
             {"anchor": ["a"], "positive": ["b"], "negative": ["['c', 'd']"]},
@@ -203,7 +168,6 @@ def labeled(*labels: object) -> Columns:
             labeled("entailment"),
             "no premise has both a row labeled entailment and a row labeled contradiction",
         ),
-        ("triplets", {"anchor": TEXT, "positive": TEXT}, "there are no rows"),
     ],
 )
 def test_columns_are_refused_by_their_rows(
@@ -217,8 +181,6 @@ def test_columns_are_refused_by_their_rows(
     ("row", "message"),
     [
         (("a", "b", 3), "row 2: label = 3: a label must be"),
-        (("a", "b", -2), "row 2: label = -2"),
-        (("a", "b", None), "row 2: label = None"),
         (("", "b", 1), "row 2: premise = '': .*blank"),
         (("a", " \t", 1), r"row 2: hypothesis = ' \\t'"),
     ],
@@ -239,17 +201,6 @@ def test_a_negative_under_a_name_of_its_own_is_not_dropped(name: str, tmp_path: 
             load_triplets(source)
         # Pairs do not read the negatives.
         assert len(load_positive_pairs(source)) == 1
-
-
-def test_missing_columns_are_named_with_those_there(tmp_path: Path) -> None:
-    expected = "the columns are question, answer; triplets need anchor and positive; or .*"
-    expected += r'data\.columns = { anchor = "YOUR COLUMN", positive = '
-    for path in write_forms(tmp_path / "rows", {"question": ["a"], "answer": ["b"]}):
-        with pytest.raises(DataError, match=expected):
-            load_triplets(path)
-    move = 'data.columns = { sentence1 = "YOUR COLUMN", sentence2 = "YOUR COLUMN" }'
-    with pytest.raises(DataError, match=re.escape(move)):
-        load_positive_pairs(path)
 
 
 def test_a_mapping_of_columns_must_fit_its_source(tmp_path: Path) -> None:

@@ -112,27 +112,19 @@ def test_formats(
     ("read", "content", "message"),
     [
         (read_sst2, "a\t0\nb\t2\n", r"line 2: 'b\\t2': a row must be a sentence, a tab, and 0"),
-        (read_sst2, "a 0\n", r"line 1: 'a 0'"),
-        (read_sst2, "a\tb\t0\n", r"line 1: "),
         (read_sst2, "a\t0\n\n", r"line 2: ''"),
         (read_sst2, "x" * 1000, r"'x{57}\.\.\.'"),
         (read_sst2, b"a\t0\nb\xff\t1\n", r"line 2: byte 0xff .*utf-8"),
         (read_sst5, "0 a\n5 b\n", r"line 2: '5 b': a row must be a class from 0 to 4"),
-        (read_sst5, "a b\n", r"line 1: 'a b'"),
-        (read_sst5, "-1 b\n", r"line 1: '-1 b'"),
         (read_trec, "HUM:ind Who ?\nHUMAN:ind Who ?\n", r"line 2: .*ABBR, DESC, ENTY, HUM"),
         (read_mrpc, MRPC_HEADER + "1\t7\t8\ta\n", r"line 2: .*two numbers and two sentences"),
-        (read_mrpc, MRPC_HEADER + "1\t7\t8\ta\tb\n2\t7\t8\ta\tb\n", r"line 3: "),
         (read_sick_entailment, SICK_HEADER + "1\ta\tb\t4\tMAYBE\n", r"line 2: .*ENTAILMENT"),
-        (read_sick_entailment, SICK_HEADER + "1\ta\tb\t4\n", r"line 2: .*two sentences"),
-        (read_sick_entailment, SICK_HEADER + "1\ta\tb\t4\tNEUTRAL\tc\n", r"line 2: "),
         (read_sick_entailment, "pair_ID\tsentence_A\tsentence_B\n", "line 1: .*column entailment"),
         (
             partial(read_sick, expected=1),
             SICK_HEADER + "1\ta\tb\t0.5\tx",
             r"2: gold = '0\.5': .*1",
         ),
-        (partial(read_sick, expected=1), "pair_ID\tsentence_A\n", "line 1: .*column relatedness_"),
         (partial(read_sick, expected=1), SICK_HEADER, "0 found: .*1 rows"),
         (partial(read_benchmark, expected=2), BENCHMARK + "m\tM\t2\t0\t4\ta b\n", "2: 6: .*7 col"),
         (partial(read_benchmark, expected=1), BENCHMARK.replace("4.750", ""), "1: gold = '': "),
@@ -161,15 +153,11 @@ def test_a_blank_gold_drops_its_pair(tmp_path: Path) -> None:
     ("pairs", "golds", "message"),
     [
         ("a\tb\n", "1\n2\n", r"input\.x\.txt: 1 lines: .*gs\.x\.txt .* has 2"),
-        ("a\tb\n", "one\n", r"gs\.x\.txt line 1: gold = 'one': .*number from 0 to 5"),
         ("a\tb\nc\td\n", "1\n5.1\n", r"gs\.x\.txt line 2: gold = '5\.1'"),
-        ("a\tb\n", "-1\n", "number from 0 to 5"),
         ("a\tb\n", "nan\n", "number from 0 to 5"),
-        ("a\tb\n", "0_1\n", "number from 0 to 5"),
         ("a\tb\tc\n", "1\n", r"input\.x\.txt line 1: 3: .*2 columns"),
         ("a\t \n", "1\n", r"input\.x\.txt line 1: .*blank"),
         ("a\tb\nc\td\n", "1\n2\n", r"input\.x\.txt: 2 found: .*1 rows"),
-        ("a\tb\n", "\n", r"0 found"),
     ],
 )
 def test_a_bad_row_of_two_files_is_named(
@@ -257,7 +245,6 @@ def test_every_fault_of_a_task_is_listed(tmp_path: Path) -> None:
     ("name", "file", "left"),
     [
         ("MR", "rt-polarity.pos", 43),
-        ("MR", "rt-polarity.neg", 31),
         ("SUBJ", "subj.subjective", 20),
     ],
 )

@@ -7,18 +7,15 @@ import pyarrow.parquet as pq
 import pytest
 from data_samples import load_graded_pairs, load_nli
 from disk_samples import write_sts_root
-from test_data_senteval import by_class, write_task
+from test_data_senteval import write_task
 from toy_generator.shipped import SHIPPED, shipped_table
 
 from tune_sentcl.config import ProtocolName, SuiteName
 from tune_sentcl.data.task import sts_fingerprint
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
 from tune_sentcl.data.tasks.sts_data import load_sts
-from tune_sentcl.data.tasks.transfer_data import TASKS
-from tune_sentcl.data.toy import toy_transfer
 from tune_sentcl.errors import DataError
 
-CLASSES = {"SST5": 5, "TREC": 6, "SICK-E": 3}
 RELATEDNESS: tuple[ProtocolName, ...] = ("relatedness",)
 COMPAT: tuple[ProtocolName, ...] = ("scl-paper-compat",)
 STS: tuple[SuiteName, ...] = ("sts",)
@@ -76,45 +73,6 @@ def test_only_what_is_scored_is_read(tmp_path: Path) -> None:
 def test_sets_need_a_root(root: Path | None, suites: tuple[SuiteName, ...]) -> None:
     with pytest.raises(DataError, match=r"--data DIR` or TUNE_SENTCL_DATA"):
         load_sets("root", root, suites, BOTH)
-
-
-def test_toy_sets_stand_in_for_all_but_the_truncated() -> None:
-    protocols: tuple[ProtocolName, ...] = ("cosine", "relatedness", "senteval-5fold")
-    sets = load_sets("toy", None, ("sts", "transfer"), (*protocols, "scl-paper-compat"))
-    assert (len(sets.sts), len(sets.transfer), len(sets.truncated)) == (9, 9, 0)
-    assert [(r.train.name, r.train.split) for r in sets.rated] == [
-        ("STS-B", "train"),
-        ("SICK-R", "train"),
-    ]
-    known = set(sets.sentences())
-    for rated in sets.rated:
-        assert (rated.dev.split, rated.test.split) == ("dev", "test")
-        assert rated.dev in sets.sts and rated.test in sets.sts
-        assert known >= set(rated.train.subsets[0].sentences2)
-    for part in (part for task in sets.transfer for part in task.parts):
-        assert known >= {*part.first, *(part.second or ())}
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_a_toy_task_has_the_splits_and_classes_of_the_real_one(name: str) -> None:
-    task = toy_transfer(name)
-    assert (task.dev is not None, task.test is not None) == (
-        "dev" in TASKS[name],
-        "test" in TASKS[name],
-    )
-    sizes = {"nested": [120], "folds_then_test": [120, 60], "dev_then_test": [120, 40, 60]}
-    designs = dict.fromkeys(("SST2", "SST5", "SICK-E"), "dev_then_test")
-    designs |= dict.fromkeys(("TREC", "MRPC"), "folds_then_test")
-    assert task.design == designs.get(name, "nested")
-    assert [len(part) for part in task.parts] == sizes[task.design]
-    # Every class has a row for each of ten folds.
-    assert task.design == "dev_then_test" or min(by_class(task.train)) >= 10
-    rows = [set(zip(p.first, p.second or p.first, strict=True)) for p in task.parts]
-    for part, own in zip(task.parts, rows, strict=True):
-        assert len(by_class(part)) == CLASSES.get(name, 2) and min(by_class(part)) >= 3
-        assert (part.second is None) == (name not in ("MRPC", "SICK-E"))
-        assert len(own) > 0.9 * len(part)
-    assert all(len(rows[0] & other) < 0.1 * len(other) for other in rows[1:])
 
 
 def test_the_fingerprint_of_sts_sees_content() -> None:

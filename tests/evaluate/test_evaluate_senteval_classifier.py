@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from senteval_loops import DECAYS, LoopClassifier, Protocol, score, stratified, take
+from senteval_loops import LoopClassifier, Protocol, score, stratified, take
 
 from tune_sentcl.evaluate import batched_classifiers
 from tune_sentcl.evaluate.batched_classifiers import Split, fit_batched
@@ -25,26 +25,6 @@ def _rows(count: int, classes: int, seed: int, dim: int = 9) -> Labeled:
     centers = 1.2 * np.random.default_rng(99).standard_normal((classes, dim))
     features = centers[labels] + 2 * generator.standard_normal((count, dim))
     return Labeled(features.astype(np.float32), labels)
-
-
-@pytest.mark.parametrize(("protocol", "seed", "classes"), [("10fold", 1111, 2), ("5fold", 5, 4)])
-def test_each_batched_fit_is_the_fit_by_itself(
-    protocol: Protocol, seed: int, classes: int
-) -> None:
-    # 211 rows in 3 folds: two sizes of training sets, and short last batches.
-    rows, slow = _rows(211, classes, seed), LoopClassifier(protocol, seed)
-    splits = [Split(*places) for places in stratified(rows, 3)]
-    assert len({len(split.train) for split in splits}) == 2
-    decays = np.tile(DECAYS, (3, 1))
-    found = fit_batched(_problem(rows, "cpu"), splits, decays, RECIPES[protocol], seed)
-    for split, fitted in zip(splits, found, strict=True):
-        dev = take(rows, split.dev)
-        for place, decay in enumerate(DECAYS):
-            loop, best = slow.fit(take(rows, split.train), dev, decay, classes)
-            assert int(fitted.best[place]) == round(best * len(split.dev))
-            assert int(fitted.passes[place]) == loop.made
-            weights = torch.cat([loop.model.weight, loop.model.bias[:, None]], 1)
-            torch.testing.assert_close(fitted.weights[place], weights.detach(), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(("protocol", "seed"), [("10fold", 3), ("5fold", 1111)])

@@ -88,15 +88,6 @@ def test_a_bad_embedding_fails_the_tasks_that_have_it(
     assert failed(found) == [(name, str(error))]
 
 
-def test_a_bad_embedding_that_all_tasks_share_is_an_error_of_each() -> None:
-    found = score_sets(spoilt("shared by all"), SETS, LOGREG)
-    tasks = ["STS-B", "SICK-R", "MR", "CR", "SUBJ"]
-    assert failed(found) == list(zip(tasks, map(str, found.errors), strict=True))
-    assert len(found.scores) == 5
-    where = [str(error).split(":")[0] for error in found.errors]
-    assert where == ["STS-B a", "SICK-R a", *tasks[2:]]
-
-
 def test_errors_of_reading_are_handed_on() -> None:
     sets = EvaluationSets("toy", (sts("STS-B"),), unread=(Unread("transfer", "MR", GONE),))
     found = score_sets(encode, sets, LOGREG)
@@ -201,20 +192,6 @@ def test_every_failure_gives_way_to_a_number(toy: EvaluationSets, whole: Evaluat
     both = merged(broken.scores, whole.scores)
     assert {score.key: score for score in both} == {score.key: score for score in whole.scores}
     assert merged(whole.scores, broken.scores) == list(whole.scores)
-
-
-def test_what_could_not_be_read_gives_way_to_a_number(
-    toy: EvaluationSets, whole: Evaluation
-) -> None:
-    unread = [Unread("rated", rated.test.name, GONE) for rated in toy.rated]
-    unread += [Unread("transfer", task.name, GONE) for task in toy.transfer]
-    unread += [Unread("truncated", task.name, GONE) for task in toy.truncated]
-    found = score_sets(encode, EvaluationSets("toy", unread=tuple(unread)), EVERYTHING)
-    assert {(score.value, score.reason) for score in found.scores} == {(None, str(GONE))}
-    expected = {m for m in expected_measurements(toy, EVERYTHING) if m.protocol != "cosine"}
-    assert {score.measurement for score in found.scores} == expected
-    assert {score.key for score in found.scores} <= {score.key for score in whole.scores}
-    assert found.errors == (GONE,) * len(unread)
 
 
 def test_scores_are_of_the_data_that_their_task_is_of(whole: Evaluation) -> None:

@@ -98,12 +98,6 @@ def test_an_antonym_behind_the_cut_is_none() -> None:
     assert found[0] == "a happy lawyer" and rate == 0.5
 
 
-def test_without_antonyms_o2_says_where_they_come_from() -> None:
-    method = built(O2, toy_encoder("cls", train_length=32))
-    with pytest.raises(ValueError, match=r"strategy o2 needs antonyms; see Conisi\.resource"):
-        method.loss(batch_of_sentences(), np.random.default_rng(0))
-
-
 def test_a_machine_without_nltk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nltk", None)  # what Python itself leaves to forbid an import
     with pytest.raises(

@@ -164,9 +164,3 @@ def test_more_directions_than_there_are_cannot_be_kept(rows: int, directions: in
     (fault,) = caught.value.faults
     assert (fault.where, fault.value) == ("method.whitening_dim", str(directions + 1))
     assert fault.rule == f"the training sentences vary in only {directions} directions"
-
-
-def test_there_is_no_loss() -> None:
-    method = built(config(name="none"), frozen_encoder(["a"]))
-    with pytest.raises(NotImplementedError, match="method none has no loss"):
-        method.loss(whole(CORPUS), np.random.default_rng(0))

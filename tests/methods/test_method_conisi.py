@@ -19,7 +19,6 @@ from method_samples import (
 from method_samples import trial_config as config
 from torch import Tensor
 
-from tune_sentcl.errors import CheckpointError
 from tune_sentcl.methods import AnyMethod, StepLoss
 from tune_sentcl.methods.conisi import other_rows, replace_subwords
 from tune_sentcl.model.encoder import Encoder
@@ -157,27 +156,6 @@ def test_sentences_go_in_alone_doubled_and_composed() -> None:
     # What the tokenizer itself makes of a doubled sentence.
     made = model.tokenizer(list(SENTENCES), list(SENTENCES))
     assert seen.passes[0] == list(zip(made["input_ids"], made["token_type_ids"], strict=True))
-
-
-def test_a_long_sentence_is_cut_once_so_that_both_halves_are_equal() -> None:
-    model = toy_encoder("cls", train_length=6)
-    seen = Seen(model)
-    step(conisi(model))
-    cut = [content[:4] for content in content_of(model)]
-    assert max(map(len, content_of(model))) > 12
-    assert seen.passes[0] == pair_inputs(cut, cut)
-    assert seen.passes[1] == single_inputs(cut)
-    assert max(len(ids) for ids, _ in seen.passes[0]) == 11  # 2 x 4, and one [CLS] and two [SEP]
-
-
-def test_a_pair_that_does_not_fit_the_encoder_is_refused_before_training() -> None:
-    assert built(config(name="conisi"), toy_encoder("cls", train_length=32))
-    with pytest.raises(CheckpointError) as caught:
-        built(config(name="conisi"), toy_encoder("cls", train_length=33))
-    (fault,) = caught.value.faults
-    assert (fault.where, fault.value) == ("encoder.train_length", "33")
-    assert fault.rule == "a pair takes 65 tokens, and the encoder has 64 positions"
-    assert fault.move == "Set encoder.train_length to 32 or less."
 
 
 @pytest.mark.parametrize(("share", "expected"), [(None, 0.15), (0.5, 0.5)])

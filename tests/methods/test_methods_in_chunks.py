@@ -2,12 +2,11 @@
 
 import gc
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from gpu_stand_in import attend_as_on_a_gpu, replay_as_on_a_gpu
+from gpu_stand_in import attend_as_on_a_gpu
 from method_samples import corpus_of_sentences, graded, toy_pairs, toy_triplets
 from model_samples import toy_rows
 from small_device import CPU_TOLD, CUBLAS_TOLD, TOLD, small_device
@@ -21,7 +20,7 @@ from tune_sentcl.methods.gist import Guide
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
-from tune_sentcl.train import graphs, train
+from tune_sentcl.train import train
 
 KINDS: dict[str, dict[str, Any]] = {
     "sbert": {"method.name": "sbert", "method.divisor": "tokens"},
@@ -187,14 +186,6 @@ def test_a_batch_that_does_not_fit_fails_and_says_what_can_be_done(
     assert torch.equal(weights(model), before)
 
 
-def test_a_batch_that_does_not_fit_whole_fits_in_chunks() -> None:
-    config = trial({"method.name": "cosent", "method.chunk": 2})
-    corpus = rows_of(config, 16)
-    with small_device(2) as device:
-        assert len(list(train(built(config, corpus), corpus, config))) == 2
-    assert device.refused == 0
-
-
 @pytest.mark.parametrize("fails", ["step", "clip"])
 def test_moments_that_do_not_fit_are_told_apart(
     fails: str, monkeypatch: pytest.MonkeyPatch
@@ -227,19 +218,6 @@ def test_evaluation_takes_fewer_sentences_where_memory_ends() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     with small_device(0, training=False), pytest.raises(torch.OutOfMemoryError):
         encoder.encode(sentences)
-
-
-def test_graphs_are_given_up_before_a_batch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They hold memory of their own; without them the batch may fit whole."""
-    config, corpus = trial(KINDS["sbert"]), toy_rows(8)
-    method = built(config, corpus)
-    replay_as_on_a_gpu(monkeypatch)
-    full = Mock(side_effect=torch.OutOfMemoryError(TOLD))
-    monkeypatch.setattr(graphs.GraphedTransformer, "_captured", full)
-    step = next(train(method, corpus, config))
-    full.assert_called_once()
-    assert step.notes == (graphs.NO_ROOM,)
-    assert isinstance(method.encoder, Encoder) and method.encoder.runner is None
 
 
 @pytest.mark.gpu

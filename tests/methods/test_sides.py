@@ -78,7 +78,6 @@ GUIDED = {"name": "gist", "guide": "toy"}
 
 PEERS: list[tuple[dict[str, Any], Corpus, str, dict[str, Any]]] = [
     ({"name": "mnr"}, PAIRS, MNR, {}),
-    ({"name": "mnr", "temperature": 0.1}, ONE, MNR, {"scale": 10.0}),
     ({"name": "mnr"}, toy_triplets(5, 3), MNR, {}),
     ({"name": "mnr", "symmetric": True}, PAIRS, MNR, BOTH_WAYS),
     ({"name": "mnr", "symmetric": True}, ONE, MNR, BOTH_WAYS),
@@ -115,9 +114,7 @@ PEERS: list[tuple[dict[str, Any], Corpus, str, dict[str, Any]]] = [
         {"hardness_mode": "hard_negatives", "hardness_strength": 5.0},
     ),
     ({"name": "angle"}, GRADED, "AnglELoss", {}),
-    ({"name": "angle", "dims": [32, 8]}, GRADED, "AnglELoss", {}),
     ({"name": "cosent"}, GRADED, "CoSENTLoss", {}),
-    ({"name": "cosent", "dims": [32, 8]}, GRADED, "CoSENTLoss", {}),
     ({"name": "triplet", "margin": 5.0}, ONE, "TripletLoss", {}),
     (
         {"name": "triplet", "distance": "cosine", "margin": 0.3},
@@ -278,13 +275,6 @@ def test_a_guide_leaves_out_what_is_the_positive_once_more() -> None:
     assert not drawn.left_out[0, 0] and not wider.left_out[0, 0]
     assert wider.left_out[0, 1] and wider.left_out[1, 0]
     assert 0 < wider.filtered <= 1
-
-
-def test_a_guide_keeps_a_candidate_exactly_as_near_as_the_positive() -> None:
-    method: Any = method_of({"name": "gist", "guide": "toy"})
-    same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # so that no cosine is rounded
-    left_out, _ = method._left_out(same, same, same.new_empty(0, 2))
-    assert not left_out[:, :2].any()
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.05])

@@ -150,16 +150,3 @@ def test_a_worker_takes_the_rows_that_the_driver_has_mined(
     options = SearchOptions(launcher="local", gpus_per_trial=0, samples=2)
     assert search(space, tmp_path / "study", options=options).failures == 0
     assert len(mined) == len({*mined}) > 2
-
-
-def test_few_mined_corpora_are_kept() -> None:
-    """A search over a margin would hold all its corpora in memory."""
-    loader = InputLoader(None)
-    common: dict[str, Any] = {"method.name": "mnr", "encoder.checkpoint": "toy"}
-    common |= {"data.source": "toy", "data.limit": 40, "data.mined_by": "toy", "data.mined": 1}
-    values = [common | {"data.mined_margin": n / 100} for n in range(9)]
-    configs = [parse_dotted(each, "test") for each in values]
-    first = [loader.load(config).trial_id(config) for config in configs]
-    assert sum(key[1].mined > 0 for key in loader._corpora) == 4
-    assert [loader.load(config).trial_id(config) for config in configs] == first
-    assert len(loader.newly_mined) == 9

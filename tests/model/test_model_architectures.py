@@ -124,23 +124,6 @@ def test_a_layer_is_left(name: str, layers: int, tmp_path: Path) -> None:
     assert any(weight.requires_grad for weight in encoder.parameters())
 
 
-def test_layers_that_share_their_weights_cannot_be_told_apart() -> None:
-    import transformers
-
-    library: object = transformers
-    config = library.AlbertConfig(  # type: ignore[attr-defined]
-        vocab_size=20,
-        embedding_size=8,
-        hidden_size=8,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=8,
-    )
-    albert = library.AlbertModel(config, add_pooling_layer=False)  # type: ignore[attr-defined]
-    with pytest.raises(CheckpointError, match="layers of albert cannot be found"):
-        freeze_lowest(albert, 1)
-
-
 def test_a_state_has_what_moves_and_nothing_else(tmp_path: Path) -> None:
     encoder = short_encoder("toy", tmp_path)
     encoder.tail = Tail(dense(nn.Linear(32, 4), "Identity"))

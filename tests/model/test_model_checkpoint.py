@@ -64,12 +64,9 @@ def test_minilm_is_the_embedded_package_without_its_pooler() -> None:
     ("config", "more", "pooling"),
     [
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, (), "mean"),
-        ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, (), "cls"),
         ({"embedding_dimension": 4, "pooling_mode": "mean", "include_prompt": True}, (), "mean"),
         ({"pooling_mode": ["cls"]}, ("Normalize",), "cls"),
         ({"pooling_mode": "lasttoken"}, (), "last"),
-        ({"pooling_mode_lasttoken": True}, (), "last"),
-        ({"pooling_mode_max_tokens": True}, (), "modules"),
         ({"pooling_mode": "weightedmean"}, (), "modules"),
         ({"pooling_mode": ["mean", "max"]}, (), "modules"),
         (
@@ -135,7 +132,7 @@ def test_shards_count(tmp_path: Path) -> None:
     assert len(seen) == 3
 
 
-OUTSIDE = ("../other", "/etc", "1_X/../../other", "../..")
+OUTSIDE = ("/etc", "1_X/../../other")
 
 
 @pytest.mark.parametrize("place", OUTSIDE)
@@ -170,12 +167,6 @@ def test_folder_that_lacks_something(tmp_path: Path, gone: str, added: str, rule
         (folder / added).write_text("{}")
     with pytest.raises(CheckpointError, match=rule):
         resolve_checkpoint(str(folder))
-
-
-def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
-    weights = _folder(tmp_path / "model") / "model.safetensors"
-    with pytest.raises(CheckpointError, match=r"a folder, or a \.txt file of word vectors"):
-        resolve_checkpoint(str(weights))
 
 
 def _printed(*lines: str, **environment: str) -> str:

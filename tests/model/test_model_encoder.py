@@ -83,24 +83,6 @@ def test_encode_has_no_dropout_and_restores_the_training_flag() -> None:
     assert encoder.training
 
 
-def test_forward_with_a_divisor_ignores_how_a_batch_is_split() -> None:
-    encoder = _toy("mean_without_cls")
-    ids = encoder.tokenize(SENTENCES)
-    longest = max(map(len, ids))
-    whole = torch.cat([encoder(ids[:2], longest), encoder(ids[2:], longest)])
-    own = torch.from_numpy(encoder.encode(SENTENCES))
-    shrunk = own * torch.tensor([[(len(row) - 1) / (longest - 1)] for row in ids])
-    torch.testing.assert_close(whole, shrunk, rtol=0, atol=1e-6)
-
-
-def test_tokenize_cuts_to_max_length_with_special_tokens() -> None:
-    ids = _toy(max_length=5).tokenize(SENTENCES)
-    assert max(map(len, ids)) == 5
-    assert ids[2] == [2, 3]
-    assert all(row[0] == 2 and row[-1] == 3 for row in ids)
-    assert _toy().tokenize([]) == []
-
-
 def test_load_gives_fresh_weights_each_time() -> None:
     checkpoint = resolve_checkpoint("toy")
     before = torch.get_rng_state()

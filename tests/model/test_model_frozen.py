@@ -1,6 +1,5 @@
 """An encoder that stands still, with and without layers behind it."""
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import nn
 
 from tune_sentcl.errors import CheckpointError, NonFiniteError
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
-from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.modules import Tail, dense
@@ -51,20 +49,6 @@ def test_rows_are_the_encoder_s_at_each_length_and_pooling() -> None:
     assert again.encode(["something else"]).shape == (1, 32)
     assert again.cache.encoded == 1
     assert again.encode([]).shape == (0, 32)
-
-
-def test_the_key_is_of_what_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    frozen = _frozen(resolve_checkpoint("toy"))
-    here = frozen._identity()
-    assert (here["device"], here["precision"]) == ("cpu", "highest")
-    assert here["torch"] == version("torch") and here["transformers"] == version("transformers")
-    frozen.device = "cuda:1"  # where the forward pass without gradient takes TF32
-    there = frozen._identity()
-    assert (there["device"], there["precision"]) == ("cuda", "high")
-    assert {name for name in here if here[name] != there[name]} == {"device", "precision"}
-    monkeypatch.setattr("tune_sentcl.model.frozen.version", lambda name: "another")
-    changed = {name for name, value in frozen._identity().items() if value != there[name]}
-    assert changed == {"tokenizers", "torch", "transformers"}
 
 
 def test_a_tail_behind_frozen_embeddings_is_trained_and_exported_with_the_encoder(
@@ -123,17 +107,3 @@ def test_word_vectors_stand_still_too(tmp_path: Path) -> None:
     assert again.cache.encoded == 0
     with pytest.raises(CheckpointError, match=r"word vectors have no transformer to train\. Take"):
         load_encoder(checkpoint, "mean", 12)
-
-
-def test_many_announced_sentences_are_not_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A million of them would take gigabytes of every worker's own memory.
-    taken: list[int] = []
-    take = EmbeddingCache.take
-
-    def watched(self: EmbeddingCache, numbers: np.ndarray) -> np.ndarray:
-        taken.append(len(numbers))
-        return take(self, numbers)
-
-    monkeypatch.setattr(EmbeddingCache, "take", watched)
-    _frozen(resolve_checkpoint("toy"))
-    assert sum(taken) <= 1

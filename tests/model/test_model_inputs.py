@@ -20,7 +20,6 @@ from tune_sentcl.model import corpus_tokens
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.model.tokenizing import plain_vocabulary
 from tune_sentcl.model.tokens import InputTemplate, Tokens, batches_by_length
 
 TEXTS = [
@@ -135,14 +134,6 @@ def test_pairs_go_through_an_encoder_as_through_the_library(tmp_path: Path) -> N
                 torch.testing.assert_close(found[row], expected, rtol=0, atol=1e-6)
 
 
-def test_plain_vocabulary_has_no_special_token() -> None:
-    encoder = Encoder(*build_toy(), "cls", 64)
-    numbers = plain_vocabulary(encoder.tokenizer)
-    assert len(numbers) == len(encoder.tokenizer) - 5
-    assert numbers.tolist() == sorted(set(numbers.tolist()))
-    assert not set(encoder.tokenizer.all_special_ids) & set(numbers.tolist())
-
-
 LISTS = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=5), min_size=1, max_size=6)
 
 
@@ -162,13 +153,6 @@ def test_tokens_are_the_lists_they_were_made_of(
     assert taken.types.tolist() == np.repeat(taken.lengths, taken.lengths).tolist()
     both = Tokens.concatenate([taken, tokens])
     assert both.lists() == [*(lists[row] for row in rows), *lists]
-
-
-def test_parts_without_types_are_of_the_first_segment() -> None:
-    both = Tokens.concatenate([Tokens.of([[5, 6]]), Tokens.of([[7]], [[1]])])
-    assert both.types is not None
-    assert both.types.tolist() == [0, 0, 1]
-    assert Tokens.concatenate([Tokens.of([[5]]), Tokens.of([[6]])]).types is None
 
 
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 60))

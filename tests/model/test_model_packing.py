@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from gpu_stand_in import attend_as_on_a_gpu, attention_by_bounds
+from gpu_stand_in import attend_as_on_a_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from model_samples import byte_level_tokenizer
@@ -18,7 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tune_sentcl.arithmetic import Arithmetic
 from tune_sentcl.config import Pooling
-from tune_sentcl.model import packing as packing_module
 from tune_sentcl.model.checkpoints.checkpoint_files import (
     PACKED_KINDS,
     padding_position,
@@ -29,7 +28,6 @@ from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.packing import (
     Bounds,
     Packing,
-    attend_by_bounds,
     attend_in_groups,
     attend_in_windows,
     packs_on,
@@ -221,18 +219,6 @@ def test_attention_drops_as_the_padded_call_does(lengths: tuple[int, ...]) -> No
     _assert_same(_with_gradients(found, parts), _with_gradients(expected, parts))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_gpus_call_attends_as_the_groups_do(
-    causal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The layout, the bounds and the scale of the call; the kernel itself needs a GPU."""
-    monkeypatch.setattr(packing_module, "_KERNEL", attention_by_bounds)
-    packing = Packing(_tokens(LENGTHS), CPU)
-    parts = _parts(LENGTHS)
-    ways = (attend_in_groups, attend_by_bounds)
-    _assert_same(*(_with_gradients(way(parts, packing, 0.0, 0.5, causal), parts) for way in ways))
-
-
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=9), st.integers(1, 20), st.booleans())
 def test_windows_end_where_their_input_does(lengths: list[int], window: int, causal: bool) -> None:
     packing = Packing(Tokens.of([[5] * length for length in lengths]), CPU)
@@ -279,14 +265,6 @@ def test_a_batch_is_laid_out_without_a_wait_for_the_device() -> None:
         laid, mask = packing.padded_states(states)
     assert (laid.shape, mask.shape) == ((len(LENGTHS), max(LENGTHS), 4), laid.shape[:2])
     assert calls.seen and not [call for call in calls.seen if "index_put" in call]
-
-
-def test_groups_hold_every_input_and_little_padding() -> None:
-    packing = Packing(_tokens(LENGTHS), CPU)
-    assert [group.count for group in packing.groups] == [3, 3, 2]
-    assert sum(group.tokens for group in packing.groups) == sum(LENGTHS)
-    for group in packing.groups:
-        assert group.tokens > 0.65 * group.count * group.width
 
 
 @pytest.mark.parametrize("divisors", [(None, None), (17, 20)])

@@ -104,15 +104,11 @@ def test_words_with_spaces_and_odd_bytes_are_skipped_over(tmp_path: Path) -> Non
             "a 1 2\nb 1\n",
             r"line 2: encoder\.checkpoint = b: must hold a word and 2 finite numbers",
         ),
-        ("a 1 2\nb 1 x\n", "line 2: encoder.checkpoint = b: must"),
         ("a 1 2\nb nan 2\n", "line 2: encoder.checkpoint = b: must"),
-        ("a 1 2\nb 1e60 2\n", "line 2: "),
         ("a 1 2\n\nb 1 2\n", "line 2: encoder.checkpoint: must hold"),
-        ("2 2\na 1 2\nb 1\n", "line 3: "),
         ("These are words.\nAnd more.\n", "line 1: .* must hold a word and 2 finite numbers"),
         ("word\n", r"line 1: encoder\.checkpoint = word: must hold a word and its finite numbers"),
         ("", r"encoder\.checkpoint: the file holds no word vectors\. Name a GloVe text file"),
-        ("400000 300\n", r"encoder\.checkpoint: the file holds no word vectors"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, content: str, message: str) -> None:

@@ -105,13 +105,6 @@ def test_a_second_driver_is_refused_with_the_commands_that_help(
         assert f"ray job {command} {name}" in fault.move
 
 
-def test_a_number_that_another_took_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Client("RUNNING")
-    monkeypatch.setattr(client, "list_jobs", list)
-    with pytest.raises(StudyError, match="run1 was submitted just now on this cluster"):
-        of_study(monkeypatch, client).submit("python", SMOKE, {})
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -180,16 +173,6 @@ def test_a_server_that_is_no_dashboard_or_is_late_is_named_in_a_sentence(
     (fault,) = caught.value.faults
     assert fault.value == address and "\n" not in str(fault)
     assert fault.rule.startswith(f"a Ray dashboard must answer there ({why}")
-
-
-def test_a_proxy_is_not_asked_for_a_dashboard_of_this_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # where nothing listens
-    monkeypatch.delenv("no_proxy", raising=False)
-    with serving({"/api/version": VERSION}) as address:
-        prepare_ray()
-        jobs.StudyJobs(address, STUDY)
 
 
 def test_what_is_sent_runs_where_it_lies_and_holds_nothing_else(tmp_path: Path) -> None:

@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 from processes import LOOPBACK
-from ray._private import ray_constants
 from search_samples import statuses
 
 from tune_sentcl.errors import ResourceError, TuneSentclError
-from tune_sentcl.on_ray.cluster import _local_options, _on_loopback
+from tune_sentcl.on_ray.cluster import _local_options
 from tune_sentcl.on_ray.environment import prepare_ray, temporary_token
 
 LONGEST_PARENT = 29  # bytes, as docs/clusters.md says
-_OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 TESTS = str(Path(__file__).parents[1])
 
 # A process of its own: Ray reads some of its settings once.
@@ -38,18 +36,6 @@ with quiet_ray_logging(), cluster("local", print):
     socket = ray._private.worker._global_node.plasma_store_socket_name
 print(json.dumps([list(heard), cores, socket, os.getpid()]))
 """
-
-
-def test_ray_is_told_to_listen_on_loopback_for_a_local_cluster_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv(_OTHERS, raising=False)
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    with _on_loopback("head:6379"):
-        assert _OTHERS not in os.environ
-    with _on_loopback("local"):
-        assert (os.environ[_OTHERS], ray_constants.ENABLE_RAY_CLUSTER) == ("0", False)
-    assert _OTHERS not in os.environ and before == ray_constants.ENABLE_RAY_CLUSTER
 
 
 @pytest.mark.ray

@@ -13,7 +13,6 @@ import pytest
 import torch
 from faulty_loader import FaultyLoader, Harm
 from local_ray import start_ray
-from model_samples import save_roberta
 from ray.cloudpickle import register_pickle_by_value as register_by_value
 from search_samples import (
     Row,
@@ -41,26 +40,6 @@ from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 
 HERE = SearchOptions(launcher="local", gpus_per_trial=0.0)
-
-
-def test_weights_that_are_replaced_under_a_search_fail_its_trials(tmp_path: Path) -> None:
-    """They would be scored under the name of the old ones."""
-    from safetensors.torch import load_file, save_file
-
-    folder = save_roberta(tmp_path / "roberta")
-    changes = {"encoder.checkpoint": str(folder), "encoder.max_length": 16}
-    space = tiny_space(tmp_path / "space").with_overrides(changes)
-    study = tmp_path / "study"
-    question = ask(space, None, (0,), HERE)
-    weights = load_file(folder / "model.safetensors")
-    save_file({name: value + 1 for name, value in weights.items()}, folder / "model.safetensors")
-    outcome = run_search(question, str(study), launcher)
-    assert (outcome.ran, outcome.failures) == (1, 1)
-    (row,) = rows(study)
-    assert row["error_type"] == "OtherInputsError"
-    assert row["checkpoint_fingerprint"] in row["error_text"]
-    assert len(Study.read(study).scores()) == 0
-    assert {path.stem for path in (study / "scores").iterdir()} <= {"all"}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -99,11 +99,6 @@ def test_a_full_disk_is_faults_of() -> None:
             f"({'a' * 16}), and this one reads nothing (no such folder). Give ",
         ),
         (
-            {"checkpoints": {"roberta": "b" * 16}},
-            f"encoder.checkpoint: roberta on bad: every node must read the driver's files "
-            f"({'a' * 16}), and this one reads {'b' * 16}. Give ",
-        ),
-        (
             {"devices": 0},
             "--gpus-per-trial: 1 on bad: torch must see the 2 GPUs that the node offers to Ray, "
             "and torch 2.13.0 without CUDA sees 0. ",

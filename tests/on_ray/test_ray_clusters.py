@@ -208,7 +208,7 @@ def test_a_cluster_that_never_answers_is_given_up() -> None:
         silent.listen()
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         words = [sys.executable, "-m", "tune_sentcl", "check", "smoke", "--address", address]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=180)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 2
     assert f"{address}: must be the address of a Ray cluster that answers" in done.stderr
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,16 +14,12 @@ from s3_server import Way
 from store_samples import end, opened, own_folders, row, scores, tables
 from table_reader import check
 from test_store_s3 import BUCKET, server
-from test_store_writer_lock import (
-    elsewhere,
-    place,
-    stop,
-)
+from test_store_writer_lock import elsewhere, place, stop
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import StudyError
 from tune_sentcl.store import Study, StudyDriver, driver_files, writer_lock
 from tune_sentcl.store.driver_files import DriverFiles
-from tune_sentcl.store.manifest import Manifest, now
+from tune_sentcl.store.manifest import now
 from tune_sentcl.store.progress import SearchProgress
 from tune_sentcl.store.trial_folders import TrialFolders
 
@@ -169,24 +164,6 @@ def test_a_driver_that_wakes_up_deletes_no_weights_of_its_successor(place: str) 
     first.close()
 
 
-def test_a_refused_driver_does_not_hide_one_that_expired(place: str) -> None:
-    first = _expired(place)
-    refused = pytest.raises(StudyError, match="refused")
-    with before_call(Manifest, "check_space", 1, _refuse), refused:
-        opened(place)
-    second = opened(place)
-    with pytest.raises(StudyError, match="another driver has taken over"):
-        end(first, "late")
-    end(second, "c")
-    second.close()
-    first.close()
-    assert "://" in place or own_folders(Path(place)) == []
-
-
-def _refuse() -> None:
-    raise StudyError(Fault("study", rule="refused", move="Look."))
-
-
 @pytest.mark.parametrize("call", ["__init__", "read", "write"])
 def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(place: str, call: str) -> None:
     with opened(place) as before:
@@ -195,7 +172,6 @@ def test_a_driver_that_wakes_up_as_it_opens_lets_its_successor_be(place: str, ca
 
     def succeed() -> None:
         if not second:  # it calls the same function
-            time.sleep(0.3)  # three terms of a lease, which is not renewed meanwhile
             second.append(opened(place))
             end(second[0], "b")
 

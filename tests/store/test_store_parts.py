@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -43,24 +42,6 @@ def test_a_part_closes_with_so_many_bytes(tmp_path: Path, monkeypatch: pytest.Mo
             driver.commit(row(name), scores(), curve)
     assert _trials_by_part(tmp_path, "scores") == [["a", "b", "c"]]
     assert len(_trials_by_part(tmp_path, "curves")) > 1
-
-
-def test_pandas_sees_a_column_that_is_new_in_this_release(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        for number in range(6):
-            finish(driver, f"t{number}")
-    first = tmp_path / "trials" / "000001.parquet"
-    pq.write_table(pq.read_table(first).drop_columns(["method.lambda"]), first)
-    assert "method.lambda" not in pd.read_parquet(tmp_path / "trials")
-    opened(tmp_path).close()
-    assert "method.lambda" in pd.read_parquet(tmp_path / "trials")
-
-
-def test_a_rewriting_changes_no_rows(tmp_path: Path) -> None:
-    with opened(tmp_path) as driver:
-        finish(driver, "a")
-        with pytest.raises(ValueError, match="rows and their trial_id"):
-            driver.rewrite(lambda table: table.slice(1))
 
 
 def test_an_older_file_lacks_a_column_and_a_newer_one_has_one_more(tmp_path: Path) -> None:

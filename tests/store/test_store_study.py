@@ -22,7 +22,7 @@ from store_samples import (
 
 from tune_sentcl.config import parse_config
 from tune_sentcl.errors import StudyError
-from tune_sentcl.store import SearchRecord, Study, TrialRow, stored_run_columns
+from tune_sentcl.store import SearchRecord, Study
 from tune_sentcl.store.manifest import git_commit
 from tune_sentcl.store.rows import CURVES, SCORES, trials_schema
 
@@ -71,24 +71,6 @@ def test_texts_that_are_not_utf_8_are_stored(tmp_path: Path) -> None:
         driver.commit(replace(row("t1", "failed"), error_text="no \udcff here"))
         (kept,) = driver.study.trials(["error_text"]).to_pylist()
     assert kept["error_text"] == "no \\udcff here"
-
-
-def test_a_row_is_written_again_from_what_is_stored(tmp_path: Path) -> None:
-    trial = replace(row("t1"), gpu_seconds=0.7, notes="mended", selection_fingerprint="f")
-    with opened(tmp_path) as driver:
-        driver.commit(trial)
-        (kept,) = driver.study.trials().to_pylist()
-    again = TrialRow(
-        trial.config,
-        trial_id="t1",
-        configuration="c0",
-        space="tiny",
-        origin="grid",
-        status="finished",
-        objectives=trial.objectives,
-        **stored_run_columns(kept),
-    )
-    assert again == trial
 
 
 def test_every_objective_has_its_columns(tmp_path: Path) -> None:

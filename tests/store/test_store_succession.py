@@ -10,7 +10,7 @@ from test_store_writer_lock import (
     short_terms,  # noqa: F401 - a fixture
 )
 
-from tune_sentcl.store import Study, TrialFiles
+from tune_sentcl.store import TrialFiles
 from tune_sentcl.store.files import StudyFiles
 
 
@@ -67,26 +67,3 @@ def _copy(source: str, target: str) -> None:
     other.make_folders()
     for found in obstore.list(one.client).collect():
         other.write_bytes(found["path"], one.read_bytes(found["path"]) or b"")
-
-
-@pytest.mark.parametrize("mark", ["", "checkpoints/", "states/", "trials/", ".lease/"])
-def test_marks_of_file_browsers_do_no_harm(tmp_path: Path, mark: str) -> None:
-    there = StudyFiles.at(f"memory://{tmp_path}/{mark}")
-    if mark:
-        there.write_bytes(mark.rstrip("/") + "/", b"")
-    there.write_bytes("checkpoints/.DS_Store", b"")
-    with opened(f"memory://{tmp_path}/x") as driver:
-        driver.study.files.write_bytes("checkpoints/.DS_Store", b"")
-        end(driver, "a", "finished", 1.0)
-    with opened(f"memory://{tmp_path}/x") as driver:
-        assert driver.study.checkpoints() == set()
-
-
-def test_a_study_that_lost_its_hidden_files_goes_on(tmp_path: Path) -> None:
-    for value in (1.0, 2.0, 3.0):
-        with opened(tmp_path) as driver:
-            end(driver, "a", "finished", value)
-        for hidden in tmp_path.glob(".*"):
-            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
-        curves = Study.read(tmp_path).curves()["value"].to_pylist()
-        assert set(curves) == {value}

@@ -276,81 +276,6 @@ def test_without_room_for_graphs_a_trial_launches_and_says_so(
     )
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
-@pytest.mark.parametrize("full_at", [5, 0])
-def test_graphs_that_are_given_up_leave_no_memory_in_use(
-    full_at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last step's loss lives then. If it held one graph, it would hold the memory of all."""
-    replay_as_on_a_gpu(monkeypatch)
-    made, alive, steps = [], [], itertools.count(1)
-    init, release, gradient = _Graph.__init__, GraphedTransformer.release, loop.gradient
-
-    def noted(graph: _Graph, *given: Any) -> None:
-        init(graph, *given)
-        made.append(weakref.ref(graph))
-
-    def released(runner: GraphedTransformer) -> None:
-        release(runner)
-        alive.append(sum(graph() is not None for graph in made))
-
-    def full(*given: Any) -> Any:
-        loss = gradient(*given)
-        if next(steps) == full_at:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return loss
-
-    monkeypatch.setattr(_Graph, "__init__", noted)
-    monkeypatch.setattr(GraphedTransformer, "release", released)
-    monkeypatch.setattr(loop, "gradient", full)
-    losses, _ = _losses(_trial())
-    assert (len(losses), alive) == (12, [0]) and len(made) >= 2
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own memory is tested below")
-def test_graphs_share_their_memory_and_the_largest_alone_needs_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """torch reuses a block on its own stream only."""
-    replay_as_on_a_gpu(monkeypatch)
-    allocated = itertools.cycle([0, *3 * [100]])  # before; two warm-ups; the comparison
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: next(allocated))
-    encoder = _no_dropout(Encoder(*build_toy(), "mean", 64).train())
-    encoder.runner = runner = GraphedTransformer(encoder)
-    room = graphs._ROOM * 100 + graphs._COPIES * runner._size
-    monkeypatch.setattr(graphs, "free_memory", lambda _: room)
-    encoder(_tokens([60] * 9)).sum().backward()
-    allocated = itertools.cycle([0, *5 * [10]])  # and the comparison of the graph before
-    encoder(_tokens([9] * 9)).sum().backward()
-    first, second = runner._graphs.values()
-    assert first is not None and second is not None and first.stream is second.stream
-    monkeypatch.setattr(graphs, "free_memory", lambda _: room - 1)
-    encoder(_tokens([3] * 9)).sum().backward()
-    assert [*runner._graphs.values()] == [first, second, None] and runner.notes == [graphs.NO_ROOM]
-
-
-def test_a_runner_that_is_released_captures_into_new_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A handle of which nothing lives any more is none for a further capture."""
-    replay_as_on_a_gpu(monkeypatch)
-    captured, handles, pools = capture.captured, itertools.count(), []
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(handles))
-
-    def noted(call: Any, **mode: Any) -> Any:
-        pools.append(mode["pool"])
-        return captured(call, **mode)
-
-    monkeypatch.setattr(capture, "captured", noted)
-    encoder = Encoder(*build_toy(), "mean", 64).train()
-    encoder.runner = runner = GraphedTransformer(encoder)
-    for lengths in ([9], [60] * 3):
-        encoder(_tokens(lengths)).sum().backward()
-    runner.release()
-    encoder(_tokens([9])).sum().backward()
-    assert [pool - pools[0] for pool in pools] == [0, 0, 0, 0, 1, 1]
-
-
 def _spoil(
     monkeypatch: pytest.MonkeyPatch, pass_name: str, spoil: Callable[[_Graph, int], None]
 ) -> None:
@@ -421,46 +346,6 @@ def test_a_graph_that_computes_something_else_is_not_used(
         for _ in range(2):
             encoder(_tokens([9, 4])).sum().backward()
         assert torch.equal(torch.get_rng_state(), spent), "a comparison takes no noise"
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="it replaces a GPU's own graphs")
-def test_a_graph_that_a_later_one_overwrites_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the training has gone on in between; gradients of the present step stay."""
-    replay_as_on_a_gpu(monkeypatch)
-    memory = torch.ones(())
-
-    def spoil(graph: _Graph, number: int) -> None:
-        if number == 0:
-            graph.embeddings.mul_(memory)
-        else:  # which takes what the first graph reads to be free
-            memory.fill_(2.0)
-
-    _spoil(monkeypatch, "_forward", spoil)
-    encoder = _no_dropout(Encoder(*build_toy(), "mean", 64).train())
-    encoder.runner = runner = GraphedTransformer(encoder)
-    encoder(_tokens([9, 4])).sum().backward()
-    with torch.no_grad():
-        for weight in encoder.parameters():
-            weight.mul_(1.1)
-    found = []
-    for encoder.runner in (runner, None):
-        encoder.zero_grad()
-        for lengths in ([9, 4], [60] * 3, [9, 4]):
-            encoder(_tokens(lengths)).square().sum().backward()
-        found.append(_grads(encoder))
-    assert runner.notes == [graphs.DIFFERS]
-    for left, right in zip(*found, strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="it replaces a GPU's own graphs")
-def test_a_trial_notes_once_that_a_graph_was_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    replayed = replay_as_on_a_gpu(monkeypatch)
-    _spoil(monkeypatch, "_backward", lambda graph, _: _scale_a_gradient(graph, 2.0))
-    config = _trial()
-    *_, last = run(config, InputLoader(None).load(config))
-    assert last.final and "_backward" not in replayed
-    assert last.run_columns["notes"] == graphs.DIFFERS
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="it would spoil this process's generator")

@@ -15,7 +15,6 @@ from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.toy_encoder import build_toy
 from tune_sentcl.model.device import deterministic, is_out_of_memory
 from tune_sentcl.model.encoder import Encoder
-from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.train import train
 from tune_sentcl.train.precision import arithmetic
 
@@ -115,38 +114,11 @@ def test_fp32_is_fp32_where_the_process_allows_tf32(before: str) -> None:
     assert _inside(allowed=True, before=before) == "high"
 
 
-@pytest.mark.parametrize(
-    ("training", "kind", "inside"),
-    [(True, "fp32", "highest"), (True, "tf32", "high"), (False, "fp32", "high")],
-)
-def test_an_encoder_sets_what_its_passes_compute_in(
-    training: bool, kind: Arithmetic, inside: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = Encoder(*build_toy(), "mean", 32).train(training)
-    encoder.arithmetic = kind
-    _put_on("8.0", monkeypatch)
-    seen = encoder._run(lambda *_: torch.get_float32_matmul_precision(), Tokens.of([[3]]))
-    assert seen == inside
-
-
 def test_an_evaluation_computes_in_full_precision() -> None:
     """Whatever the process allows, and wherever classifiers are trained."""
     torch.set_float32_matmul_precision("high")
     try:
         assert _during_an_evaluation(torch.get_float32_matmul_precision) == "highest"
-    finally:
-        torch.set_float32_matmul_precision("highest")
-
-
-def test_an_evaluation_follows_the_newer_setting_of_its_process() -> None:
-    """After which torch refuses to name the older one."""
-    matmul: Any = torch.backends.cuda.matmul
-    if not hasattr(matmul, "fp32_precision"):
-        pytest.skip("since torch 2.9")
-    matmul.fp32_precision = "tf32"
-    try:
-        assert _during_an_evaluation(lambda: matmul.fp32_precision) == "ieee"
-        assert matmul.fp32_precision == "tf32"
     finally:
         torch.set_float32_matmul_precision("highest")
 
@@ -174,9 +146,3 @@ def test_full_memory_has_many_names() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory."))
     assert not is_out_of_memory(RuntimeError("CUDA error: device-side assert triggered"))
     assert not is_out_of_memory(ValueError("CUBLAS_STATUS_ALLOC_FAILED"))
-
-
-def test_other_devices_keep_their_precision() -> None:
-    before = torch.get_float32_matmul_precision()
-    with tensor_cores(torch.device("cpu"), allowed=True):
-        assert torch.get_float32_matmul_precision() == before

@@ -17,9 +17,8 @@ from tune_sentcl.errors import DataError
 from tune_sentcl.methods import Method, MethodInputs, StepLoss
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import Encoder, load_encoder
-from tune_sentcl.train import check_batches, count_steps, loop, train
+from tune_sentcl.train import check_batches, count_steps, train
 from tune_sentcl.train.loop import draw_ahead
-from tune_sentcl.train.precision import arithmetic
 from tune_sentcl.trial import InputLoader, assemble
 
 
@@ -256,33 +255,3 @@ def test_an_error_comes_up_at_its_own_batch(ahead: int) -> None:
     with pytest.raises(DrawError, match="no batch begins with 6"):
         next(steps)
     assert not threads()
-
-
-def test_a_training_that_is_closed_ends_its_thread() -> None:
-    config = short_trial("simcse", **{"optimizer.batch_size": 2})
-    with closing(train(Drawer(), sentences(40), config)) as steps:
-        next(steps)
-        assert threads()
-    assert not threads()
-
-
-@pytest.mark.parametrize("began", ["bf16", "fp32"])
-def test_a_training_goes_on_in_the_precision_that_it_began_in(
-    began: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rule decides where a training begins; where it goes on, its answer may be another."""
-    config = short_trial("scl", **KINDS["scl"], **{"optimizer.precision": "auto"})
-    inputs = LOADER.load(config)
-    monkeypatch.setattr(
-        loop,
-        "arithmetic",
-        lambda *of, resumed: arithmetic(*of, resumed=True) if resumed else began,
-    )
-    state = None
-    for _ in range(2):
-        method = assemble(config, inputs, "cpu")
-        with closing(train(method, inputs.corpus, config, state)) as steps:
-            step = next(steps)
-            state = step.state()
-        assert isinstance(method.encoder, Encoder)
-        assert method.encoder.arithmetic == step.arithmetic == began

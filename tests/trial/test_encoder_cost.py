@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from trial_samples import LOADER, Kept, finish, measured
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.data.toy import toy_vocabulary
 from tune_sentcl.evaluate.suites import expected_measurements
 from tune_sentcl.model.checkpoints.loading import load_base
 from tune_sentcl.objective import COSTS, parse_objectives
@@ -67,14 +65,3 @@ def test_a_trial_measures_the_encoder_that_it_exports(
     if config.method.takes_steps:  # and of kept weights, as when it is asked for later
         again = costs(measured(Kept(tmp_path / "study", config), config)[1].scores)
         assert {again[c] == found[c] for c in ("megabytes", "embedding_bytes")} == {True}
-
-
-def test_word_vectors_have_a_reason_and_no_cost(tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    lines = [" ".join([word, *map(str, draw.random(3))]) for word in toy_vocabulary()]
-    (tmp_path / "vectors.txt").write_text("\n".join(lines))
-    config = costing(**{"method.name": "none", "encoder.checkpoint": f"{tmp_path}/vectors.txt"})
-    _, end = finish(config)
-    assert set(costs(end.scores).values()) == {None}
-    (reason,) = {score.reason for score in end.scores if score.suite == "cost"}
-    assert reason == "word vectors have no cost of encoding"

@@ -9,13 +9,12 @@ import torch
 from trial_samples import LOADER, Kept, chosen, devs, finish
 
 from tune_sentcl.config import TrialConfig, parse_dotted
-from tune_sentcl.errors import CheckpointError, DataError
 from tune_sentcl.evaluate.suites import score_by_cosine
 from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
 from tune_sentcl.model.encoder import load_encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.objective import DEFAULT
-from tune_sentcl.trial import Account, FinishedTrial, assemble, run
+from tune_sentcl.trial import FinishedTrial, assemble
 from tune_sentcl.trial.run import of_length_1
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -167,18 +166,3 @@ def test_chance_that_one_method_takes_leaves_another_alone() -> None:
     configs = [trial("simcse"), trial("conisi-s")]
     states = [assemble(c, LOADER.load(c), "cpu").encoder.state_dict() for c in configs]
     assert all(torch.equal(value, states[1][key]) for key, value in states[0].items())
-
-
-@pytest.mark.parametrize(
-    ("values", "kind", "rule"),
-    [
-        ({"encoder.train_length": 33}, CheckpointError, "a pair takes 65 tokens, and the encoder"),
-        ({"data.limit": 17}, DataError, "method conisi needs 2 rows or more in every batch"),
-    ],
-)
-def test_what_cannot_be_trained_is_told_before_the_first_step(
-    values: dict[str, Any], kind: type[Exception], rule: str
-) -> None:
-    config = trial("conisi-s", **values)
-    with pytest.raises(kind, match=rule):
-        next(run(config, LOADER.load(config), Account()))

@@ -11,7 +11,7 @@ from trial_samples import LOADER, TRANSFER, Kept, finish, measured
 
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
-from tune_sentcl.errors import ConfigError, NonFiniteError
+from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.evaluate import Evaluation, Measures
 from tune_sentcl.evaluate.suites import score_sets
 from tune_sentcl.score import Score
@@ -70,18 +70,6 @@ def test_sets_are_loaded_once() -> None:
     assert LOADER.load(later).sets is one.sets
     assert LOADER.load(untrained()).sets.transfer == ()
     assert set(one.sentences()) >= set(one.sets.transfer[0].train.first)
-
-
-@pytest.mark.parametrize(
-    ("suites", "rule"),
-    [
-        (["transfer"], "must be a list with sts, because STS-B dev is the stage"),
-        *(([], ""), (["sts", "sts"], ""), (["sts", "glue"], "")),
-    ],
-)
-def test_suites_that_cannot_be(suites: list[str], rule: str) -> None:
-    with pytest.raises(ConfigError, match=rf"evaluation\.suites.*{rule}"):
-        untrained(**{"evaluation.suites": suites})
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, text: str) -> None:

@@ -2,13 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from search_samples import NoInputs, lambda_space, run_here, tiny_space
 
 from tune_sentcl.config import TrialConfig, parse_dotted
@@ -22,7 +20,6 @@ from tune_sentcl.tuning.plan import (
     TrialSeconds,
     TrialTimer,
     estimate,
-    kind_of,
     make_plan,
 )
 from tune_sentcl.tuning.question import ask, first_training, shortest_training
@@ -41,26 +38,6 @@ def planned(
     question = ask(space, None, seeds, SearchOptions(**{**options, **asked}))
     timer = TrialTimer(question.loader, question.options)
     return estimate(read_queue(question, Study.read(study) if study else None), timer), timer
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "is_same"),
-    [
-        ({}, {"method.lambda": 0.7, "optimizer.lr": 1e-3, "optimizer.epochs": 2, "seed": 3}, True),
-        ({"method.name": "conisi"}, {"method.name": "conisi", "method.lambda": 0.0}, False),
-        ({}, {"method.name": "conisi"}, False),
-        ({}, {"encoder.lora_rank": 2}, False),
-        ({}, {"optimizer.batch_size": 128}, False),
-    ],
-)
-def test_a_kind_is_a_method_with_its_terms_an_encoder_and_a_batch_size(
-    first: Mapping[str, Any], second: Mapping[str, Any], is_same: bool
-) -> None:
-    kinds = [
-        kind_of(parse_dotted({"method.name": "scl", "method.lambda": 0.5, **TOY, **more}, "test"))
-        for more in (first, second)
-    ]
-    assert (kinds[0] == kinds[1]) == is_same
 
 
 @pytest.mark.parametrize(("every", "points"), [(0, 0), (1, 4), (3, 2), (4, 1), (5, 1)])
@@ -97,21 +74,6 @@ def test_one_trial_makes_the_pass_of_a_frozen_encoder(
     assert planned(space, study)[0] is None, "there is nothing to do"
 
 
-def test_trials_without_a_training_do_not_count_in_the_seconds_of_a_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def seconds(_: TrialTimer, config: TrialConfig) -> TrialSeconds:
-        whole = 100.0 if config.method.takes_steps else 2.0
-        return TrialSeconds(0.0, whole, 0.0, whole)
-
-    monkeypatch.setattr(TrialTimer, "trial", seconds)
-    for names, each, total in (("none", 2, 2.3), ("none, scl", 100, 102.6)):
-        grid = f'grid."method.name" = {json.dumps(names.split(", "))}'
-        found, _ = planned(tiny_space(tmp_path / names, grid))
-        assert found and found.basis == f"about {each} s a trial"
-        assert found.seconds == pytest.approx(10 + total)
-
-
 @pytest.mark.parametrize(("method", "compared"), [("none, scl", 2), ("scl", 3)])
 def test_a_confirmation_trains_winner_runner_up_and_a_baseline_that_is_not_constant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, compared: int
@@ -126,14 +88,6 @@ def test_a_confirmation_trains_winner_runner_up_and_a_baseline_that_is_not_const
     assert without and without.confirmation == 0
     notes = make_plan(space, None, None, (0,), replace(HERE, confirm=4)).notes
     assert f"and {clock(found.confirmation)} for --confirm 4" in notes
-
-
-def test_a_machine_without_a_gpu_times_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    for options in (HERE, SearchOptions(max_concurrent=1), SearchOptions(cpus_per_trial=10**6)):
-        timer = TrialTimer(InputLoader(None), options)
-        assert (timer.device, timer.slots) == ("cpu", 1)
 
 
 def test_a_plan_tells_of_the_classifiers_that_it_does_not_count(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from optuna.trial import TrialState
-from planted_spaces import let_toys_have_all_stages, sampler_trials
+from planted_spaces import sampler_trials
 from processes import Clock
 from search_samples import (
     LAMBDA,
@@ -26,11 +25,10 @@ from stand_in import StandIn, by
 
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.history import Result
-from tune_sentcl.space import Space
-from tune_sentcl.tuning.options import SchedulerName, SearchOptions
+from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import ask
 from tune_sentcl.tuning.queue import Queue
-from tune_sentcl.tuning.search import SearchOutcome, run_and_confirm, run_search
+from tune_sentcl.tuning.search import SearchOutcome, run_and_confirm
 from tune_sentcl.tuning.session import Limits
 
 
@@ -108,13 +106,6 @@ def test_a_search_that_gives_up_says_what_is_left(
             assert outcome.ended_by == ""
 
 
-def test_a_search_that_is_done_is_not_out_of_time(tmp_path: Path) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    run_planted(space, study)
-    outcome, _ = run_planted(space, study, max_time=0.0)
-    assert (outcome.ran, outcome.to_run, outcome.ended_by) == (0, 0, "")
-
-
 def test_a_trial_beyond_its_time_fails_and_the_search_ends_well(tmp_path: Path) -> None:
     """Real training, of more steps than the time given holds."""
     grid = "grid.optimizer.epochs = [20000]"
@@ -138,24 +129,7 @@ def test_the_time_of_a_search_ends_within_a_trial(tmp_path: Path) -> None:
     assert statuses(study) == ["finished"] * outcome.ran
 
 
-RATES = "optimizer.lr = { low = 1e-6, high = 1e-2, log = true }"
-EDGE = 1e-3
 DIVERGED, LOST = (Result("failed", error_type=e) for e in ("NonFiniteError", "WorkerLostError"))
-Seen = list[tuple[Any, ...]]
-
-
-def rate_space(folder: Path) -> Space:
-    grid = "grid.optimizer.lr = [1e-5, 1e-4, 1e-3]"
-    return tiny_space(folder, grid, ranges=RATES)
-
-
-def diverges(config: TrialConfig) -> bool:
-    return config.optimizer.lr > EDGE
-
-
-def learned(made: Queue) -> Seen:
-    """What the sampler was told, in no order."""
-    return sorted((sorted(t.params.items()), t.values) for t in sampler_trials(made))
 
 
 def end_next(made: Queue, *ends: Result) -> None:
@@ -187,51 +161,6 @@ def test_a_seed_that_fails_decides_what_is_told_and_ends_its_configuration(
     assert made.finished
 
 
-@pytest.mark.parametrize(("scheduler", "seeds"), [("none", (0, 1))])
-def test_a_sampler_rebuilt_from_the_study_knows_what_the_one_before_knew(
-    tmp_path: Path,
-    scheduler: SchedulerName,
-    seeds: tuple[int, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    let_toys_have_all_stages(monkeypatch)
-    space, study = rate_space(tmp_path / "space"), tmp_path / "study"
-    before, queues = list[Seen](), list[Queue]()
-
-    class Looks(StandIn):
-        def __call__(self, session: Any) -> None:
-            queues.append(session.queue)
-            before.append(learned(session.queue))
-            super().__call__(session)
-
-    def fate(config: TrialConfig) -> Any:
-        return "fail" if diverges(config) else "finish"
-
-    for trials in (5, 6):
-        options = SearchOptions(samples=trials, scheduler=scheduler, max_failures=99)
-        question = ask(space, None, seeds, options)
-        stand_in = Looks(study, fate, error="OutOfMemoryError", at_once=1)
-        run_search(question, str(study), by(stand_in))
-        before.append(learned(queues[-1]))
-    assert before[1] == before[2]
-    assert len(before[1]) == (8 if scheduler == "none" else 5)
-    assert [-math.inf] in [values for _, values in before[1]]
-
-
-def test_workers_of_a_small_grid_are_all_busy_at_once(tmp_path: Path) -> None:
-    """The sampler keeps away from what it has proposed and does not know yet."""
-    made = queue_of(lambda_space(tmp_path, 0.1, 0.5, 0.9, ranges=LAMBDA), sampled=20)
-    given = [made.next() for _ in range(8)]
-    assert [a.origin for a in given if a] == ["grid"] * 3 + ["sampler"] * 5
-    running = [t.params["method.lambda"] for t in sampler_trials(made, TrialState.RUNNING)]
-    assert running == [knob(a.config, "method.lambda") for a in given[3:] if a]
-    for assignment in given[3:6]:
-        assert assignment is not None
-        made.end(assignment.trial_id, finished(1.0))
-    assert made.next() is not None
-    assert len(sampler_trials(made, TrialState.RUNNING)) == 3
-
-
 def confirm(
     folder: Path, *lambdas: float, confirm: int, max_failures: int
 ) -> tuple[SearchOutcome, list[tuple[float, int]]]:
@@ -259,11 +188,6 @@ def test_what_is_best_is_confirmed_though_other_trials_fail(tmp_path: Path) -> N
     second, fresh = confirm(tmp_path, *lambdas, confirm=2, max_failures=3)
     assert (second.ran, second.failures, second.ended_by) == (4, 3, "")
     assert fresh == [(0.1, 1000), (0.1, 1001)]
-
-
-def test_a_search_that_gives_up_before_its_end_confirms_nothing(tmp_path: Path) -> None:
-    outcome, _ = confirm(tmp_path, 0.1, 0.92, 0.94, 0.2, confirm=1, max_failures=2)
-    assert (outcome.ran, outcome.to_run, outcome.untried) == (3, 3, 1)
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])

@@ -1,25 +1,20 @@
 """The best configuration on fresh seeds: they choose nobody, teach nobody, and may be quoted."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from search_samples import LAMBDA, checkpoints, lambda_space, mirrored, rows
+from search_samples import lambda_space, rows
 from stand_in import StandIn, by
 
-from tune_sentcl.analysis.frames import configurations, summaries
+from tune_sentcl.analysis.frames import configurations
 from tune_sentcl.errors import ConfigError
-from tune_sentcl.launch import search
-from tune_sentcl.launchers import launcher
 from tune_sentcl.results.judgement import judge
-from tune_sentcl.results.standings import Standings
 from tune_sentcl.space import Space
 from tune_sentcl.store.study import Study
-from tune_sentcl.tuning import search as search_run
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import ask
-from tune_sentcl.tuning.search import SearchOutcome, confirmation_of, limits_of, run_search
+from tune_sentcl.tuning.search import SearchOutcome, confirmation_of, run_search
 
 
 def run(
@@ -51,24 +46,6 @@ def both(study: Path) -> list[int]:
     )
     assert first == second
     return first
-
-
-def test_the_best_configuration_and_its_rival_run_on_seeds_that_the_search_never_saw(
-    tmp_path: Path,
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
-    outcome = run(space, study, confirm=3)
-    assert (outcome.trials, outcome.ran, outcome.to_run) == (12, 12, 0)
-    assert both(study) == [1000, 1001, 1002]
-    standings = Standings.read(Study.read(study))
-    ranked, over_seeds = summaries(standings, standings.objectives[:1])
-    # The baseline, which is the runner-up too: a claim compares the two.
-    assert {row["configuration"] for row in fresh(study)} == set(over_seeds["configuration"][:2])
-    assert over_seeds["method.lambda"][1] == 0.1
-    # They count in no mean by which anybody chooses, and stand beside it.
-    assert list(over_seeds["objective_n"]) == [2] * 3
-    assert over_seeds["fresh_n"][0] == 3
-    assert list(ranked["origin"]) == ["grid"] * 6 + ["confirm"] * 6
 
 
 def confirmations(study: Path) -> list[tuple[int, ...]]:
@@ -108,33 +85,6 @@ def test_a_later_winner_is_confirmed_on_seeds_of_its_own(tmp_path: Path) -> None
     assert baseline.source == "fresh" and baseline.row()["level"] == pytest.approx(1 - 0.04 / 5)
 
 
-def test_trap_they_leave_no_weights_and_teach_the_sampler_nothing(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path / "space", 0.3, 0.7, ranges=LAMBDA)
-    plain, study = tmp_path / "plain", tmp_path / "study"
-    asked: dict[str, Any] = {"sampler": "tpe", "sampler_seed": 4}
-    run(space, plain, samples=3, **asked)
-    run(space, study, samples=3, confirm=4, **asked)
-    assert checkpoints(study) == checkpoints(plain) != set()
-    first, second = (Study.read(path).manifest.search for path in (plain, study))
-    assert first and second and second.seed_plan and first.seed_plan
-    plan, (confirmation,) = (
-        replace(second.seed_plan, confirmations=()),
-        second.seed_plan.confirmations,
-    )
-    assert first == replace(second, seed_plan=plan), "nothing but the fresh seeds is added"
-    assert first.seed_plan.seeds == (0, 1) and len(first.seed_plan.grid) == 2
-    assert first.seed_plan.configurations is None, "scores decide how many get all seeds"
-    assert confirmation.seeds == (1000, 1001, 1002, 1003)
-    assert set(confirmation.configurations) == {row["configuration"] for row in fresh(study)}
-    assert len(mirrored(study)) == len(mirrored(plain)) == 5
-    draws = []
-    for path in (plain, study):
-        run(space, path, samples=6, **asked)
-        searched = [row for row in rows(path) if row["origin"] != "confirm"]
-        draws.append({row["configuration"]: row["objective"] for row in searched})
-    assert draws[0] == draws[1]
-
-
 def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
     run(space, study, confirm=3)
@@ -155,23 +105,3 @@ def test_nothing_is_confirmed_where_no_configuration_is_whole(
     assert "nothing is confirmed" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="confirm"):
         run(space, study, confirm=-1)
-
-
-def test_trap_a_search_and_its_fresh_seeds_share_one_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, make = [], limits_of
-
-    def spied(options: SearchOptions) -> Any:
-        made.append(make(options))
-        return made[-1]
-
-    monkeypatch.setattr(search_run, "limits_of", spied)
-    options = SearchOptions(launcher="local", gpus_per_trial=0.0, confirm=1, max_time=3600.0)
-    space = lambda_space(tmp_path / "space", 0.3)
-    search(space, tmp_path / "study", seeds=(0,), options=options)
-    assert len(fresh(tmp_path / "study")) == len(made) == 1
-    made[0].clock = lambda: made[0]._start + 3601.0
-    question = ask(space, None, (1,), options)
-    study = str(tmp_path / "study")
-    assert run_search(question, study, launcher, made[0]).ended_by

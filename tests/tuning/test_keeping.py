@@ -1,13 +1,11 @@
 """What a search puts on its disk: checkpoints, and the states of trials that run."""
 
-import json
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from model_samples import save_roberta
 from safetensors.torch import load_file
 from search_samples import NoInputs, lambda_space
@@ -103,18 +101,6 @@ def test_adapters_take_no_more_than_is_said(targets: str, tmp_path: Path) -> Non
     again = config(**{"encoder.checkpoint": str(tmp_path / "kept"), **lora})
     assert kept_bytes(whole, kept) == kept_bytes(whole, base)
     assert kept_bytes(again, kept) == kept_bytes(asked, base)
-
-
-def test_pickled_weights_below_the_folder_are_counted(tmp_path: Path) -> None:
-    """Finds a search that is told to need no room, because its encoder has another layout."""
-    inner = save_roberta(tmp_path / "encoder/0_Transformer")
-    modules = [{"idx": 0, "name": "0", "path": inner.name, "type": "models.Transformer"}]
-    (tmp_path / "encoder/modules.json").write_text(json.dumps(modules))
-    weights = load_file(inner / "model.safetensors")
-    torch.save(weights, inner / "pytorch_model.bin")
-    (inner / "model.safetensors").unlink()
-    size = sum(tensor.nbytes for tensor in weights.values())
-    assert kept_bytes(config(), resolve_checkpoint(str(tmp_path / "encoder"))) >= size > 0
 
 
 def test_a_plan_tells_of_a_model_and_of_a_state(

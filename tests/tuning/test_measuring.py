@@ -16,14 +16,12 @@ from search_samples import (
     lambda_space,
     measure_planted,
     numbers,
-    objectives,
     rows,
     run_here,
     run_planted,
     tiny_space,
 )
 from stand_in import StandIn, by
-from stops import Stopped, bury, writes
 
 from tune_sentcl import measure, read_study
 from tune_sentcl.errors import ConfigError, ObjectiveError, StudyError, TuneSentclError
@@ -71,24 +69,6 @@ def confirmed(folder: Path, *lambdas: float, **options: Any) -> Path:
     return study
 
 
-def test_kept_weights_are_scored_and_the_others_are_told_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7), tmp_path / "study"
-    run_planted(space, study, keep=1)
-    (kept,), before, chosen = checkpoints(study), settled(study), objectives(study)
-    outcome, handed = measure_planted(study, MORE)
-    assert (outcome.ran, outcome.failures, outcome.to_run) == (1, 0, 0)
-    assert (handed, scored(study)) == ([(kept, "measure")], {kept})
-    assert (settled(study), objectives(study), checkpoints(study)) == (before, chosen, {kept})
-    assert "2 trials lack a score, and their weights were not kept; --train" in (
-        capsys.readouterr().err
-    )
-    measured = Study.read(study).manifest.measured
-    assert measured is not None and measured["suites"] == ["sts", "transfer"]
-    assert measure_planted(study)[1] == [], "nothing else lacks a score"
-
-
 def test_a_study_s_search_asks_for_a_part_of_its_tasks_and_gets_all(tmp_path: Path) -> None:
     space, study = lambda_space(tmp_path / "space", 0.1, 0.3), tmp_path / "study"
     run_planted(space, study, keep=2)
@@ -106,15 +86,6 @@ def test_a_study_s_search_asks_for_a_part_of_its_tasks_and_gets_all(tmp_path: Pa
     way = "Add it first: tune-sentcl measure STUDY --set 'evaluation."
     assert moves == [f'{way}protocols=["relatedness"]\'.', f"{way}cost=true'."]
     assert tables(study) == before
-
-
-def test_until_a_trial_has_finished_a_study_may_measure_anything(tmp_path: Path) -> None:
-    # Finds a user who cannot mend a mistake: `measure` has nothing to score yet.
-    space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
-    run_planted(space, study, StandIn(study, lambda config: "fail"))
-    run_planted(space.with_overrides(BOTH), study)
-    assert len(scored(study)) == 1
-    assert run_planted(space, study)[0].ran == 0, "now it has both"
 
 
 @pytest.mark.parametrize(
@@ -201,50 +172,6 @@ def test_fresh_seeds_that_were_trained_again_choose_no_weights(tmp_path: Path) -
     assert (row["origin"], row["configuration"]) == ("grid", winner)
 
 
-@pytest.mark.parametrize("end", ["fail", "lose"])
-@pytest.mark.parametrize("keep", [0, 2])
-def test_an_end_that_fails_leaves_row_scores_and_curves(
-    tmp_path: Path, end: Any, keep: int
-) -> None:
-    space, study = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "study"
-    run_planted(space, study, keep=keep)
-    before, weights = tables(study), checkpoints(study)
-    outcome, _ = measure_planted(study, MORE, StandIn(study, lambda config: end), best=2)
-    assert (outcome.ran, outcome.failures, outcome.to_run) == (2, 2, 2)
-    assert (tables(study), checkpoints(study)) == (before, weights)
-    assert Study.read(study).states() == set()
-    assert measure_planted(study, best=2)[0].ran == 2
-    assert len(scored(study)) == 2
-
-
-@pytest.mark.parametrize("keep", [0, 9])
-def test_a_killed_measure_goes_on(tmp_path: Path, keep: int) -> None:
-    """The driver dies at each of its writes."""
-    space, first = lambda_space(tmp_path / "space", 0.3, 0.7), tmp_path / "first"
-    run_planted(space, first, seeds=(0, 1), keep=keep)
-    whole = Path(shutil.copytree(first, tmp_path / "whole"))
-    measure_planted(whole, MORE, StandIn(whole, saves=True), best=2)
-    for allowed in range(0, 300, 5):
-        study = Path(shutil.copytree(first, tmp_path / str(allowed)))
-        try:
-            with writes(study, allowed):
-                measure_planted(study, MORE, StandIn(study, saves=True, at_once=1), best=2)
-            break
-        except Stopped:
-            bury(study)
-        done = scored(study)
-        _, handed = measure_planted(study, {} if done else MORE, StandIn(study), best=2)
-        assert done.isdisjoint(name for name, _ in handed)
-        assert numbers(study) == numbers(whole)
-        # A kill between scores and row leaves the row, and the weights, of the first training.
-        assert len(checkpoints(whole) - checkpoints(study)) <= 1
-        for name, row in settled(whole).items():
-            attempt = 2 if keep == 0 and name in checkpoints(study) else 1
-            assert settled(study)[name] == {**row, "attempt": attempt}
-        assert Study.read(study).manifest.measured == Study.read(whole).manifest.measured
-    assert allowed > 20, "it died at many places"
-
-
 def test_what_another_command_has_done_meanwhile_is_not_undone(tmp_path: Path) -> None:
     # Finds scores and tasks of a command that ran between the reading and the lock.
     space, study = lambda_space(tmp_path / "space", 0.3), tmp_path / "study"
@@ -259,28 +186,6 @@ def test_what_another_command_has_done_meanwhile_is_not_undone(tmp_path: Path) -
         measure_study(str(study), Request(MORE), None, asked, slow, terminal_watcher(shown=False))
     measured = Study.read(study).manifest.measured
     assert measured is not None and measured["cost"] and measured["suites"] == ["sts"]
-
-
-def missing(study: Path) -> list[tuple[str, str]]:
-    """The task and the reason of each score that could not be taken."""
-    scores = Study.read(study).scores().to_pylist()
-    return [(score["task"], score["reason"]) for score in scores if score["value"] is None]
-
-
-def test_a_score_that_always_fails_is_tried_once_a_repetition_and_trained_for_once(
-    tmp_path: Path,
-) -> None:
-    space = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7).with_overrides(BOTH)
-    study = tmp_path / "study"
-    run_planted(space, study, StandIn(study, broken=SST2), keep=0)
-    assert run_planted(space, study, keep=0)[1] == [], "a search does not try again"
-    for action in ("train", "measure", "measure"):
-        outcome, handed = measure_planted(study, {}, StandIn(study, broken=SST2), best=9)
-        assert [done for _, done in handed] == [action] * 3
-        assert outcome.failures == 0
-        assert missing(study) == [("SST2", "it is broken")] * 3
-    assert len(measure_planted(study)[1]) == 3
-    assert missing(study) == []
 
 
 @pytest.mark.parametrize(
@@ -306,25 +211,6 @@ def test_every_score_that_is_asked_for_counts(tmp_path: Path, lost: Row) -> None
     assert run_planted(space, study)[1] == []
 
 
-def test_an_objective_that_sampled_trials_lack_is_refused_by_a_search_of_the_grid(
-    tmp_path: Path,
-) -> None:
-    # Finds a search that looks at the trials alone that it would run.
-    space = lambda_space(tmp_path / "space", 0.3, ranges=LAMBDA)
-    study = tmp_path / "study"
-    asked: dict[str, Any] = {"objectives": ("SST2:accuracy:dev",)}
-    run_planted(space, study, samples=2, keep=9)
-    sampled = [row["trial_id"] for row in rows(study) if row["origin"] == "sampler"]
-    for name in sampled:
-        (folder,) = (study / "checkpoints").glob(f"{name}.*")
-        shutil.rmtree(folder)
-    measure_planted(study, MORE)
-    with pytest.raises(ObjectiveError, match="2 finished trials have no such score"):
-        run_planted(space.with_overrides(BOTH), study, **asked)
-    measure_planted(study, best=9)
-    assert run_planted(space.with_overrides(BOTH), study, **asked)[0].ran == 0
-
-
 def test_trials_whose_rows_have_changed_stay_as_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -341,22 +227,6 @@ def test_trials_whose_rows_have_changed_stay_as_they_are(
     assert measure_planted(study, MORE, best=0)[1] == []
     assert "2 trials that lack a score are left as they are" in capsys.readouterr().err
     assert settled(study) == before
-
-
-def test_a_study_that_has_not_recorded_what_it_measures_keeps_all(tmp_path: Path) -> None:
-    space = lambda_space(tmp_path / "space", 0.3).with_overrides(BOTH)
-    study, manifest = tmp_path / "study", tmp_path / "study" / "study.json"
-    run_planted(space, study)
-    text = manifest.read_text()
-    recorded = Study.read(study).manifest.measured
-    assert recorded is not None
-    start = text.index('"measured": {')
-    end = text.index("}", start) + 1
-    manifest.write_text(text[:start] + '"measured": null' + text[end:])
-    assert Study.read(study).manifest.measured is None
-    assert len(measure_planted(study, {"evaluation.protocols": ["relatedness"]})[1]) == 1
-    protocols = [*recorded["protocols"], "relatedness"]
-    assert Study.read(study).manifest.measured == {**recorded, "protocols": protocols}
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -15,14 +15,9 @@ from typing import Any
 
 import mps_worker
 import pytest
-import torch
 from processes import alive, child, go, processes, told, wait_until
-from ray.tune.execution import class_cache
-from search_samples import lambda_space, rows, run_here
 
-from tune_sentcl.on_ray.launcher import _tune_environment
-from tune_sentcl.trial.accounting import Account
-from tune_sentcl.tuning import machine, mps, worker
+from tune_sentcl.tuning import mps
 
 CONTROL = r"""#!/bin/sh
 # A process stands for the server; its number stands for the sockets of the pipe directory.
@@ -106,22 +101,6 @@ def test_workers_share_a_server_that_ends_with_the_last_of_them_after_sigkill(
     assert not alive({pid})
 
 
-def test_the_next_search_uses_and_ends_a_server_that_nothing_has_ended(
-    commands: Path, tmp_path: Path
-) -> None:
-    with joined(tmp_path, 0.5) as (process, said):
-        folder = Path(said["CUDA_MPS_PIPE_DIRECTORY"])
-        for pid, (_, command) in processes().items():
-            if command.startswith(f"flock {folder} "):
-                os.kill(pid, signal.SIGKILL)
-        process.kill()
-    pid = server(folder)
-    with joined(tmp_path, 0.5) as (process, said):
-        assert said["reason"] == "" and server(folder) == pid and alive({pid})
-    wait_until(lambda: ended(folder), "the end of the server")
-    assert not alive({pid})
-
-
 @pytest.mark.ray
 def test_on_ray_the_server_ends_with_the_workers(commands: Path, tmp_path: Path) -> None:
     """Ray kills what its workers have started, but neither the server nor what ends it."""
@@ -174,16 +153,6 @@ def test_a_process_that_cannot_join_says_why_and_changes_nothing(
     assert mps.join(0.5, cuda_begun=True) == reason.format(folder=folder), "asked once only"
 
 
-def test_a_server_under_which_cuda_does_not_start_is_ended(
-    commands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mps, "_PROBE", mps._PROBE.replace("print", "len"))
-    reason = mps.join(0.5, cuda_begun=False)
-    assert reason.startswith("its server does not serve")
-    assert (commands / "starts").exists() and "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
-    wait_until(lambda: ended(Path(reason.split()[-1])), "the end of the server")
-
-
 def test_no_server_is_started_when_cuda_has_been(commands: Path) -> None:
     assert mps.join(0.5, cuda_begun=True) == "this process has used CUDA before"
     assert not (commands / "starts").exists()
@@ -209,35 +178,3 @@ def test_a_system_without_locks_and_servers_imports_all() -> None:
     hide = "import sys; sys.modules |= dict.fromkeys(['fcntl', 'resource'])"
     program = f"{hide}; import tune_sentcl.tuning.worker"
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_a_users_no_reaches_the_workers_of_a_cluster() -> None:
-    sent = class_cache.ENV_VARS_TO_PROPAGATE
-    before = set(sent)
-    with _tune_environment("10.0.0.1:6379"):
-        assert mps.VARIABLE in sent
-    assert sent == before
-
-
-def test_a_search_says_once_that_its_trials_take_turns(
-    commands: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Only what CUDA computes is replaced: the account and the device are a CPU's."""
-    (commands / "cards").write_text("")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(machine, "_may_have_gpus", lambda: True)
-
-    def account(device: str, *given: Any) -> Account:
-        assert device == "cuda" and mps._joined, "the account starts CUDA"
-        return Account("cpu", *given)
-
-    monkeypatch.setattr(worker, "Account", account)
-    monkeypatch.setattr(worker.Attempt, "_set_up_device", lambda self: None)
-    study = tmp_path / "study"
-    run_here(lambda_space(tmp_path / "space", 0.3, 0.5), study, gpus_per_trial=0.5)
-    note = f"trials take turns on this GPU, without an MPS server, because {UNKNOWN}"
-    assert [(row["status"], row["notes"]) for row in rows(study)] == 2 * [("finished", note)]
-    assert capsys.readouterr().err.count(note) == 1

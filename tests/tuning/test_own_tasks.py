@@ -315,14 +315,3 @@ def test_what_cannot_be_is_refused_at_once(
     with pytest.raises(kind, match=said):
         run(space, tmp_path / "study", *objectives, **changes)
     assert not (tmp_path / "study").exists()
-
-
-def test_an_encoder_as_it_is_and_a_check_of_files(tmp_path: Path, own: list[str]) -> None:
-    given = [text for entry in own for text in ("--own", entry)]
-    runner = CliRunner()
-    scored = runner.invoke(app, ["evaluate", "toy", "--suite", "none", *given, "--json"])
-    assert {row["task"] for row in json.loads(scored.stdout)} == {"intent", "support", "pairs"}
-    checked = runner.invoke(app, ["data", "check", *given], env={"COLUMNS": "200"})
-    assert checked.exit_code == 0 and "150 queries, 300 documents" in checked.output
-    bad = runner.invoke(app, ["data", "check", "--own", f"gone={tmp_path / 'gone'}"])
-    assert bad.exit_code != 0 and "no such file" in bad.output

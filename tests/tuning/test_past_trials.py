@@ -310,16 +310,6 @@ def test_a_prior_without_those_of_the_other_ranges_is_refused(tmp_path: Path) ->
     )
 
 
-def test_a_prior_in_the_grid_is_not_proposed_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ranges = "method.lambda = { low = 0.0, high = 1.0, prior = 0.3 }"
-    space, study = lambda_space(tmp_path / "space", 0.3, ranges=ranges), tmp_path / "study"
-    run_planted(space, study, samples=1)
-    assert len(rows(study)) == 2 and sampled(study) != [0.3]
-    assert "sampled configurations are" not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

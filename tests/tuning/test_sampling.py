@@ -196,9 +196,3 @@ def test_random_points_are_one_sequence_however_often_it_is_resumed(finite: bool
         again.held = {frozen(params) for params in parts}
         parts += [params for params in (again.next() for _ in range(size)) if params]
     assert parts == expected
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", ["tpe", "random", "grid"])
-def test_trap_samplers_are_built_without_a_warning(name: SamplerName) -> None:
-    Sampler(name, SPACE, 0, 3)

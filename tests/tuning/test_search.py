@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from architecture_samples import save_architecture
 from optuna.trial import TrialState
 from search_samples import (
     assigned,
@@ -24,7 +23,7 @@ from search_samples import (
 )
 
 from tune_sentcl.config import TrialConfig
-from tune_sentcl.errors import CheckpointError, ConfigError, first_names
+from tune_sentcl.errors import CheckpointError, ConfigError
 from tune_sentcl.launch import search
 from tune_sentcl.space import load_space
 from tune_sentcl.store.driver import StudyDriver
@@ -33,7 +32,6 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.trial import InputLoader, Progress
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import make_plan
-from tune_sentcl.tuning.question import ask
 from tune_sentcl.tuning.worker import Attempt, WorkerSettings
 from tune_sentcl.watch.watcher import Watcher
 
@@ -107,21 +105,6 @@ def test_trap_sampled_data_that_cannot_be_read_is_noted_and_left_out(
     assert (outcome.ran, outcome.failures) == (3, 0), "once it is there, it is drawn"
 
 
-def test_prefixes_that_an_encoder_was_made_for_are_spoken_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = save_architecture("ModernBert", tmp_path / "theirs")
-    prompts = {"prompts": {"query": "query: ", "document": "passage: "}}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
-    settings = {"encoder.checkpoint": str(folder), "method.name": "none", "data.limit": 8}
-    said = f"{folder} puts 'query: ' before queries, 'passage: ' before documents and '' before"
-    ask(load_space("smoke", settings), None, None, LOCAL)
-    assert capsys.readouterr().err.count(said) == 1
-    asked = {**settings, "encoder.query_prefix": "query: ", "encoder.text_prefix": "passage: "}
-    ask(load_space("smoke", asked), None, None, LOCAL)
-    assert said not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("settings", "rule"),
     [
@@ -139,11 +122,6 @@ def test_what_the_encoder_has_not_is_refused_before_a_study_is_there(
     with pytest.raises(CheckpointError, match=rule):
         search(space, tmp_path / "study", options=LOCAL)
     assert not (tmp_path / "study").exists()
-
-
-def test_of_many_names_the_first_three_are_told() -> None:
-    assert first_names(list("abc")) == "a, b, c"
-    assert first_names(list("abcd")) == "a, b, c and 1 more"
 
 
 def test_each_trial_commits_one_row_with_its_scores(tmp_path: Path) -> None:

@@ -816,13 +816,3 @@ TestSearches.settings = settings(
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
-
-
-def test_trap_an_objective_that_was_added_is_refused_while_trials_lack_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    let_toys_have_all_stages(monkeypatch)
-    world = World(tmp_path)
-    world.search(Ask(STS, (), trials=8, scheduler="halving"))
-    world.measure(TRANSFER, None, lambda config: "finish", frozenset(), None)
-    world.search(Ask(TRANSFER, (CLASSES,), trials=1, scheduler="none"))

@@ -14,46 +14,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tune_sentcl.errors import ConfigError, ObjectiveError
-from tune_sentcl.objective import DEFAULT, parse_stage_objective
+from tune_sentcl.objective import parse_stage_objective
 from tune_sentcl.tuning import machine
 from tune_sentcl.tuning.machine import (
     Bundle,
     Node,
     bundle_of,
-    gpus_a_trial,
     this_machine,
     trials_at_a_time,
 )
 from tune_sentcl.tuning.options import SearchOptions
-from tune_sentcl.tuning.worker import WorkerSettings, worker_settings
 
 
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
         ("samples", -1, ""),
-        ("budget", -1.0, ""),
-        ("keep", -1, ""),
-        ("sampler_seed", -1, ""),
         ("max_concurrent", 0, ""),
         ("cpus_per_trial", 0, ""),
         ("gpus_per_trial", -0.5, ""),
         ("gpus_per_trial", 1.5, ""),
         ("gpus_per_trial", float("nan"), ""),
         ("memory_per_trial", -1.0, ""),
-        ("max_failures", 0, ""),
-        ("retries", -1, ""),
         ("trial_timeout", 0.5, ""),
-        ("max_time", -1.0, ""),
         ("max_gpu_hours", float("nan"), ""),
-        ("confirm", -1, ""),
         ("sampler", "bohb", "'bohb': must be 'tpe', 'random' or 'grid'"),
         ("scheduler", "asha", "'asha': must be 'halving' or 'none'"),
         ("samples", 2.5, "2.5: must be a valid integer"),
-        ("samples", "5", "'5': must be a valid integer"),
         ("samples", True, "True: must be a valid integer"),
-        ("keep", None, "None: must be a valid integer"),
-        ("budget", "20", "'20': must be a valid number"),
         ("deterministic", 1, "1: must be a valid boolean"),
         ("budget", Fraction(3), "must be an int or a float"),
         ("max_time", "1h", "'1h': must be a valid number"),
@@ -88,20 +76,6 @@ def test_options_of_ray_are_refused_without_ray(option: str) -> None:
     with pytest.raises(ConfigError, match=rf"{option}: .* with SearchOptions\.launcher local"):
         replace(options, launcher="local")
     assert options.without_ray() == SearchOptions(launcher="local")
-
-
-def test_all_faults_are_listed_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        SearchOptions(samples=3, budget=2.0, keep=-1, max_concurrent=0)
-    places = [fault.where.removeprefix("SearchOptions.") for fault in caught.value.faults]
-    assert places == ["max_concurrent", "keep", "samples"]
-
-
-@pytest.mark.parametrize("keep", [0, 1, 2])
-def test_what_options_say_to_workers(keep: int) -> None:
-    asked = SearchOptions(keep=keep, cpus_per_trial=3, trial_timeout=9.0, save_every=2.0)
-    expected = WorkerSettings("study", keep > 0, 3, 0.5, DEFAULT, 9.0, 120.0, False)
-    assert worker_settings("study", asked, 0.5) == expected
 
 
 @pytest.mark.parametrize(
@@ -165,12 +139,6 @@ def test_cores_and_gpus_are_counted_a_node() -> None:
     assert trials_at_a_time(SearchOptions(cpus_per_trial=99), nodes) == 1
     assert trials_at_a_time(SearchOptions(launcher="local"), nodes) == 1
     assert trials_at_a_time(SearchOptions(gpus_per_trial=0.0), []) == 1
-
-
-def test_a_trial_takes_a_gpu_where_there_is_any() -> None:
-    assert gpus_a_trial(None, [Node(4, 0), Node(4, 1)]) == 1.0
-    assert gpus_a_trial(None, [Node(4, 0)]) == 0.0
-    assert gpus_a_trial(0.25, [Node(4, 0)]) == 0.25
 
 
 def test_memory_and_the_kind_of_gpu_count_too() -> None:

@@ -97,12 +97,13 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
 
     Columns: `configuration`, `rank` (null for one with fewer seeds than the winner, or with a lost
     seed), `verdict` of `judge` beside the winner that the search chose (`winner`, `proven worse`,
-    `not proven`; null: not compared), `method.name`, every other knob in which the trials differ
-    (except knobs that only affect measuring), `data`, and for each objective, its test score and
-    `sts_avg`, if measured: `..._mean`, `..._sd` (n - 1; NaN for one seed) and `..._n`, the number
-    of seeds with a score. `lost`, if any, counts seeds that have failed or were stopped. Fresh
-    seeds do not count in these columns; if there are any, `fresh_mean`, `fresh_sd` and `fresh_n`
-    describe their first objective, `fresh_test_mean` and so on its test score.
+    `proven better`, `no difference`, `not proven`; null: not compared), `method.name`, every other
+    knob in which the trials differ (except knobs that only affect measuring), `data`, and for each
+    objective, its test score and `sts_avg`, if measured: `..._mean`, `..._sd` (n - 1; NaN for one
+    seed) and `..._n`, the number of seeds with a score. `lost`, if any, counts seeds that have
+    failed or were stopped. Fresh seeds do not count in these columns; if there are any,
+    `fresh_mean`, `fresh_sd` and `fresh_n` describe their first objective, `fresh_test_mean` and so
+    on its test score.
 
     Args:
         study: A running or finished study.
