@@ -20,7 +20,7 @@ from tune_sentcl.store import TrialFiles
 from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
-from tune_sentcl.tuning import keeping, plan
+from tune_sentcl.tuning import keeping
 from tune_sentcl.tuning.keeping import kept_bytes, state_bytes
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import make_plan
@@ -120,8 +120,7 @@ def test_pickled_weights_below_the_folder_are_counted(tmp_path: Path) -> None:
 def test_a_plan_tells_of_a_model_and_of_a_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (keeping, plan):
-        monkeypatch.setattr(module, "kept_bytes", lambda *_: 10**8)
+    monkeypatch.setattr(keeping, "kept_bytes", lambda *_: 10**8)
     space = lambda_space(tmp_path / "space", 0.3, 0.7)
     asked = SearchOptions(launcher="local", gpus_per_trial=0.0)
     for select, state in (("last", 300), ("best", 400)):
