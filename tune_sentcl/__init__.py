@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tune_sentcl.config import TrialConfig
     from tune_sentcl.errors import TuneSentclError
     from tune_sentcl.launch import measure, search
-    from tune_sentcl.plugins import loss, method, source, task, watcher
+    from tune_sentcl.plugins import loss, method, source, task, trainer, watcher
     from tune_sentcl.space import Space, load_space
     from tune_sentcl.tuning.options import SearchOptions
 
@@ -31,6 +31,7 @@ __all__ = [
     "search",
     "source",
     "task",
+    "trainer",
     "watcher",
 ]
 
@@ -49,6 +50,7 @@ _HOMES = {
     "search": "tune_sentcl.launch",
     "source": "tune_sentcl.plugins",
     "task": "tune_sentcl.plugins",
+    "trainer": "tune_sentcl.plugins",
     "watcher": "tune_sentcl.plugins",
 }
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tune_sentcl.config import EvaluationConfig
+from tune_sentcl.config import EvaluationConfig, is_trainer
 from tune_sentcl.config.data_names import COST, SENTEVAL, own_sources, spelled_alike
 from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.score import Measurement, Score
@@ -113,7 +113,7 @@ class Objective:
     @property
     def is_cost(self) -> bool:
         """Whether less of it is better."""
-        return self.task == COST
+        return self.task == COST or (is_trainer(self.task) and is_less_better(self.metric))
 
     @property
     def is_cheap(self) -> bool:
@@ -160,6 +160,11 @@ class Objective:
             was not measured or has no value.
         """
         return mean(s.value for s in scores if s.data == data and self.picks(s))
+
+
+def is_less_better(metric: str) -> bool:
+    """Whether a number of a trainer's evaluator is a loss or a time, by its name."""
+    return metric.rpartition("_")[2] in ("loss", "seconds", "milliseconds", "time")
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -248,7 +253,8 @@ def unmeasured(
 def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Iterator[Fault]:
     for config in configs:
         names = _measured_tasks(config)
-        if objective.task not in names:
+        # A trainer's own scores are known once it has been rehearsed.
+        if objective.task not in names and not is_trainer(objective.task):
             rule = f"the trials measure no such task; they measure {', '.join(names)}"
             near = difflib.get_close_matches(objective.task, names, 1)
             hint = f"Did you mean {near[0]}? " if near else ""
@@ -276,6 +282,8 @@ def metric_cutoff(metric: str) -> tuple[str, int] | None:
 def _default(task: str, metric: str) -> str:
     if task in OFFERS:
         return next(iter(OFFERS[task]))
+    if is_trainer(task):
+        return "plugin"
     if _LIKE_CUTOFF.match(metric.casefold()):
         return "retrieval"
     fallback = "mteb" if _MTEB.fullmatch(metric) else "plugin"

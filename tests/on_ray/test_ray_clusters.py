@@ -20,6 +20,7 @@ from plugin_samples import BUILT_IN, ranking_space, scores_by_method, unchanged_
 from ray._private import services
 from ray.cluster_utils import Cluster
 from search_samples import lambda_space, numbers, run_here, run_on_ray
+from trainer_samples import rehearsed_here, write_trainers
 from typer.testing import CliRunner
 
 from tune_sentcl.cli import app
@@ -28,6 +29,7 @@ from tune_sentcl.launchers import launcher
 from tune_sentcl.on_ray import cluster as on_ray_cluster
 from tune_sentcl.on_ray.cluster import check_address, cluster
 from tune_sentcl.on_ray.preflight import ACCELERATOR
+from tune_sentcl.space import load_space
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import ask
 from tune_sentcl.tuning.search import run_search
@@ -122,6 +124,22 @@ def test_plugins_on_two_nodes_score_as_the_built_in_methods_to_the_bit(
         assert (outcome.ran, outcome.failures) == (6, 0)
         scores = scores_by_method(tmp_path / "study")
     assert all(scores[name] == scores[f"own_{name}"] for name in BUILT_IN)
+
+
+@pytest.mark.long
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_a_trainer_scores_the_same_on_two_nodes_and_here(two_nodes: str, tmp_path: Path) -> None:
+    plugin, file = write_trainers(tmp_path), tmp_path / "own.toml"
+    grid = 'fixed.method.name = "dense"\ngrid.method.lr = [1e-3, 1e-2]'
+    file.write_text(f'name = "own"\nplugins = ["{plugin}"]\n[[block]]\n{grid}\n')
+    with unchanged_registry(), rehearsed_here():
+        space = load_space(file)
+        asked = {"address": two_nodes, "gpus_per_trial": 0.0, "seeds": (0, 1)}
+        outcome = run_on_ray(space, tmp_path / "study", **asked)
+        assert (outcome.ran, outcome.failures) == (4, 0)
+        assert run_here(space, tmp_path / "here", seeds=(0, 1)).failures == 0
+    assert numbers(tmp_path / "study") == numbers(tmp_path / "here")
 
 
 @pytest.fixture

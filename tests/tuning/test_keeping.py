@@ -18,7 +18,7 @@ from tune_sentcl.store import TrialFiles
 from tune_sentcl.trial import FinishedTrial, Output, Progress, run
 from tune_sentcl.trial import output as saving
 from tune_sentcl.trial.output import TrialState
-from tune_sentcl.tuning import keeping, plan
+from tune_sentcl.tuning import keeping
 from tune_sentcl.tuning.keeping import kept_bytes, state_bytes
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import make_plan
@@ -106,8 +106,7 @@ def test_adapters_take_no_more_than_is_said(targets: str, tmp_path: Path) -> Non
 def test_a_plan_tells_of_a_model_and_of_a_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (keeping, plan):
-        monkeypatch.setattr(module, "kept_bytes", lambda *_: 10**8)
+    monkeypatch.setattr(keeping, "kept_bytes", lambda *_: 10**8)
     space = lambda_space(tmp_path / "space", 0.3, 0.7)
     asked = SearchOptions(launcher="local", gpus_per_trial=0.0)
     for select, state in (("last", 300), ("best", 400)):

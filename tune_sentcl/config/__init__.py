@@ -68,6 +68,7 @@ from tune_sentcl.config.registry import MethodConfig as MethodConfig
 from tune_sentcl.config.registry import Registered as Registered
 from tune_sentcl.config.registry import cached as cached
 from tune_sentcl.config.registry import code_of as code_of
+from tune_sentcl.config.registry import is_trainer as is_trainer
 from tune_sentcl.config.registry import plugin_of as plugin_of
 from tune_sentcl.config.registry import register_all as register_all
 from tune_sentcl.config.sections import AUTO_FALLBACKS as AUTO_FALLBACKS
@@ -82,6 +83,7 @@ from tune_sentcl.config.sections import completed as completed
 from tune_sentcl.config.tables import ChunkedConfig as ChunkedConfig
 from tune_sentcl.config.tables import MethodBase as MethodBase
 from tune_sentcl.config.tables import Rows as Rows
+from tune_sentcl.config.tables import TrainerConfig as TrainerConfig
 from tune_sentcl.config.tables import Values as Values
 from tune_sentcl.config.tables import flatten as flatten
 from tune_sentcl.config.tables import nest as nest

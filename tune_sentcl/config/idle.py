@@ -81,6 +81,9 @@ IDLE: dict[str, Callable[[Values], bool]] = {
 }
 """By key, a test whether the knob has no effect; used only for knobs that belong."""
 
+_UNUSED_BY_TRAINERS = ("encoder", "data", "optimizer")
+"""The tables that a trainer does not use, because its function owns what they set."""
+
 _UNUSED_WITHOUT_STEPS = ("data", "optimizer")
 """The tables that a method without steps does not use."""
 
@@ -91,6 +94,8 @@ def is_idle(key: str, values: Values) -> bool:
     if not belongs(key, values):
         return True
     if section in _UNUSED_WITHOUT_STEPS and _is_stepless(values):
+        return True
+    if section in _UNUSED_BY_TRAINERS and _method(values).is_trainer:
         return True
     # Knobs of a plugin may have the names of others.
     own = section == "method" and plugin_of(values["method.name"])

@@ -11,6 +11,7 @@ from tune_sentcl.config.catalogue import Knob, knobs, union_members
 from tune_sentcl.config.data_names import is_toy, own_sources
 from tune_sentcl.config.identity import CHECKPOINTS
 from tune_sentcl.config.idle import is_idle
+from tune_sentcl.config.registry import is_trainer
 from tune_sentcl.config.tables import Values, flatten, nest, shown
 from tune_sentcl.config.trial import TrialConfig
 from tune_sentcl.errors import ConfigError, Fault, refuse_credentials
@@ -171,7 +172,7 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
                 key=key,
                 value=value,
                 rule=_rule(item["type"], item),
-                move=_move_for(key, owner),
+                move=item.get("ctx", {}).get("move") or _move_for(key, owner),
             )
 
 
@@ -198,11 +199,13 @@ def _move_for(key: str, owner: str) -> str:
 
 
 def extras_of(values: Values) -> frozenset[str]:
-    """The extras that some dotted values need: `embedded`, `lora`, `mteb`."""
+    """The extras that some dotted values need: `embedded`, `trainer`, `lora`, `mteb`."""
     extras = set()
     names = [str(values.get(key, "")) for key in CHECKPOINTS]
     if any(name.rpartition(":")[2] == "minilm" for name in names):
         extras.add("embedded")
+    if is_trainer(str(values.get("method.name"))):
+        extras.add("trainer")
     if values.get("encoder.lora_rank"):
         extras.add("lora")
     if any(source.task for source in own_sources(values.get("evaluation.own") or ())):

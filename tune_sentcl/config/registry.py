@@ -71,6 +71,11 @@ def code_of(method: str) -> str:
     return METHODS[method].fingerprint if method in METHODS else ""
 
 
+def is_trainer(method: str) -> bool:
+    """Whether a method is a function that returns a trainer; its own scores have its name."""
+    return method in METHODS and METHODS[method].config.is_trainer
+
+
 @cached
 def _union() -> TypeAdapter[MethodBase]:
     members: Any = Union[tuple(method.config for method in METHODS.values())]  # noqa: UP007

@@ -97,17 +97,35 @@ class MethodBase(Frozen):
             effect.
         freezes_encoder: Whether the encoder's own weights are not trained; its embeddings then
             come from a cache that all trials of a machine share.
+        is_trainer: Whether a function of a plugin owns rows, encoder and optimizer.
     """
 
     takes_steps: ClassVar[bool] = True
     freezes_encoder: ClassVar[bool] = False
+    is_trainer: ClassVar[bool] = False
 
     name: str
+
+    @property
+    def trains_on_rows(self) -> bool:
+        """Whether this package reads the rows that the method trains on."""
+        return self.takes_steps and not self.is_trainer
 
     @property
     def rows(self) -> Rows:
         """The kind of rows that the method reads."""
         return "sentences"
+
+
+class TrainerConfig(MethodBase):
+    """Base of the methods that are a function of a plugin, which returns a trainer."""
+
+    is_trainer: ClassVar[bool] = True
+
+    @property
+    def rows(self) -> Rows:
+        """None, because the function reads its own."""
+        return "nothing"
 
 
 class ChunkedConfig(MethodBase):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from tune_sentcl.config import UNTRAINED, evaluation_data_of, flatten
+from tune_sentcl.config import UNTRAINED, evaluation_data_of, flatten, is_trainer
 from tune_sentcl.errors import CheckpointError, Fault, StudyError
 from tune_sentcl.export.choice import Candidate, Choice
 from tune_sentcl.export.rerun_command import ROOT, STUDY, as_toml
@@ -83,7 +84,10 @@ def export_trial(
         if trial is None and candidate != choice.ranked[0]:
             how = "the best trial with weights, of the best configuration"
         say(f"writing trial {candidate.trial_id} ({how}) to {target}")
-    _write(_encoder_of(study, candidate), record, target)
+    if is_trainer(candidate.row["method.name"]):
+        _copy_trained(study, candidate, record, target)
+    else:
+        _write(_encoder_of(study, candidate), record, target)
     return Exported(record, target)
 
 
@@ -165,6 +169,22 @@ def _write(encoder: "Encoder", record: Record, target: Path) -> None:
         export(encoder.cpu(), scratch, record, text)
 
 
+def _copy_trained(study: Study, candidate: Candidate, record: Record, target: Path) -> None:
+    """Copy the model of a trainer as its library has saved it, and add the scores to its card."""
+    text = _page("trainer_card.md.jinja", record, rows=list(_rows(record["scores"], [])))
+    with (
+        storage_errors(str(target)),
+        study.checkpoint(candidate.trial_id) as folder,
+        atomic_folder(target) as scratch,
+    ):
+        shutil.copytree(folder, scratch, dirs_exist_ok=True)
+        (scratch / "complete").unlink()
+        facts = json.dumps({"facts": record}, indent=2, ensure_ascii=False, allow_nan=False)
+        (scratch / "tune_sentcl.json").write_text(f"{facts}\n", encoding="utf-8")
+        with (scratch / "README.md").open("a", encoding="utf-8") as card:
+            card.write(text)
+
+
 def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
     """A trial's whole encoder on the CPU, including the layers after its pooling.
 
@@ -219,7 +239,6 @@ _Scores = Sequence[Mapping[str, Any]]
 def _card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
     """Render the card as Markdown, with the facts of a model."""
     from huggingface_hub import ModelCardData
-    from jinja2 import Environment
 
     config = record["trial"]["config"]
     start = config["encoder"]["checkpoint"]
@@ -229,10 +248,8 @@ def _card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", "tune-sentcl"],
     )
-    # Markdown for people to read, in which HTML's escapes would show.
-    pages = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
-    pages.filters |= {"line": _line, "number": _number}
-    text = pages.from_string(Path(__file__).with_name("card.md.jinja").read_text("utf-8")).render(
+    text = _page(
+        "card.md.jinja",
         {**record, "width": width, "pooling": pooling, "max_length": max_length},
         start=start,
         method=_method(config["method"]),
@@ -243,6 +260,16 @@ def _card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         root=ROOT,
     )
     return f"---\n{head.to_yaml()}\n---\n\n{text}\n"
+
+
+def _page(name: str, record: Record, **more: Any) -> str:
+    """Render a page of Markdown for people to read, in which HTML's escapes would show."""
+    from jinja2 import Environment
+
+    pages = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    pages.filters |= {"line": _line, "number": _number}
+    text = Path(__file__).with_name(name).read_text("utf-8")
+    return pages.from_string(text).render(record, **more)
 
 
 def _line(name: object) -> str:

@@ -11,6 +11,7 @@ from tune_sentcl.config import (
     TrialConfig,
     evaluation_data,
     flatten,
+    is_idle,
     knobs,
     parse_dotted,
     plugin_of,
@@ -80,7 +81,7 @@ def _needs_root(config: TrialConfig) -> bool:
     """Whether a trial reads files under the data root, not only the user's own."""
     by_name = {name for name in source_names(config.data.source) if is_named(name)} - {"toy"}
     suites = evaluation_data(config) == "root" and bool(config.evaluation.suites)
-    return suites or bool(by_name)
+    return suites or (config.method.trains_on_rows and bool(by_name))
 
 
 def settings(config: TrialConfig) -> dict[str, Any]:
@@ -91,6 +92,7 @@ def settings(config: TrialConfig) -> dict[str, Any]:
         key: values[key]
         for key, knob in knobs().items()
         if key in values
+        and not (config.method.is_trainer and is_idle(key, values))
         and (
             key == "method.name"
             or values[key] != _plain(knob.default(owners.get(knob.section, "")))

@@ -80,7 +80,7 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
             stated["model_kwargs"] = no_pooler
         write_json(path / _SETTINGS, stated)
     write_json(path / OWN_FILE, own_metadata(encoder, metadata))
-    _share(path)
+    share(path)
     if card:
         (path / "README.md").write_text(card, encoding="utf-8")
 
@@ -143,7 +143,7 @@ def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
             base, print_ = encoder.adapted.base, encoder.adapted.fingerprint
             own["base"] = {"checkpoint": base, "fingerprint": print_}
     write_json(path / OWN_FILE, own)
-    _share(path)
+    share(path)
 
 
 def own_metadata(encoder: Encoder, metadata: Mapping[str, object]) -> dict[str, object]:
@@ -164,9 +164,9 @@ def write_json(path: Path, values: object) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _share(folder: Path) -> None:
+def share(folder: Path) -> None:
     """Give weights the mode of other files; safetensors writes files that only the owner reads."""
-    mode = (folder / OWN_FILE).stat().st_mode
+    mode = next(folder.glob("*.json")).stat().st_mode
     for weights in folder.rglob("*.safetensors"):
         weights.chmod(mode)
 

@@ -287,7 +287,8 @@ def _nodes_by_id() -> dict[str, NodeStatus]:
 
 def _fingerprints(space: Space) -> dict[str, str]:
     """Fingerprints of the encoders that trials may need; unreadable ones are left out."""
-    values = [config.dotted() for config in space.configurations]
+    own = (config for config in space.configurations if not config.method.is_trainer)
+    values = [config.dotted() for config in own]
     names = {value[key] for value in values for key in CHECKPOINTS if key in value}
     for item in space.ranges:
         if item.key in CHECKPOINTS:

@@ -2,6 +2,7 @@
 
 from tune_sentcl.plugins.declaring import loss as loss
 from tune_sentcl.plugins.declaring import method as method
+from tune_sentcl.plugins.declaring import trainer as trainer
 from tune_sentcl.plugins.extensions import EXTENSIONS as EXTENSIONS
 from tune_sentcl.plugins.extensions import source as source
 from tune_sentcl.plugins.extensions import task as task

@@ -3,14 +3,15 @@
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ValidationError, create_model
 
 from tune_sentcl.config import Registered
+from tune_sentcl.config.data_names import COST
 from tune_sentcl.config.embedding_methods import GradedConfig, TripletRowsConfig
-from tune_sentcl.config.tables import MethodBase, shown
+from tune_sentcl.config.tables import MethodBase, TrainerConfig, shown
 from tune_sentcl.errors import Fault, PluginError
 from tune_sentcl.plugins.extensions import MARK, check_name
 from tune_sentcl.plugins.stored import BASES, base_of
@@ -22,6 +23,7 @@ INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
 """The parameters by which a loss asks for the tensors of a batch."""
 
 _KINDS = (float, int, bool)
+_OF_THE_TRIAL = ("seed", "data_seed", "output_dir")
 _RESERVED = ("guide",)  # ids take this knob for the name of an encoder
 
 
@@ -56,24 +58,66 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     return declare
 
 
+def trainer(name: str) -> Callable[[FunctionT], FunctionT]:
+    """Declare a function that returns a trainer of sentence-transformers as the method `name`.
+
+    Its parameters are knobs, as those of `loss`. It makes the model, the loss and the data sets,
+    and returns a SentenceTransformerTrainer, SparseEncoderTrainer, MultiVectorEncoderTrainer or
+    CrossEncoderTrainer with an evaluator. The trial trains it. The random numbers that the
+    function draws follow from the trial's seed.
+
+    Args:
+        name: The value of `method.name`, and the task of the evaluator's scores.
+
+    Raises:
+        PluginError: The name or the signature breaks a rule.
+    """
+
+    def declare(function: FunctionT) -> FunctionT:
+        where, parameters = f"trainer {name}", _parameters("trainer", name, function)
+        if name == COST:
+            rule = "this name is that of the scores of an encoder's cost"
+            raise PluginError(Fault(where, rule=rule, move="Give it another name."))
+        if faults := list(_knob_faults(where, parameters, TrainerConfig)):
+            raise PluginError(faults)
+        config = _config(where, name, parameters.values(), TrainerConfig)
+        setattr(function, MARK, Registered(config, function))
+        return function
+
+    return declare
+
+
 def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
     """The class of a loss's knobs, from the function's signature."""
-    where = f"loss {name}"
-    check_name("loss", name)
+    where, parameters = f"loss {name}", _parameters("loss", name, function)
+    base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
+    if faults := list(_faults(where, parameters, base)):
+        raise PluginError(faults)
+    return _config(where, name, [p for k, p in parameters.items() if k not in INPUTS], base)
+
+
+def _parameters(
+    kind: str, name: str, function: Callable[..., Any]
+) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function, with evaluated annotations."""
+    where = f"{kind} {name}"
+    check_name(kind, name)
     if not inspect.isfunction(function):
         rule, move = "must be a function", "Decorate a function."
         raise PluginError(Fault(where, value=type(function).__name__, rule=rule, move=move))
     try:
-        parameters = inspect.signature(function, eval_str=True).parameters
+        return inspect.signature(function, eval_str=True).parameters
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
         rule = f"its annotations cannot be evaluated ({error})"
         raise PluginError(
             Fault(where, rule=rule, move="Import the names that they use.")
         ) from None
-    base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
-    knobs = [one for key, one in parameters.items() if key not in INPUTS]
-    if faults := list(_faults(where, parameters, base)):
-        raise PluginError(faults)
+
+
+def _config(
+    where: str, name: str, knobs: Iterable[inspect.Parameter], base: type[MethodBase]
+) -> type[MethodBase]:
+    """The class of the knobs that some parameters are."""
     fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in knobs}
     fields["name"] = (Literal[name], ...)
     made: Any = create_model(f"{name}_config", __base__=base, **fields)
@@ -165,16 +209,24 @@ def _faults(
         rule = "a loss may ask for labels or negatives, not both"
         yield Fault(where, key="labels", rule=rule, move="Drop one of the two.")
     for one in parameters.values():
-        rule = _parameter_rule(one, base)
-        if rule:
+        if one.name in INPUTS and one.default is not one.empty:
+            rule = "must have no default: it is a tensor, not a knob"
+            yield Fault(where, key=str(one), rule=rule, move="Correct the parameter.")
+    knobs = {key: one for key, one in parameters.items() if key not in INPUTS}
+    yield from _knob_faults(where, knobs, base)
+
+
+def _knob_faults(
+    where: str, knobs: Mapping[str, inspect.Parameter], base: type[MethodBase]
+) -> Iterator[Fault]:
+    for one in knobs.values():
+        if rule := _parameter_rule(one, base):
             yield Fault(where, key=str(one), rule=rule, move="Correct the parameter.")
 
 
 def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
-    """The rule that a parameter of a loss breaks; empty for a good one."""
+    """The rule that a knob's parameter breaks; empty for a good one."""
     has_default = one.default is not one.empty
-    if one.name in INPUTS:
-        return "must have no default: it is a tensor, not a knob" if has_default else ""
     if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
         return "must be a parameter that can be given by its name"
     return _knob_rule(one.name, one.annotation, not has_default, base)
@@ -182,6 +234,8 @@ def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
 
 def _knob_rule(name: str, kind: Any, is_required: bool, base: type[MethodBase]) -> str:
     """The rule that a knob breaks; empty for a good one."""
+    if base.is_trainer and name in _OF_THE_TRIAL:
+        return "the trial sets it, so it must not be a knob"
     if typing.get_origin(kind) is Annotated:
         kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) in (typing.Union, types.UnionType):

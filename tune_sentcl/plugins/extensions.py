@@ -34,7 +34,7 @@ class Extension:
         fingerprint: A hash of the plugin's code.
     """
 
-    kind: Literal["task", "watcher", "source"]
+    kind: Literal["task", "watcher", "source", "trainer"]
     name: str
     value: Callable[..., Any]
     metrics: tuple[str, ...] = ()

@@ -91,6 +91,11 @@ def activate(plugins: Sequence[Plugin]) -> None:
         EXTENSIONS.update((k, one) for k, one in found.items() if isinstance(one, Extension))
 
 
+def plugin_named(name: str, fingerprint: str) -> Plugin:
+    """The code of a plugin that this process has run."""
+    return next(one for one in _ran if (one.name, one.fingerprint) == (name, fingerprint))
+
+
 def _check_kinds(methods: Sequence[Registered]) -> None:
     """Refuse a knob of another kind than one of the same name: they share a column."""
     known: dict[str, Knob] = {}

@@ -21,16 +21,17 @@ from tune_sentcl.config.embedding_methods import (
     GradedConfig,
     TripletRowsConfig,
 )
-from tune_sentcl.config.tables import ChunkedConfig
+from tune_sentcl.config.tables import ChunkedConfig, TrainerConfig
 from tune_sentcl.plugins.extensions import EXTENSIONS
 
-Base = Literal["graded", "triplets", "embeddings", "labeled_pairs", "chunked", "any"]
+Base = Literal["graded", "triplets", "embeddings", "labeled_pairs", "chunked", "trainer", "any"]
 BASES: dict[Base, type[MethodBase]] = {
     "graded": GradedConfig,
     "triplets": TripletRowsConfig,
     "embeddings": EmbeddingLossConfig,
     "labeled_pairs": PairMethodConfig,
     "chunked": ChunkedConfig,
+    "trainer": TrainerConfig,
     "any": MethodBase,
 }
 """The base classes of the methods' configs, each before its own bases."""

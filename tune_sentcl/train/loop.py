@@ -109,7 +109,7 @@ def train(
             _update(run, weights, config.optimizer.max_grad_norm)
             method.after_step()
             # Reading a loss waits for the device, so only shown steps read theirs.
-            losses = _finite_losses(loss, number) if _is_shown(number, total) else {}
+            losses = _finite_losses(loss, number) if is_shown(number, total) else {}
             state = partial(run.state, number, samples, drawn.after)
             epoch = samples / rows_of_epoch
             yield Step(number, total, epoch, samples, losses, kind, tuple(notes), state)
@@ -258,7 +258,7 @@ def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
     Raises:
         DataError: The method cannot learn from some batch.
     """
-    if not config.method.takes_steps:
+    if not config.method.trains_on_rows:
         return 0
     method = method_class(config.method)
     method.check(corpus)
@@ -290,7 +290,7 @@ def _epoch_batches(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
 def rows_left_out(corpus: Corpus, config: TrialConfig) -> int:
     """How many rows are in no batch of the first epoch."""
     data = config.data
-    if not config.method.takes_steps or not (data.drop_last or data.mix == "in_turn"):
+    if not config.method.trains_on_rows or not (data.drop_last or data.mix == "in_turn"):
         return 0
     return sum(corpus.epoch_sizes()) - sum(map(len, _epoch(corpus, config, 0)))
 
@@ -314,6 +314,6 @@ def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:
     return losses
 
 
-def _is_shown(number: int, total: int) -> bool:
+def is_shown(number: int, total: int) -> bool:
     """Whether a step is a point of the curves, which have a bounded number of points."""
     return number % max(1, total // _CURVE_POINTS) == 0 or number in (1, total)

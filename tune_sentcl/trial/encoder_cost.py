@@ -2,7 +2,9 @@
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +19,7 @@ from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.tokenizing import token_ids
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.objective import COSTS
-from tune_sentcl.score import Score
+from tune_sentcl.score import Data, Score
 
 _TEXTS, _REPEATS, _WARM_UPS = 64, 3, 2
 _LEAST = 300.0  # milliseconds: a fast encoder is timed often, because a machine has other work
@@ -37,12 +39,55 @@ def cost_scores(
         The scores, in the order of `COSTS` and in their units; word vectors have a reason instead.
     """
     whole = encoder if isinstance(encoder, Encoder) else encoder.whole()
-    values: Sequence[float | None] = [None] * len(COSTS)
-    reason = "word vectors have no cost of encoding"
-    if whole is not None:
-        values, reason = _values(_merged(whole.to(measures.device)), sets), ""
+    if whole is None:
+        nothing = [None] * len(COSTS)
+        return _scores(nothing, sets.data, "word vectors have no cost of encoding")
+    merged = _merged(whole.to(measures.device))
+    merged.eval()
+
+    def encode(texts: Sequence[str]) -> None:
+        read = merged.prefixes.put(texts)
+        merged(Tokens.of(token_ids(merged.tokenizer, merged.max_length, read))).cpu()
+
+    times = _times(encode, list(dict.fromkeys(sets.sentences())))
+    return _scores([*times, _megabytes(merged), float(merged.width * _BYTES)], sets.data)
+
+
+def model_cost_scores(model: Any, texts: Sequence[str], data: Data) -> list[Score]:
+    """Measure a model of sentence-transformers as `cost_scores` does.
+
+    A cross-encoder reads each text as both sides of a pair. A sparse embedding takes a number and
+    its place for each value that is not 0, and that of late interaction a vector for each token.
+
+    Args:
+        model: The model.
+        texts: The texts to choose 64 from; of none, words.
+        data: The evaluation data.
+    """
+    if not hasattr(model, "encode"):
+        pairs = partial(model.predict, show_progress_bar=False)
+        times = _times(lambda chosen: pairs([(text, text) for text in chosen]), texts)
+        return _scores([*times, _megabytes(model), None], data, "it stores no embeddings")
+    encode = partial(model.encode, batch_size=_TEXTS, show_progress_bar=False)
+    found = encode(_chosen(texts))
+    if isinstance(found, list):
+        held = sum(each.shape[0] * each.shape[1] for each in found) * _BYTES
+    elif isinstance(found, torch.Tensor) and found.layout != torch.strided:
+        held = int((found.to_dense() != 0).sum()) * 2 * _BYTES
+    else:
+        held = found.shape[0] * found.shape[1] * _BYTES
+    return _scores([*_times(encode, texts), _megabytes(model), held / len(found)], data)
+
+
+def _scores(values: Sequence[float | None], data: Data, reason: str = "") -> list[Score]:
     return [
-        Score(COST, COST, "dev", metric, COST, sets.data, value, _TEXTS, reason=reason or None)
+        Score(
+            *(COST, COST, "dev", metric, COST),
+            data,
+            value,
+            _TEXTS,
+            reason=reason if value is None else None,
+        )
         for metric, value in zip(COSTS, values, strict=True)
     ]
 
@@ -55,29 +100,36 @@ def _merged(encoder: Encoder) -> Encoder:
     return copied
 
 
-def _values(encoder: Encoder, sets: EvaluationSets) -> list[float]:
-    encoder.eval()
-    distinct = list(dict.fromkeys(sets.sentences())) or toy_vocabulary()
-    spread = np.linspace(0, len(distinct) - 1, _TEXTS).round().astype(int)
-    texts = [distinct[place] for place in spread]
-    alone, joined = _median(encoder, [[text] for text in texts]), _median(encoder, [texts])
-    numbers = sum(weight.numel() for weight in encoder.parameters())
-    return [alone, joined / _TEXTS, numbers * _BYTES / 1e6, float(encoder.width * _BYTES)]
+def _megabytes(model: torch.nn.Module) -> float:
+    return sum(weight.numel() for weight in model.parameters()) * _BYTES / 1e6
 
 
-def _median(encoder: Encoder, batches: Sequence[Sequence[str]]) -> float:
+def _chosen(texts: Sequence[str]) -> list[str]:
+    """As many texts as are timed, from all over the given ones."""
+    given = texts or toy_vocabulary()
+    spread = np.linspace(0, len(given) - 1, _TEXTS).round().astype(int)
+    return [given[place] for place in spread]
+
+
+def _times(encode: Callable[[list[str]], object], texts: Sequence[str]) -> tuple[float, float]:
+    """Milliseconds a text, of texts alone and in a batch."""
+    chosen = _chosen(texts)
+    alone = _median(encode, [[text] for text in chosen])
+    return alone, _median(encode, [chosen]) / _TEXTS
+
+
+def _median(encode: Callable[[list[str]], object], batches: Sequence[list[str]]) -> float:
     """The median time of a batch; each is encoded at least once, and all in turn."""
     for _ in range(_WARM_UPS):
-        _milliseconds(encoder, batches[0])
+        _milliseconds(encode, batches[0])
     found: list[float] = []
     while len(found) < max(_REPEATS, len(batches)) or sum(found) < _LEAST:
-        found.append(_milliseconds(encoder, batches[len(found) % len(batches)]))
+        found.append(_milliseconds(encode, batches[len(found) % len(batches)]))
     return float(np.median(found))
 
 
-def _milliseconds(encoder: Encoder, texts: Sequence[str]) -> float:
+def _milliseconds(encode: Callable[[list[str]], object], texts: list[str]) -> float:
     start = time.perf_counter()
     with torch.inference_mode():
-        read = encoder.prefixes.put(texts)
-        encoder(Tokens.of(token_ids(encoder.tokenizer, encoder.max_length, read))).cpu()
+        encode(texts)
     return 1000 * (time.perf_counter() - start)

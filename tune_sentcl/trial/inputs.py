@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tune_sentcl.config import (
+    METHODS,
     DataConfig,
     DataName,
     EmbeddingLossConfig,
@@ -21,14 +22,15 @@ from tune_sentcl.config import (
     code_of,
     completed,
     evaluation_data,
+    plugin_of,
     trial_id_of,
 )
 from tune_sentcl.data.rows.corpus import Corpus
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.task import StsTask, fingerprint_of, sts_fingerprint
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets, load_sets
-from tune_sentcl.data.tasks.own_task import objectives_of
-from tune_sentcl.errors import CheckpointError, Fault
+from tune_sentcl.data.tasks.own_task import ForeignTask, objectives_of
+from tune_sentcl.errors import CheckpointError, DataError, Fault, PluginError
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.methods import method_class
 from tune_sentcl.methods.base import Resource
@@ -45,6 +47,7 @@ from tune_sentcl.model.trained import require_trained_layer
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.mined import read_mined
+from tune_sentcl.trial.trainers import Rehearsal
 
 _MINED_CORPORA = 4
 """The corpora with mined negatives that a process keeps; others are read from the study again."""
@@ -60,6 +63,7 @@ class TrialInputs:
         checkpoint: The starting weights.
         fingerprints: Content hashes of the inputs.
         resource: The method's further input, or None; its hash is part of the data's.
+        rehearsal: What is known of a trainer; None for other methods.
     """
 
     corpus: Corpus
@@ -67,6 +71,7 @@ class TrialInputs:
     checkpoint: Checkpoint
     fingerprints: Fingerprints
     resource: Resource | None = None
+    rehearsal: Rehearsal | None = None
 
     def fingerprints_now(self) -> Fingerprints:
         """The fingerprints, with that of the weights read anew, as files may have been replaced.
@@ -74,6 +79,8 @@ class TrialInputs:
         Raises:
             CheckpointError: The weights no longer exist.
         """
+        if self.rehearsal is not None:
+            return self.fingerprints
         return replace(self.fingerprints, checkpoint=fingerprint_now(self.checkpoint))
 
     def sentences(self) -> list[str]:
@@ -108,10 +115,16 @@ class InputLoader:
         self._sts_fingerprints: dict[DataName, str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._resources: dict[tuple[str, ...], Resource | None] = {}
+        self._rehearsals: dict[str, Rehearsal] = {}
+        self._read_here: dict[str, str] | None = None  # hashes, by trainer; a copy has its own
 
     def __getstate__(self) -> dict[str, Any]:
-        """Workers receive rows and sets, but resolve the names of checkpoints on their machine."""
-        return {**self.__dict__, "_checkpoints": {}, "study": None, "newly_mined": {}}
+        """Workers receive rows, sets and rehearsals.
+
+        They resolve the names of checkpoints, and read the rows of trainers, on their machine.
+        """
+        own: dict[str, Any] = {"study": None, "newly_mined": {}, "_read_here": {}}
+        return {**self.__dict__, **own, "_checkpoints": {}}
 
     def load(self, config: TrialConfig) -> TrialInputs:
         """Load the inputs of a config.
@@ -122,6 +135,8 @@ class InputLoader:
                 narrower than the method asks, all layers are frozen, or the method or an option
                 needs a transformer and a static encoder has none.
         """
+        if config.method.is_trainer:
+            return self._load_trainer(config)
         corpus = self._corpus(config.method.rows, config.data)
         resource = self._resource(config.method)
         sets = self.sets(config)
@@ -137,12 +152,59 @@ class InputLoader:
         prints = Fingerprints(_joined(corpus, resource), checkpoint.fingerprint, selection, code)
         return TrialInputs(corpus, sets, checkpoint, prints, resource)
 
+    def _load_trainer(self, config: TrialConfig) -> TrialInputs:
+        name, sets = config.method.name, self.sets(config)
+        rehearsal = self.rehearsal(name)
+        if not rehearsal.dense and len(sets.own) + len(sets.sts) + len(sets.transfer) > 1:
+            rule, move = "needs a model with one dense vector for each text", "Drop it."
+            raise DataError(Fault("evaluation", value=name, rule=rule, move=move))
+        data = rehearsal.data
+        if self._read_here is not None:
+            from tune_sentcl.trial.rehearsal import fingerprint_here
+
+            if name not in self._read_here:
+                self._read_here[name] = fingerprint_here(name)
+            data = self._read_here[name]
+        corpus = Corpus("nothing", pa.table({}), name, data)
+        prints = Fingerprints(data, "", code=code_of(name))
+        start = Checkpoint(name=name, path="", fingerprint="")
+        return TrialInputs(corpus, sets, start, prints, rehearsal=rehearsal)
+
+    def rehearsal(self, name: str) -> Rehearsal:
+        """What is known of a trainer.
+
+        Raises:
+            PluginError: Its plugin is not loaded, or the trainer breaks a rule.
+        """
+        if METHODS[name].implementation is None:
+            rule, move = "its plugin must be given", f"Give --plugin {plugin_of(name)}."
+            raise PluginError(Fault("method.name", value=name, rule=rule, move=move))
+        if name not in self._rehearsals:
+            from tune_sentcl.trial.rehearsal import rehearse_apart  # loads accelerate
+
+            self._rehearsals[name] = rehearse_apart(name)
+        return self._rehearsals[name]
+
     def sets(self, config: TrialConfig) -> EvaluationSets:
-        """The evaluation sets of a config.
+        """The evaluation sets of a config; a trainer's own scores are the last of its own tasks.
 
         Raises:
             DataError: A file is missing or damaged.
+            PluginError: A trainer breaks a rule.
         """
+        sets, name = self._sets_of(config), config.method.name
+        if not config.method.is_trainer:
+            return sets
+        if any(task.name == name for task in sets.own):
+            rule = "is the name of the scores of its trainer"
+            raise DataError(
+                Fault("evaluation.own", value=name, rule=rule, move="Rename the task.")
+            )
+        known = self.rehearsal(name)
+        own: Any = "dev", (), known.metrics, name, "plugin", sets.data, known.version
+        return replace(sets, own=(*sets.own, ForeignTask(name, *own)))
+
+    def _sets_of(self, config: TrialConfig) -> EvaluationSets:
         # When to measure does not change what is measured.
         asked, data = config.evaluation, evaluation_data(config)
         wanted = EvaluationConfig(

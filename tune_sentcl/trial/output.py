@@ -1,6 +1,7 @@
 """The weights and states that a trial writes into its study."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,7 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.store.trial_folders import TrialFiles
 from tune_sentcl.train.state import TrainingState, tensors_of
 
-_TENSORS, _REST = "state.safetensors", "state.json"
+_TENSORS, _REST, _FILES = "state.safetensors", "state.json", "trainer"
 _STEP = "step"
 _VERSIONS = ("tune_sentcl", "torch", "transformers")
 
@@ -55,6 +56,7 @@ class TrialState:
         best: The best development score and its weights, if the trial selects the best.
         costs: Seconds spent, under the names of the trials table's columns.
         paused: The score with which the trial ended a stage there; None elsewhere.
+        files: A folder that a trainer has written, kept beside the rest; None without one.
     """
 
     made_for: str
@@ -64,12 +66,15 @@ class TrialState:
     best: tuple[float, dict[str, Tensor]] | None = None
     costs: dict[str, float] = field(default_factory=dict)
     paused: float | None = None
+    files: Path | None = None
 
     @property
     def bytes(self) -> int:
-        """The size of its tensors."""
+        """The size of its tensors and files."""
         best = {} if self.best is None else self.best[1]
-        return sum(tensor.nbytes for tensor in (*self.training.tensors.values(), *best.values()))
+        tensors = (*self.training.tensors.values(), *best.values())
+        files = () if self.files is None else self.files.rglob("*")
+        return sum(tensor.nbytes for tensor in tensors) + sum(f.stat().st_size for f in files)
 
     def write(self, folder: Path) -> None:
         """Fill an empty folder: tensors as safetensors, the rest as JSON."""
@@ -91,10 +96,12 @@ class TrialState:
             "paused": self.paused,
         }
         (folder / _REST).write_text(json.dumps(rest), encoding="utf-8")
+        if self.files is not None:
+            shutil.copytree(self.files, folder / _FILES)
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read the files of `write`.
+    def read(cls, folder: Path, keep: Path | None = None) -> Self:
+        """Read the files of `write`; those of a trainer are copied to `keep`, a new folder.
 
         Raises:
             StudyError: They are damaged.
@@ -107,6 +114,8 @@ class TrialState:
             if step != str(rest["number"]):
                 raise ValueError(f"its weights are of step {step}, the rest of {rest['number']}")
             best = rest["best"]
+            if keep is not None:
+                shutil.copytree(folder / _FILES, keep)
             return cls(
                 rest["made_for"],
                 TrainingState(
@@ -120,6 +129,7 @@ class TrialState:
                 None if best is None else (best, tensors_of("best", tensors)),
                 rest["costs"],
                 rest["paused"],
+                keep,
             )
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             rule = f"must be the complete state of a trial ({error})"
@@ -166,14 +176,16 @@ class Output:
         """Write the state of the running trial."""
         self.files.write_state(self.trial_id, state.write)
 
-    def saved(self) -> TrialState | None:
+    def saved(self, keep: Path | None = None) -> TrialState | None:
         """The state that a lost attempt has saved; None if there is no state.
+
+        The files of a trainer are copied to `keep`, a new folder.
 
         Raises:
             StudyError: It is damaged, or of another version.
         """
         with self.files.state(self.trial_id) as folder:
-            return None if folder is None else TrialState.read(folder)
+            return None if folder is None else TrialState.read(folder, keep)
 
     def end(
         self, encoder: Encoder | None, items: Sequence[ItemScores] = (), *, trained: bool = True

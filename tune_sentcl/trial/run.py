@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from tune_sentcl.config import DataName, Pooling, TrialConfig
 from tune_sentcl.data.root import data_root
 from tune_sentcl.data.task import Prompt
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
-from tune_sentcl.errors import ConfigError, Fault, NodeDrainingError
+from tune_sentcl.errors import ConfigError, Fault
 from tune_sentcl.evaluate.suites import Evaluation, Measures, score_sets
 from tune_sentcl.methods import AnyMethod, MethodInputs, build_method
 from tune_sentcl.model.checkpoints.adapters import Adapted, add_adapters
@@ -30,7 +31,13 @@ from tune_sentcl.train import Step, train
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import TrialInputs
 from tune_sentcl.trial.output import Output, StateWriter
-from tune_sentcl.trial.running import Progress, TrialRun, measure_end, measure_point
+from tune_sentcl.trial.running import (
+    Progress,
+    TrialRun,
+    measure_end,
+    measure_point,
+    save_if_due,
+)
 
 
 def assemble(
@@ -110,9 +117,9 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """The encoder and the scores of a finished trial."""
+    """The encoder, or a trainer's model, and the scores of a finished trial."""
 
-    encoder: Encoder | FrozenEncoder
+    encoder: Encoder | FrozenEncoder | Any
     scores: tuple[Score, ...]
 
 
@@ -151,6 +158,12 @@ def run(
     account = account or Account()
     device = account.device
     devices = [device] if device.startswith("cuda") else []
+    if config.method.is_trainer:
+        from tune_sentcl.trial.trainer_run import run_trainer  # loads accelerate, which takes long
+
+        with torch_threads(account.cpus):
+            given = config, inputs, account, output, stage_objective
+            return FinishedTrial(*(yield from run_trainer(*given)))
     with torch_threads(account.cpus), torch.random.fork_rng(devices=devices):
         method = assemble(config, inputs, device)
         torch.manual_seed(stream_seed(config.seed, "dropout"))
@@ -184,6 +197,11 @@ def measure(
     """
     options = config.encoder
     with torch_threads(account.cpus):
+        if config.method.is_trainer:
+            from tune_sentcl.trial.trainer_run import measure_trainer
+
+            given = config, inputs, folder, account
+            return FinishedTrial(*(yield from measure_trainer(*given)))
         checkpoint = resolve_checkpoint(str(folder))
         encoder = load_encoder(checkpoint, options.pooling, options.max_length, account.device)
         encoder.prefixes = Prefixes.of(options)
@@ -221,7 +239,7 @@ def _train(
             if output is not None and not last and step.number >= until * step.total:
                 yield _pause(trial, step, output)
                 return True
-            _save(trial, step, state_writer, output)
+            save_if_due(trial, step, state_writer, output)
     return False
 
 
@@ -229,22 +247,6 @@ def _pause(trial: TrialRun, step: Step, output: Output) -> Progress:
     progress = trial.pause(step)
     output.pause(trial.state(step, paused=progress.dev))
     return progress
-
-
-def _save(trial: TrialRun, step: Step, state_writer: StateWriter, output: Output | None) -> None:
-    """Save the trial's state if that is due.
-
-    Raises:
-        NodeDrainingError: The machine is about to shut down.
-    """
-    is_draining = output is not None and output.is_draining()
-    if is_draining or state_writer.due(last=step.number == step.total):
-        state_writer.write(trial.state(step))
-        trial.account.saving_seconds = state_writer.seconds
-    if is_draining:
-        raise NodeDrainingError(
-            f"its machine is about to shut down; the trial saved its state at step {step.number}"
-        )
 
 
 def _finish(trial: TrialRun, output: Output | None) -> Progress:

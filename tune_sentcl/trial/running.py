@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,8 +12,8 @@ import torch
 from tune_sentcl.config import TrialConfig
 from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.data.tasks.own_task import QuickTask
-from tune_sentcl.errors import NonFiniteError, StudyError
-from tune_sentcl.evaluate.suites import score_by_cosine, score_sets
+from tune_sentcl.errors import NodeDrainingError, NonFiniteError, StudyError
+from tune_sentcl.evaluate.suites import Measures, score_by_cosine, score_sets
 from tune_sentcl.items import ItemScores
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
@@ -24,7 +25,7 @@ from tune_sentcl.train import Step, count_steps, rows_left_out
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.encoder_cost import cost_scores
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
-from tune_sentcl.trial.output import Output, TrialState, made_for
+from tune_sentcl.trial.output import Output, StateWriter, TrialState, made_for
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,15 @@ class TrialRun:
         best = self.best
         return TrialState(depends_on, step.state(), self.points, self.curves, best, costs, paused)
 
-    def load_saved_state(self, output: Output | None) -> TrialState | None:
-        """The saved state of a lost attempt, if this trial can resume from it."""
+    def load_saved_state(
+        self, output: Output | None, keep: Path | None = None
+    ) -> TrialState | None:
+        """The saved state of a lost attempt, if this trial can resume from it.
+
+        The files of a trainer are copied to `keep`, a new folder.
+        """
         try:
-            state = None if output is None else output.saved()
+            state = None if output is None else output.saved(keep)
         except StudyError as error:
             self.notes.append(f"started again because a lost attempt's state was damaged: {error}")
             return None
@@ -113,9 +119,13 @@ class TrialRun:
     def _why_unusable(self, state: TrialState, until: float) -> str | None:
         if state.made_for != made_for(self.config, self.stage_objective):
             return "other settings or versions"
-        end = until * count_steps(self.inputs.corpus, self.config)
+        end = until * self.total_steps(state)
         before = state.training.number - (state.paused is not None)
         return "trained beyond the end of this stage" if until < 1 and before >= end else None
+
+    def total_steps(self, state: TrialState) -> int:
+        """The steps of the whole training of a state."""
+        return count_steps(self.inputs.corpus, self.config)
 
     def resume(self, state: TrialState) -> None:
         """Restore the state of a paused or lost attempt, except that of the training loop."""
@@ -149,7 +159,7 @@ class TrialRun:
 
     def paused_again(self, state: TrialState, until: float) -> Progress | None:
         """The report of a stage that a lost attempt has ended; None if there is more to train."""
-        step, total = state.training.number, count_steps(self.inputs.corpus, self.config)
+        step, total = state.training.number, self.total_steps(state)
         if state.paused is None or step < until * total:
             return None
         return self._paused(total, state.paused)
@@ -161,7 +171,11 @@ class TrialRun:
         """
         sets, stopping = self.inputs.sets, self.stage_objective
         scores = _measure(self, tasks_at_points(sets, stopping, default=False))
-        return self._paused(step.total, _value(stopping, scores, sets.data))
+        return self._paused(step.total, value_of(stopping, scores, sets.data))
+
+    def costs(self, measures: Measures) -> list[Score]:
+        """What the encoder costs in use."""
+        return cost_scores(self.encoder, self.inputs.sets, measures)
 
     @cached_property
     def _left_out(self) -> int:
@@ -181,7 +195,7 @@ class TrialRun:
             notes.append(
                 f"the first epoch leaves out {self._left_out:,} of the {sum(sizes):,} rows"
             )
-        if self.account.steps and rows < size:
+        if self.account.steps and rows < size and self.config.method.trains_on_rows:
             of = (
                 f"{rows} rows of any source: one batch of each"
                 if parts
@@ -197,12 +211,30 @@ class TrialRun:
         return {**columns, "notes": "; ".join(notes) or None}
 
 
+def save_if_due(
+    trial: TrialRun, step: Step, state_writer: StateWriter, output: Output | None
+) -> None:
+    """Save the trial's state if that is due.
+
+    Raises:
+        NodeDrainingError: The machine is about to shut down.
+    """
+    is_draining = output is not None and output.is_draining()
+    if is_draining or state_writer.due(last=step.number == step.total):
+        state_writer.write(trial.state(step))
+        trial.account.saving_seconds = state_writer.seconds
+    if is_draining:
+        raise NodeDrainingError(
+            f"its machine is about to shut down; the trial saved its state at step {step.number}"
+        )
+
+
 def measure_point(trial: TrialRun, step: Step) -> None:
     """Measure the stage score, and keep the weights if it is the best so far."""
     sets, stopping = trial.inputs.sets, trial.stage_objective
     scores = _measure(trial, tasks_at_points(sets, stopping))
     objectives = dict.fromkeys(o for o in (DEFAULT, stopping) if o in (stopping, *sets.objectives))
-    values = {objective: _value(objective, scores, sets.data) for objective in objectives}
+    values = {objective: value_of(objective, scores, sets.data) for objective in objectives}
     trial.curves += [
         CurvePoint(step.number, step.epoch, step.samples, objective.curve, value)
         for objective, value in values.items()
@@ -227,7 +259,7 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     start = time.perf_counter()
     measures = measures_of(trial.config, trial.account.device)
     evaluation = score_sets(trial.encoder.encode, trial.inputs.sets, measures)
-    costs = cost_scores(trial.encoder, trial.inputs.sets, measures) if measures.cost else []
+    costs = trial.costs(measures) if measures.cost else []
     trial.account.evaluation_seconds += time.perf_counter() - start
     plain = [score for score in evaluation.scores if score.protocol in ("cosine", "retrieval")]
     if any(score.value is None for score in plain):
@@ -260,7 +292,8 @@ def _measure(trial: TrialRun, tasks: Sequence[QuickTask]) -> list[Score]:
     return scores
 
 
-def _value(objective: Objective, scores: Sequence[Score], data: str) -> float:
+def value_of(objective: Objective, scores: Sequence[Score], data: str) -> float:
+    """An objective's value; NonFiniteError if it has none."""
     value = objective.value(scores, data)
     if value is None:
         raise NonFiniteError(f"{objective} has no value")

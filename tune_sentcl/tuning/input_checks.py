@@ -95,6 +95,8 @@ def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
     for config in grid_and_range_ends(space, sampled=sampled):
         name = config.encoder.checkpoint
         positions = None
+        if config.method.is_trainer:
+            continue
         with suppress(CheckpointError):  # the trial that needs it reports it
             positions = loader.checkpoint(name).positions
         for key, length in config.dotted().items():
@@ -186,7 +188,7 @@ def row_notes(
     """
     each = {}
     for config in grid_and_range_ends(space, sampled=sampled):
-        if config.method.takes_steps:
+        if config.method.trains_on_rows:
             data = config.data.model_copy(update={"mined": 0})
             with suppress(BadInputError):  # the trial that needs it reports it
                 found = loader.load(config.model_copy(update={"data": data}))
@@ -215,7 +217,7 @@ def search_objectives(
     """
     _refuse_mixed_evaluation_data(space)
     configs = space.configurations
-    if not any(config.evaluation.own for config in configs):
+    if not any(config.evaluation.own or config.method.is_trainer for config in configs):
         _refuse_unmeasured(loader.objectives, space)
         return loader.objectives
     if named:
@@ -276,7 +278,7 @@ def stage_objective(
 
 def _own_scores(space: Space, loader: InputLoader) -> list[Objective]:
     """STS-B dev, and the scores of own tasks, as far as all trials of the grid have them."""
-    configs = [config for config in space.configurations if config.evaluation.own]
+    configs = [c for c in space.configurations if c.evaluation.own or c.method.is_trainer]
     each = [loader.sets(config).objectives for config in configs]
     return [
         score for score in dict.fromkeys(each[0] if each else ()) if all(score in e for e in each)

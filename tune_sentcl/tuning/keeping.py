@@ -16,6 +16,13 @@ CONTENDERS = 5
 """The configurations that keep a checkpoint each while further seeds may change their order."""
 
 
+def model_bytes(config: TrialConfig, loader: InputLoader) -> int:
+    """Upper bound of the bytes of a trial's kept model."""
+    inputs = loader.load(config)
+    known = inputs.rehearsal
+    return kept_bytes(config, inputs.checkpoint) if known is None else known.size
+
+
 def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
     """Upper bound of the bytes of a trial's checkpoint; 0 if its encoder is not downloaded yet.
 
@@ -44,7 +51,7 @@ def state_bytes(config: TrialConfig, loader: InputLoader) -> int:
     if config.method.freezes_encoder or not config.method.takes_steps:
         return 0
     keeps_best = config.evaluation.every > 0 and config.evaluation.select == "best"
-    return (3 + keeps_best) * kept_bytes(config, loader.load(config).checkpoint)
+    return (3 + keeps_best) * model_bytes(config, loader)
 
 
 class Keeping:

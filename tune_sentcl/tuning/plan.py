@@ -20,7 +20,7 @@ from tune_sentcl.config import EncoderConfig, TrialConfig, Values, short_name, s
 from tune_sentcl.config.idle import is_idle
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.toy import toy_vocabulary
-from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.errors import Fault, PluginError, TuneSentclError
 from tune_sentcl.judging.evidence import shown
 from tune_sentcl.methods import AnyMethod
 from tune_sentcl.model.device import wait_for
@@ -35,7 +35,7 @@ from tune_sentcl.train import train
 from tune_sentcl.trial import InputLoader, TrialInputs, assemble, torch_threads
 from tune_sentcl.trial.run import frozen_encoder_texts
 from tune_sentcl.tuning.first_checks import study_at
-from tune_sentcl.tuning.keeping import kept_bytes, state_bytes
+from tune_sentcl.tuning.keeping import model_bytes, state_bytes
 from tune_sentcl.tuning.machine import gpus_a_trial, this_machine, trials_at_a_time
 from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.question import (
@@ -123,7 +123,7 @@ def _disk(queue: Queue) -> str:
     loader = queue.question.loader
     configs = [trial.config for trial in queue.assignments()]
     configs.append(first_training(queue.question.space))
-    models = max(kept_bytes(config, loader.load(config).checkpoint) for config in configs)
+    models = max(model_bytes(config, loader) for config in configs)
     states = max(state_bytes(config, loader) for config in configs)
     return (
         f"disk: at most {models / 1e6:.0f} MB a kept model (--keep), and {states / 1e6:.0f} MB a "
@@ -207,6 +207,9 @@ class TrialTimer:
 
     def _time(self, config: TrialConfig) -> TrialSeconds:
         inputs, every = self._loader.load(config), config.evaluation.every
+        if config.method.is_trainer:
+            rule, move = "is not timed before its first trial", "Look at the trials' seconds."
+            raise PluginError(Fault("method.name", value=config.method.name, rule=rule, move=move))
         if (kind := kind_of(config)) not in self._parts:
             with torch_threads(self._cpus), torch.random.fork_rng(devices=[]):
                 self._parts[kind] = _measure(config, inputs, self.device)

@@ -268,6 +268,8 @@ def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
     """Rows of a whole training, and about how many steps it makes."""
     if not config.method.takes_steps:
         return 0, 0
+    if rehearsal := loader.load(config).rehearsal:
+        return rehearsal.rows, rehearsal.steps
     corpus, size = loader.load(config).corpus, config.optimizer.batch_size
     rows = list(corpus.epoch_sizes())
     if config.data.drop_last:
@@ -290,8 +292,11 @@ def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]
     for config in _trainings(space):
         with suppress(BadInputError):  # inputs that cannot be read do not run
             rows, steps = whole_training(config, loader)
-            texts = rows * len(loader.load(config).corpus.text_columns())
-            frozen = config.method.freezes_encoder
+            inputs, frozen = loader.load(config), config.method.freezes_encoder
+            if known := inputs.rehearsal:
+                found.append((known.steps, known.rows, known.scored))
+                continue
+            texts = rows * len(inputs.corpus.text_columns())
             scored = 0 if frozen else len(texts_at_points(config, loader))
             found.append((steps, texts, scored))
     return min(found, default=(0, 0, 0))
@@ -325,7 +330,8 @@ def _trainings(space: Space) -> Iterator[TrialConfig]:
 
 def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:
     """The settings that the files of the encoders state, by encoder."""
-    names = {config.encoder.checkpoint for config in space.configurations}
+    own = (config for config in space.configurations if not config.method.is_trainer)
+    names = {config.encoder.checkpoint for config in own}
     for item in space.ranges:
         if item.key == "encoder.checkpoint":
             names.update(item.choices)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tune_sentcl.config import AUTO_FALLBACKS, TrialConfig, usual_ranges
-from tune_sentcl.errors import TuneSentclError
+from tune_sentcl.errors import TuneSentclError, first_names
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.space import Space
@@ -33,6 +33,7 @@ def warnings(
         sampled: Whether configurations are sampled from the ranges too.
     """
     yield from _unread_tasks(read)
+    yield from _rehearsals(read)
     each = ((point.inputs.checkpoint, point.config.encoder.pooling) for point in read)
     encoders = dict.fromkeys(each)
     for checkpoint, pooling in encoders:
@@ -56,6 +57,15 @@ def _unread_tasks(read: Sequence[GridInputs]) -> Iterator[str]:
             unread.setdefault(missing.task, missing.error)
     for task, error in unread.items():
         yield f"{task} is not measured: {error}"
+
+
+def _rehearsals(read: Sequence[GridInputs]) -> Iterator[str]:
+    known = {point.config.method.name: point.inputs.rehearsal for point in read}
+    for name, rehearsal in known.items():
+        if rehearsal is not None:
+            rows, metrics = rehearsal.rows // rehearsal.steps, first_names(rehearsal.metrics)
+            of = f"with its defaults {rehearsal.steps:,} steps of {rows} rows"
+            yield f"{name} makes {of}, and its evaluator gives {metrics}"
 
 
 def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
@@ -110,7 +120,7 @@ def _unusual_values(configs: Sequence[TrialConfig], static: Collection[str]) -> 
 def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[str]:
     """Batches that hold all rows; `sizes` are those that a sampler may draw."""
     said: dict[str, None] = {}
-    for point in (point for point in read if point.config.method.takes_steps):
+    for point in (point for point in read if point.config.method.trains_on_rows):
         corpus = point.inputs.corpus
         rows = max(corpus.epoch_sizes())
         if len(corpus) == 1:
@@ -161,7 +171,7 @@ def _unreached_points(
 ) -> Iterator[str]:
     """Evaluation points behind the last step; `sizes` are batches that a sampler may draw."""
     said: dict[str, None] = {}
-    for point in (point for point in read if point.config.method.takes_steps):
+    for point in (point for point in read if point.config.method.trains_on_rows):
         config, every = point.config, point.config.evaluation.every
         rows = sum(point.inputs.corpus.epoch_sizes())
         batches = {size: math.ceil(rows / size) for size in sizes}

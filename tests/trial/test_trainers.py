@@ -1,0 +1,309 @@
+"""Trials of trainers: to the bit the same behind a stage's end and a kill, of each kind."""
+
+import importlib.util
+import math
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from plugin_samples import unchanged_registry
+from trainer_samples import DENSE, rehearsed_here, write_trainers
+from trial_samples import Dying, KilledError, drained
+
+from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.errors import (
+    BadInputError,
+    NonFiniteError,
+    OtherInputsError,
+    PluginError,
+    ResourceError,
+)
+from tune_sentcl.objective import parse_objectives
+from tune_sentcl.plugins import load_plugins
+from tune_sentcl.space import load_space
+from tune_sentcl.store import StudyDriver, TrialFiles
+from tune_sentcl.trial import FinishedTrial, InputLoader, Output, Progress, run
+from tune_sentcl.trial import output as saving
+from tune_sentcl.tuning.worker import check_fingerprints
+
+# Those of the library's own code.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+
+KINDS = {
+    "dense": "spearman_cosine",
+    "sparse": "spearman_dot",
+    "late": "maxsim_accuracy",
+    "cross": "spearman",
+}
+"""The metric of each kind's stages."""
+
+
+@pytest.fixture(scope="module")
+def trainers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_trainers(tmp_path_factory.mktemp("trainers"))
+
+
+@pytest.fixture
+def loader(trainers: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InputLoader]:
+    monkeypatch.setattr(saving, "_SHARE", 1.0)
+    monkeypatch.setattr(saving, "_BYTES_PER_SECOND", 1e15)
+    with unchanged_registry(), rehearsed_here():
+        load_plugins([trainers])
+        yield InputLoader(None)
+
+
+def config_of(kind: str, **values: Any) -> TrialConfig:
+    return parse_dotted({"method.name": kind, **values}, "test")
+
+
+def ran(
+    loader: InputLoader, config: TrialConfig, output: Output | None = None
+) -> tuple[list[Progress], FinishedTrial]:
+    (stages,) = parse_objectives(
+        [f"{config.method.name}:{KINDS[config.method.name]}:dev"], allow_test=False
+    )
+    return drained(run(config, loader.load(config), output=output, stage_objective=stages))
+
+
+def output_in(folder: Path, loader: InputLoader, config: TrialConfig) -> Output:
+    StudyDriver.open(folder, space=load_space("smoke"), command=["test"]).close()
+    return Output(TrialFiles(folder), loader.load(config).trial_id(config))
+
+
+def losses(points: list[Progress]) -> list[tuple[int, float]]:
+    return [(p.step, p.value) for p in points[-1].curves if p.metric == "loss"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["dense", *(pytest.param(one, marks=pytest.mark.long) for one in [*KINDS][1:])]
+)
+def test_behind_a_stage_and_a_kill_it_ends_as_if_nothing_had_happened(
+    kind: str, tmp_path: Path, loader: InputLoader
+) -> None:
+    config = config_of(kind)
+    whole, end = ran(loader, config)
+    assert len(losses(whole)) == 12 and len({loss for _, loss in losses(whole)}) > 6
+    output = output_in(tmp_path, loader, config)
+    stage, _ = ran(loader, config, replace(output, until=1 / 4, pause_above=-math.inf))
+    assert (stage[-1].paused, stage[-1].step, stage[-1].total) == (True, 3, 12)
+    assert losses(stage) == losses(whole)[:3]
+    torch.rand(7)
+    dying = Dying(output.files, output.trial_id, save_every=1e-9, after=8)
+    with pytest.raises(KilledError):
+        ran(loader, config, dying)
+    again, ended = ran(loader, config, output)
+    assert "continued from step 8 of" in again[-1].run_columns["notes"]
+    assert losses(again) == losses(whole)
+    assert again[-1].scores == whole[-1].scores and whole[-1].scores[0].value is not None
+    weights = end.encoder.state_dict()
+    assert all(torch.equal(v, weights[name]) for name, v in ended.encoder.state_dict().items())
+    model: Any = ended.encoder
+    kept = type(model)(str(tmp_path / "checkpoints" / f"{output.trial_id}.1-1"))
+    assert all(torch.equal(v, weights[name]) for name, v in kept.state_dict().items())
+
+
+def test_a_seed_draws_its_own_weights_dropout_and_order(loader: InputLoader) -> None:
+    first, again, other = (losses(ran(loader, config_of("dense", seed=s))[0]) for s in (0, 0, 1))
+    assert first == again
+    assert all(mine != theirs for (_, mine), (_, theirs) in zip(first, other, strict=True))
+
+
+def test_the_global_random_states_are_the_callers(loader: InputLoader) -> None:
+    config = config_of("dense")
+    loader.load(config)
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    ran(loader, config)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in DENSE
+    return DENSE.replace(old, new, 1)
+
+
+_RETURN, _EVALUATOR = "    return SentenceTransformerTrainer(\n", "        evaluator=Embedding"
+_HEAD, _BODY = "def dense(*, lr: float = 1e-3,", "    model = SentenceTransformer(modules"
+_CALLED = "evaluator=EmbeddingSimilarityEvaluator(*TEXTS[:2], SCORES),"
+BAD = {
+    "returns nothing": (_RETURN, _RETURN.replace("return ", ""), "and returns NoneType: line"),
+    "no evaluator": (_CALLED, "", "must have an evaluator, which scores it"),
+    "no rows": ("train_dataset=rows", "train_dataset=None", "must have a train_dataset"),
+    "streams": (
+        '{"learning_rate": lr}),\n        train_dataset=rows,',
+        '{"max_steps": 4}),\n        train_dataset=rows.to_iterable_dataset(),',
+        "must not stream",
+    ),
+    "empty": (
+        '{"a": TEXTS[0], "b"',
+        '{"a": [], "b": []} or {"b"',
+        "its train_dataset has no rows",
+    ),
+    "arguments": (
+        'args=trained(SentenceTransformerTrainingArguments, {"learning_rate": lr})',
+        "args=MADE",
+        "must make its training arguments itself",
+    ),
+    "trains": (_RETURN, "    return ready(\n", "must return its trainer untrained"),
+    "plateau": (
+        '{"learning_rate": lr}',
+        '{"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "epoch"}',
+        "its schedule must not follow scores",
+    ),
+    "stops early": (
+        _CALLED,
+        f"{_CALLED} callbacks=[EarlyStoppingCallback()],",
+        "must not stop early, as the search's stages do that",
+    ),
+    "raises": (_BODY, f"    raise KeyError('no')\n{_BODY}", "raises KeyError ('no'): line"),
+    "exits": (_BODY, f"    exit()\n{_BODY}", "raises SystemExit"),
+    "bad evaluator": (_CALLED, "evaluator=Broken(),", "raises ZeroDivisionError (division"),
+    "no numbers": (_CALLED, "evaluator=Wordy(),", "a number or a dict of numbers, and returns {'"),
+    "no default": (_HEAD, "def dense(lr: float, *,", "lr: float: a knob must have a default"),
+    "no kind": (_HEAD, "def dense(*, lr=1e-3,", "must be annotated float, int, bool or"),
+    "keywords": (_HEAD, "def dense(**lr,", "must be valid Python"),
+    "any keyword": ("wide: bool = True):", "wide: bool = True, **more):", "given by its name"),
+    "seed": (_HEAD, f"{_HEAD} seed: int = 0,", "seed: int = 0: the trial sets it"),
+    "folder": (_HEAD, f"{_HEAD} output_dir: str = '',", "output_dir: str = '': the trial sets it"),
+    "cost": ('trainer("dense")', 'trainer("cost")', "scores of an encoder's cost"),
+}
+_MORE = """
+from transformers import EarlyStoppingCallback
+
+
+MADE = SentenceTransformerTrainingArguments("not_here")
+
+
+def ready(**given):
+    trainer = SentenceTransformerTrainer(**given)
+    trainer.train()
+    return trainer
+
+
+class Broken(EmbeddingSimilarityEvaluator):
+    def __init__(self):
+        pass
+
+    def __call__(self, model, *args, **more):
+        return 1 / 0
+
+
+class Wordy(Broken):
+    def __call__(self, model, *args, **more):
+        return {"quality": "good"}
+"""
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_trainer_is_refused_in_one_sentence(
+    case: str, trainers: Path, loader: InputLoader
+) -> None:
+    old, new, message = BAD[case]
+    path = trainers.with_name(f"bad_{case.replace(' ', '_')}.py")
+    path.write_text(changed(old, new).replace("FOLDER =", f"{_MORE}\nFOLDER =", 1))
+    with unchanged_registry(), pytest.raises(BadInputError) as refused:
+        trainers_of_other_files = load_plugins([path])
+        assert trainers_of_other_files
+        InputLoader(None).load(config_of("dense"))
+    assert message in str(refused.value) and path.name in str(refused.value)
+    assert len(refused.value.faults) == 1
+
+
+SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "encoder": ({"encoder.checkpoint": "toy"}, "encoder.checkpoint = 'toy': must not be set with"),
+    "rate": ({"optimizer.lr": 1e-3}, "optimizer.lr = 0.001: must not be set with method dense"),
+    "kind of optimizer": ({"optimizer.name": "sgd"}, "optimizer.name = 'sgd': must not be set"),
+    "rows": ({"data.limit": 9}, "data.limit = 9: must not be set with method dense"),
+    "points": ({"evaluation.every": 2}, "owns rows, encoder, optimizer and evaluation points"),
+    "knob": ({"method.scales": 2.0}, "Did you mean method.scale?"),
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_what_the_function_owns_is_refused_by_name(case: str, loader: InputLoader) -> None:
+    values, message = SETTINGS[case]
+    with pytest.raises(BadInputError, match="test: ") as refused:
+        config_of("dense", **values)
+    assert message in str(refused.value)
+
+
+def test_tasks_that_do_not_fit_are_refused(loader: InputLoader, tmp_path: Path) -> None:
+    task = tmp_path / "dev.tsv"
+    task.write_text("sentence1\tsentence2\tscore\nword1\tword2\t0.1\nword3\tword4\t0.7\n")
+    with pytest.raises(BadInputError, match="is the name of the scores of its trainer"):
+        loader.load(config_of("dense", **{"evaluation.own": [f"dense={task}"]}))
+    with pytest.raises(BadInputError, match="one dense vector for each text"):
+        loader.load(config_of("cross", **{"evaluation.own": [f"near={task}"]}))
+    own = {"evaluation.own": [f"near={task}"]}
+    assert {s.task for s in ran(loader, config_of("dense", **own))[0][-1].scores} == {
+        *("dense", "near")
+    }
+
+
+def test_without_accelerate_one_sentence_says_so(
+    loader: InputLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual: Callable[..., Any] = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "accelerate" else usual(name)
+    )
+    with pytest.raises(ResourceError, match="tune-sentcl\\[trainer\\]"):
+        loader.load(config_of("dense"))
+
+
+def test_a_trial_that_stops_or_diverges_says_so(trainers: Path, loader: InputLoader) -> None:
+    with pytest.raises(NonFiniteError, match="loss must be finite, but is nan at step"):
+        ran(loader, config_of("dense", **{"method.lr": 1e30}))
+    stops = """from transformers import TrainerCallback
+
+
+class Stops(TrainerCallback):
+    def on_step_end(self, args, state, control, **more):
+        control.should_save = True
+        control.should_training_stop = state.global_step == 5
+
+
+"""
+    path = trainers.with_name("stops.py")
+    text = changed(_CALLED, f"{_CALLED} callbacks=[Stops()],")
+    path.write_text(text.replace("FOLDER =", f"{stops}FOLDER =", 1))
+    with unchanged_registry():
+        other = rehearsed(path)
+        with pytest.raises(PluginError, match="must not stop by itself, and stopped at step 5 of"):
+            ran(other, config_of("dense"))
+
+
+def rehearsed(path: Path) -> InputLoader:
+    """A loader of a file's trainers, which replace those of the same name."""
+    from tune_sentcl.config import METHODS, register_all
+
+    register_all((), [name for name in KINDS if name in METHODS])
+    load_plugins([path])
+    return InputLoader(None)
+
+
+def test_a_worker_that_reads_other_rows_is_told_apart(trainers: Path, loader: InputLoader) -> None:
+    path, rows = trainers.with_name("reads.py"), trainers.with_name("rows.txt")
+    rows.write_text("\n".join(f"word{n} word{n + 1}" for n in range(30)))
+    read = '(FOLDER / "rows.txt").read_text().splitlines()'
+    path.write_text(
+        changed(
+            '{"a": TEXTS[0], "b": TEXTS[1], "label": LABELS}',
+            f'{{"a": {read}, "b": {read}, "label": LABELS[:30]}}',
+        )
+    )
+    with unchanged_registry():
+        driver = rehearsed(path)
+        config = config_of("dense")
+        expected = driver.load(config).fingerprints
+        sent = pickle.dumps(driver)
+        copies = [pickle.loads(sent) for _ in range(2)]  # noqa: S301  as Ray ships them
+        check_fingerprints(expected, copies[0].load(config))
+        rows.write_text(rows.read_text().replace("word3 ", "word5 "))
+        with pytest.raises(OtherInputsError, match="reads other data, weights or plugins than"):
+            check_fingerprints(expected, copies[1].load(config))

@@ -1,0 +1,209 @@
+"""The rehearsal of a trainer: what a search knows of it before any trial, without training."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import TrainerCallback
+
+from tune_sentcl.config import METHODS
+from tune_sentcl.errors import BadInputError, Fault, PluginError
+from tune_sentcl.model.checkpoints.tokenizer_files import quiet
+from tune_sentcl.objective import is_less_better
+from tune_sentcl.plugins import activate
+from tune_sentcl.plugins.loading import plugin_named
+from tune_sentcl.plugins.sources import Plugin, Source
+from tune_sentcl.trial.trainers import (
+    Rehearsal,
+    guarded,
+    is_dense,
+    make_trainer,
+    metrics_of,
+    own_random_state,
+    source_of,
+)
+
+_ROWS = 10_000  # of a data set, hashed at a time
+_TEXT = re.compile(r"\S+\s+\S")
+
+
+class Leave(Exception):  # noqa: N818 - it is no error
+    """Leaves `train()` once everything is ready for the first step."""
+
+
+class _Ready(TrainerCallback):  # type: ignore[misc]
+    """Notes the number of steps, and leaves before the first."""
+
+    steps = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.steps = state.max_steps
+        raise Leave
+
+
+@contextmanager
+def _usual_trainer(name: str) -> Iterator[Any]:
+    """A trainer made with the defaults of its knobs.
+
+    Ids rest on the rehearsal, so it must not depend on a space's first configuration.
+    """
+    config = METHODS[name].config.model_validate({"name": name})
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with own_random_state(), TemporaryDirectory(prefix="tune_sentcl_") as folder:
+        yield make_trainer(config, 0, device, Path(folder))
+
+
+def train_quietly(trainer: Any, checkpoint: Path | None = None) -> None:
+    """Train, from a checkpoint of a like trainer if one is given, until a callback ends it."""
+    with quiet(), suppress(Leave):
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+
+
+def fingerprint_here(name: str) -> str:
+    """The `data` of a rehearsal, of the files that this process reads."""
+    with _usual_trainer(name) as trainer:
+        return _fingerprints(trainer, name)[0]
+
+
+def rehearse(name: str) -> Rehearsal:
+    """Rehearse a trainer in this process.
+
+    Raises:
+        PluginError: The function, its trainer or its evaluator breaks a rule.
+    """
+    with _usual_trainer(name) as trainer:
+        data, version = _fingerprints(trainer, name)
+        metrics = metrics_of(trainer, name)
+        ready = _Ready()
+        trainer.add_callback(ready)
+        guarded(name, partial(train_quietly, trainer))
+        rows = ready.steps * rows_a_step(trainer)
+        weights = sum(weight.nbytes for weight in trainer.model.parameters())
+        bounded = (key for key, v in metrics.items() if not (abs(v) > 1 or is_less_better(key)))
+        return Rehearsal(
+            data,
+            version,
+            ready.steps,
+            rows,
+            len(texts_of(trainer)),
+            tuple(metrics),
+            tuple(bounded),
+            weights,
+            is_dense(trainer),
+        )
+
+
+def rows_a_step(trainer: Any) -> int:
+    """The rows of a step."""
+    return int(trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps)
+
+
+def texts_of(trainer: Any) -> list[str]:
+    """The distinct texts of several words that an evaluator holds."""
+    held = (value for value in _held(trainer.evaluator) if isinstance(value, str))
+    return list(dict.fromkeys(text for text in held if _TEXT.match(text)))
+
+
+def _datasets(trainer: Any) -> dict[str, Any]:
+    data = trainer.train_dataset
+    return dict(data) if isinstance(data, dict) else {"": data}
+
+
+def _fingerprints(trainer: Any, name: str) -> tuple[str, str]:
+    """Hashes of training rows with the evaluator's texts, and of these texts alone.
+
+    The fingerprint that `datasets` keeps depends on the times of cache files, which differ
+    between machines.
+    """
+    of_evaluator = hashlib.sha256()
+    for value in _held(trainer.evaluator):
+        of_evaluator.update(json.dumps([type(value).__name__, str(value)]).encode())
+    version = of_evaluator.hexdigest()[:16]
+    of_rows = hashlib.sha256(version.encode())
+    for key, rows in _datasets(trainer).items():
+        if not len(rows):
+            raise source_of(name).failure("", "its train_dataset has no rows")
+        of_rows.update(json.dumps([key, len(rows), rows.column_names]).encode())
+        for batch in rows.with_format("arrow").iter(_ROWS):
+            of_rows.update(json.dumps(batch.to_pydict(), default=repr).encode())
+    return of_rows.hexdigest()[:16], version
+
+
+def _held(value: Any, seen: frozenset[int] = frozenset()) -> Iterator[str | int | float]:
+    """The texts and numbers that an evaluator holds, in order, without those of its models."""
+    if isinstance(value, str | int | float):
+        yield value
+        return
+    if id(value) in seen:
+        return
+    parts: Any = ()
+    if isinstance(value, dict):
+        parts = (part for pair in value.items() for part in pair)
+    elif isinstance(value, set | frozenset):
+        parts = sorted(value, key=str)
+    elif isinstance(value, list | tuple):
+        parts = value
+    elif isinstance(value, BaseEvaluator) or type(value).__name__ == "InputExample":
+        parts = vars(value).values()
+    for part in parts:
+        yield from _held(part, seen | {id(value)})
+
+
+def rehearse_apart(name: str) -> Rehearsal:
+    """Rehearse a trainer in a process of its own, which frees what the function loads.
+
+    Raises:
+        PluginError: As for `rehearse`; or the process ends without a result.
+    """
+    plugin = plugin_named(METHODS[name].plugin, METHODS[name].fingerprint)
+    sources = {
+        module: [source.path, source.code.decode("latin-1"), source.is_package]
+        for module, source in plugin.sources.items()
+    }
+    own = [plugin.name, plugin.fingerprint, plugin.module, sources]
+    with TemporaryDirectory(prefix="tune_sentcl_") as folder:
+        result = Path(folder, "rehearsal.json")
+        ended = subprocess.run(
+            [sys.executable, "-c", f"import {__name__} as own; own.main()", name, str(result)],
+            input=json.dumps(own),
+            text=True,
+            stdout=sys.stderr,
+            stderr=subprocess.PIPE,
+        )
+        found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
+    if found is None:
+        last = (ended.stderr.strip().splitlines() or [""])[-1]
+        rule = f"its rehearsal ended with code {ended.returncode} ({last:.200})"
+        where = f"{plugin.name}: trainer {name}"
+        raise PluginError(
+            Fault(where, rule=rule, move="Call the function in a script of its own.")
+        )
+    if "faults" in found:
+        raise PluginError([Fault(**fault) for fault in found["faults"]])
+    return replace(
+        Rehearsal(**found), metrics=tuple(found["metrics"]), bounded=tuple(found["bounded"])
+    )
+
+
+def main() -> None:
+    """Rehearse the plugin on stdin: the process of `rehearse_apart`."""
+    name, result = sys.argv[1:]
+    label, fingerprint, module, sources = json.load(sys.stdin)
+    code = {key: Source(p, text.encode("latin-1"), top) for key, (p, text, top) in sources.items()}
+    activate([Plugin(label, fingerprint, module, code)])
+    try:
+        found: dict[str, Any] = asdict(rehearse(name))
+    except BadInputError as error:
+        found = {"faults": [asdict(fault) for fault in error.faults]}
+    Path(result).write_text(json.dumps(found), encoding="utf-8")

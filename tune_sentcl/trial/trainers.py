@@ -1,0 +1,267 @@
+"""The trainer that a plugin's function returns: made for a trial, checked, and evaluated."""
+
+import gc
+import importlib.util
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tune_sentcl.config import METHODS, MethodConfig
+from tune_sentcl.errors import Fault, ResourceError, TuneSentclError
+from tune_sentcl.model.checkpoints.tokenizer_files import quiet
+from tune_sentcl.model.device import is_out_of_memory
+from tune_sentcl.plugins.extensions import Extension
+from tune_sentcl.seeding import stream_seed
+from tune_sentcl.shapes import EmbeddingMatrix
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a trainer is, made with the defaults of its knobs.
+
+    Attributes:
+        data: A hash of the training rows and of the evaluator's texts.
+        version: A hash of the evaluator's texts.
+        steps: Steps of the training.
+        rows: Rows that it trains on, with repeats.
+        scored: Texts that the evaluator holds.
+        metrics: The names of the evaluator's numbers, the primary metric first.
+        bounded: Those that lie in -1 to 1, and are stored times 100.
+        size: Bytes of the model's weights.
+        dense: Whether the model gives one dense vector for each text.
+    """
+
+    data: str
+    version: str = ""
+    steps: int = 0
+    rows: int = 0
+    scored: int = 0
+    metrics: tuple[str, ...] = ()
+    bounded: tuple[str, ...] = ()
+    size: int = 0
+    dense: bool = False
+
+
+_LARGEST = 2**32
+"""NumPy's global generator takes seeds below this."""
+
+
+@contextmanager
+def own_random_state() -> Iterator[None]:
+    """Restore the global random states of Python, NumPy and torch behind the block."""
+    python, numpy_ = random.getstate(), np.random.get_state()  # noqa: NPY002
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy_)  # noqa: NPY002
+
+
+def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> Any:
+    """Call the function of a trainer, and set what belongs to the trial.
+
+    The global random states follow from the seed; `own_random_state` restores them.
+
+    Args:
+        config: The knobs.
+        seed: The trial's seed.
+        device: `cpu` or `cuda`.
+        folder: Takes the trainer's checkpoints.
+
+    Raises:
+        PluginError: The function raises an error, or its trainer breaks a rule.
+        ResourceError: accelerate is not installed.
+    """
+    if importlib.util.find_spec("accelerate") is None:
+        rule = "needs accelerate, which is not installed"
+        move = "Run: pip install 'tune-sentcl[trainer]'."
+        raise ResourceError(Fault("method.name", value=config.name, rule=rule, move=move))
+    from transformers import set_seed
+    from transformers.trainer_callback import PrinterCallback
+
+    function: Any = METHODS[config.name].implementation
+    gc.collect()  # the last trial's trainer and callbacks refer to each other and hold memory
+    order = stream_seed(seed, "order") % _LARGEST
+    arguments = _arguments(order, device, folder)
+    set_seed(stream_seed(seed, "weights") % _LARGEST)
+    with quiet(), _set_in_every_argument(arguments) as made:
+        trainer = guarded(config.name, lambda: function(**_knobs(config)))
+    if rule := _broken_rule(trainer, made):
+        raise source_of(config.name).failure("", rule)
+    trainer.args.eval_strategy = "no"  # earlier, a schedule that follows scores would be refused
+    trainer.remove_callback(PrinterCallback)
+    trainer.args._n_gpu = min(trainer.args.n_gpu, 1)  # a trial has one device
+    set_seed(stream_seed(seed, "dropout") % _LARGEST)  # the constructor has set another one
+    return trainer
+
+
+def source_of(name: str) -> Extension:
+    """The function of a trainer, for messages with its file and line."""
+    own: Any = METHODS[name]
+    return Extension("trainer", name, own.implementation, plugin=own.plugin)
+
+
+def guarded(name: str, call: Callable[[], Any]) -> Any:
+    """Call the user's code; PluginError if it raises an error."""
+    try:
+        return call()
+    except TuneSentclError:
+        raise
+    except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise
+        raise source_of(name).failure("", error) from error
+
+
+def _knobs(config: MethodConfig) -> dict[str, Any]:
+    return {name: value for name, value in config if name != "name"}
+
+
+_OFF = (
+    *("load_best_model_at_end", "save_only_model", "push_to_hub", "auto_find_batch_size"),
+    *("eval_on_start", "enable_jit_checkpoint", "ignore_data_skip", "logging_nan_inf_filter"),
+)
+
+
+def _arguments(seed: int, device: str, folder: Path) -> dict[str, Any]:
+    """The training arguments that are the trial's."""
+    return {
+        **dict.fromkeys(_OFF, False),
+        **dict.fromkeys(("seed", "data_seed"), seed),
+        "save_strategy": "no",
+        "report_to": [],
+        "output_dir": str(folder),
+        "save_total_limit": 1,
+        "logging_strategy": "steps",
+        "logging_steps": 1,
+        "disable_tqdm": True,
+        "use_cpu": device == "cpu",
+        **({"fp16": False, "tf32": None} if device == "cpu" else {}),  # a CPU has neither
+    }
+
+
+@contextmanager
+def _set_in_every_argument(values: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """Set values in the training arguments that are made in the block, before they take effect.
+
+    It yields a list, to which it adds these arguments.
+
+    The constructors of arguments and trainer choose the device, make the output folder, and log
+    in to trackers and to the hub.
+    """
+    from sentence_transformers.base import model_card
+    from transformers import TrainingArguments
+
+    library: Any = TrainingArguments
+    usual, bar = library.__post_init__, model_card.tqdm
+    made: list[Any] = []
+
+    def set_first(self: Any) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+        usual(self)
+        made.append(self)
+
+    library.__post_init__ = set_first
+    model_card.tqdm = partial(bar, disable=True)
+    try:
+        yield made
+    finally:
+        library.__post_init__, model_card.tqdm = usual, bar
+
+
+def _broken_rule(trainer: Any, made: Sequence[Any]) -> str:
+    """The rule that a function's result breaks; empty for a good one.
+
+    Args:
+        trainer: The result.
+        made: The training arguments that the function has made.
+    """
+    from datasets import IterableDataset
+    from sentence_transformers.base.trainer import BaseTrainer
+    from transformers import EarlyStoppingCallback, SchedulerType
+
+    if not isinstance(trainer, BaseTrainer):
+        kind = type(trainer).__name__
+        return f"must return a trainer of sentence-transformers, and returns {kind}"
+    library: Any = trainer
+    rows, callbacks = library.train_dataset, library.callback_handler.callbacks
+    has_other_arguments = all(library.args is not one for one in made)
+    stops_early = any(isinstance(one, EarlyStoppingCallback) for one in callbacks)
+    follows = library.args.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU
+    rules = {
+        "must make its training arguments itself, as the trial sets some": has_other_arguments,
+        "must return its trainer untrained, as the trial trains it": library.state.global_step,
+        "its trainer must have an evaluator, which scores it": library.evaluator is None,
+        "its trainer must have a train_dataset": rows is None,
+        "its train_dataset must not stream, as a trial may go on from any row": isinstance(
+            rows, IterableDataset
+        ),
+        "its trainer must not stop early, as the search's stages do that": stops_early,
+        "its schedule must not follow scores, as only stages are scored": follows,
+    }
+    return next((rule for rule, is_broken in rules.items() if is_broken), "")
+
+
+def own_weights(trainer: Any) -> dict[str, Tensor]:
+    """The parameters and buffers of the losses that are not the model's, by name."""
+    model = {id(one) for one in (*trainer.model.parameters(), *trainer.model.buffers())}
+    losses = trainer.loss if isinstance(trainer.loss, dict) else {"loss": trainer.loss}
+    return {
+        f"{key}.{name}": value
+        for key, loss in losses.items()
+        for named in (loss.named_parameters, loss.named_buffers)
+        for name, value in named(remove_duplicate=False)
+        if id(value) not in model
+    }
+
+
+def metrics_of(trainer: Any, name: str) -> dict[str, float]:
+    """The numbers of the evaluator, its primary metric first.
+
+    Raises:
+        PluginError: The evaluator raises an error or returns no number.
+    """
+    evaluator = trainer.evaluator
+    with quiet():
+        found = guarded(name, lambda: evaluator(trainer.model))
+    values = found if isinstance(found, dict) else {"evaluator": found}
+    real = (float, int, np.floating, np.integer)
+    numbers = {str(key): float(v) for key, v in values.items() if isinstance(v, real)}
+    if not numbers:
+        rule = "its evaluator must return a number or a dict of numbers, and returns "
+        raise source_of(name).failure("", f"{rule}{found!r:.60}")
+    first = getattr(evaluator, "primary_metric", None)
+    return {**({first: numbers[first]} if first in numbers else {}), **numbers}
+
+
+def is_dense(trainer: Any) -> bool:
+    """Whether its model gives one dense vector for each text."""
+    from sentence_transformers import SentenceTransformer
+
+    return isinstance(trainer.model, SentenceTransformer)
+
+
+class DenseModel:
+    """The model of a trainer as evaluation asks for embeddings; `train()` may replace it."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def encode(self, sentences: list[str], *, prompt: str = "text") -> EmbeddingMatrix:
+        """Embed sentences, with the model's own prompts for queries and documents."""
+        model = self._trainer.model
+        by_prompt = {"query": model.encode_query, "document": model.encode_document}
+        encode = by_prompt.get(prompt, model.encode)
+        found = encode(sentences, convert_to_numpy=True, show_progress_bar=False)
+        return np.asarray(found, np.float32)
