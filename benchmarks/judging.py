@@ -70,7 +70,7 @@ class Cell:
         return bool(claims & true), bool(false)
 
     def follow(self, repeats: int) -> tuple[float, float, float]:
-        """As `run`, of users who follow `judge`, and the new seeds of a configuration spent."""
+        """As `run`, of users who follow `judge`, and the seeds of a configuration spent."""
         rng = np.random.default_rng([self.configurations, int(self.difference)])
         ends = [self._followed(rng) for _ in range(repeats)]
         established, false, spent = (float(np.mean(column)) for column in zip(*ends, strict=True))
@@ -131,16 +131,16 @@ class Cell:
         return tried
 
 
-def _study(scores: np.ndarray, plan: SeedPlan, fresh: set[str] | None = None) -> Standings:
-    """A study as `judge` reads it; where some have fresh seeds, all others lack them."""
+def _study(scores: np.ndarray, plan: SeedPlan, confirmed: set[str] | None = None) -> Standings:
+    """A study as `judge` reads it; where some have confirmation seeds, all others lack them."""
     tried = {}
     for number, row in enumerate(scores.tolist()):
         name, seeds = str(number), dict(enumerate(row))
-        if fresh is not None and name not in fresh:
+        if confirmed is not None and name not in confirmed:
             seeds = {seed: seeds[seed] for seed in plan.seeds}
-        new = set(seeds) - set(plan.seeds) if fresh is not None else set()
+        new = set(seeds) - set(plan.seeds) if confirmed is not None else set()
         knobs = {"method.name": "scl", "method.lambda": float(number), "optimizer.lr": 1.0}
-        tried[name] = Configuration(name, "grid", knobs, fresh=new)
+        tried[name] = Configuration(name, "grid", knobs, confirming=new)
         for seed, value in seeds.items():
             tried[name].results[seed] = Result("finished", (value, value), lost=(None, None))
     objective = parse_objectives(["STS-B:spearman"], allow_test=False)[0]

@@ -84,9 +84,9 @@ def judge(study: Study, a: Any = "lambda3", b: Any = "lambda5") -> Judgement:
 
 
 def planned(
-    path: Path, trials: Sequence[Trial], seeds: int, *fresh: int, halved: bool = False
+    path: Path, trials: Sequence[Trial], seeds: int, *confirmed: int, halved: bool = False
 ) -> Study:
-    """A study whose search was asked for the first seeds; then confirmations for fresh ones."""
+    """A study whose search was asked for the first seeds; then confirmations."""
     grid = dict.fromkeys(one.configuration for one in trials if one.origin != "confirm")
     ran = {one.configuration for one in trials if one.origin == "confirm"}
     names = tuple(name for name in ("lambda3", "lambda5", "lambda1") if name in ran)
@@ -96,7 +96,7 @@ def planned(
         tuple(sorted(grid, key="lambda5".__ne__)),
         tuple(
             Confirmation(tuple(range(1000 * place, 1000 * place + count)), names)
-            for place, count in enumerate(fresh, 1)
+            for place, count in enumerate(confirmed, 1)
         ),
     )
     return write_study(path, trials, ["STS-B:spearman"], plan=plan)
@@ -223,7 +223,9 @@ def test_fresh_seeds_choose_no_winner_and_are_quoted(tmp_path: Path) -> None:
     first, *_ = judged(planned(tmp_path, trials, 3, 2))
     row = first.row()
     assert (row["a"], row["b"], row["n"], row["seeds"]) == ("lambda1", "lambda5", 3, "planned")
-    assert any("10.50 +- 0.71 on 2 fresh seeds: report this mean" in note for note in first.notes)
+    assert any(
+        "10.50 +- 0.71 on 2 confirmation seeds: report this mean" in note for note in first.notes
+    )
 
 
 def test_a_confirmation_that_was_stopped_goes_on_with_the_same_number(tmp_path: Path) -> None:
@@ -296,15 +298,15 @@ def test_seeds_that_were_not_planned_or_not_run_support_no_claim(
     assert (judgement.verdict, judgement.source) == ("UNDECIDED", "planned")
     needed, said = judgement.seeds_needed, f"{reason}."
     if halved:
-        said = f"{reason}; only fresh seeds can support a claim: --confirm {needed}."
+        said = f"{reason}; only confirmation seeds can support a claim: --confirm {needed}."
         assert judgement.next_step.endswith(f"--confirm {needed}")
     else:
         assert "The search has not ended: repeat its command." in judgement.notes
     assert judgement.sentence.endswith(said)
-    fresh = without_lambda1(lambdas(6, 1000, 50, origin="confirm"))
-    study = planned(tmp_path / "b", [*trials, *fresh], seeds, 6, halved=halved)
+    confirmed = without_lambda1(lambdas(6, 1000, 50, origin="confirm"))
+    study = planned(tmp_path / "b", [*trials, *confirmed], seeds, 6, halved=halved)
     judgement = judge(study)
-    assert (judgement.verdict, judgement.source) == ("ESTABLISHED", "fresh")
+    assert (judgement.verdict, judgement.source) == ("ESTABLISHED", "confirm")
     assert judge(study, "lambda3", "lambda1").verdict == "UNDECIDED"
 
 
@@ -322,7 +324,10 @@ def test_a_configuration_that_was_added_supports_no_claim(tmp_path: Path) -> Non
     study = write_study(tmp_path, lambdas(12), ["STS-B:spearman"], plan=plan)
     assert judge(study).row()["configurations"] == 2
     sentence = judge(study, "lambda3", "lambda1").sentence
-    assert "lambda=0.1 (lambda1) was not among those of the planned seeds; only fresh" in sentence
+    assert (
+        "lambda=0.1 (lambda1) was not among those of the planned seeds; only confirmation"
+        in sentence
+    )
 
 
 @pytest.mark.parametrize("first", [0, 100])
@@ -332,7 +337,10 @@ def test_seeds_that_a_failure_has_chosen_establish_nothing(tmp_path: Path, first
     for pair in (("lambda3", "lambda5"), ("lambda5", "lambda3")):
         judgement = judge(study, *pair)
         assert (judgement.verdict, judgement.source) == ("UNDECIDED", "planned")
-        assert "is undecided: lambda=0.3 (lambda3) lost 4 seeds; only fresh" in judgement.sentence
+        assert (
+            "is undecided: lambda=0.3 (lambda3) lost 4 seeds; only confirmation"
+            in judgement.sentence
+        )
         assert any("lost 4 of 12 seeds: seeds 0,4,6,8 failed" in note for note in judgement.notes)
         assert judgement.seeds_needed
 
@@ -517,7 +525,7 @@ def test_the_printed_interval_is_that_of_the_printed_claim(many: Study) -> None:
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_few_seeds_ask_for_as_many_fresh_ones_as_suffice(tmp_path: Path, seeds: int) -> None:
-    # Finds a number that another procedure than that of the fresh seeds needs.
+    # Finds a number that another procedure than that of the confirmation seeds needs.
     asked = judged(planned(tmp_path / "a", lambdas(seeds), seeds))[0]
     assert asked.verdict == "UNDECIDED"
     assert seeds > 1 or "one seed shows no noise" in asked.sentence
@@ -527,7 +535,7 @@ def test_few_seeds_ask_for_as_many_fresh_ones_as_suffice(tmp_path: Path, seeds: 
     study = planned(tmp_path / "b", trials, seeds, more)
     assert judge(study).row()["procedure"] == "Tukey", "a named pair is one of all pairs"
     after = judged(study)[0]
-    assert (after.verdict, after.source, after.next_step) == ("ESTABLISHED", "fresh", "")
+    assert (after.verdict, after.source, after.next_step) == ("ESTABLISHED", "confirm", "")
     comparison, needed = after.comparison, critical_t(2 * (more - 1), 3, 0.04, with_control=True)
     assert comparison is not None
     assert (comparison.procedure, comparison.configurations) == ("Dunnett", 3)
@@ -569,13 +577,13 @@ def test_a_collapsed_seed_is_named_and_counts(tmp_path: Path) -> None:
 
 
 def test_fresh_seeds_of_both_decide_alone(tmp_path: Path) -> None:
-    # Finds means and a verdict of chosen and fresh seeds together.
+    # Finds means and a verdict of chosen and confirmation seeds together.
     others = [t for t in lambdas(6, 1000, 50, origin="confirm") if t.configuration != "lambda3"]
-    fresh = [*others, *seeded(0.3, drawn(6, 68.0, 53), 1000, origin="confirm")]
-    judgement = judge(planned(tmp_path, [*lambdas(12), *fresh], 12, 6))
+    confirmed = [*others, *seeded(0.3, drawn(6, 68.0, 53), 1000, origin="confirm")]
+    judgement = judge(planned(tmp_path, [*lambdas(12), *confirmed], 12, 6))
     row = judgement.row()
-    assert (row["verdict"], row["seeds"], row["n"]) == ("REVERSED", "fresh", 6)
-    assert "6 fresh seeds as blocks" in judgement.sentence
+    assert (row["verdict"], row["seeds"], row["n"]) == ("REVERSED", "confirm", 6)
+    assert "6 confirmation seeds as blocks" in judgement.sentence
 
 
 def test_a_tie_with_the_runner_up_leaves_the_exit_code(tmp_path: Path) -> None:
@@ -605,21 +613,21 @@ def test_a_doubled_confirmation_decides_on_all_its_seeds_at_a_fifth_of_the_level
     low = [*seeded(0.3, drawn(8, 64.0, 5), 1008), *seeded(0.5, drawn(8, 70.0, 6), 1008)]
     tie, apart, low = ([replace(t, origin="confirm") for t in own] for own in (tie, apart, low))
     first = judge(looks(tmp_path / "a", [*lambdas(3), *tie], 4))
-    assert (first.verdict, first.source) == ("UNDECIDED", "fresh")
+    assert (first.verdict, first.source) == ("UNDECIDED", "confirm")
     second = judge(looks(tmp_path / "b", [*lambdas(3), *tie, *apart], 4, 8))
     assert (second.verdict, second.row()["n"]) == ("ESTABLISHED", 8)
     assert second.row()["level"] == pytest.approx(1 - 0.04 / 5)
     third = judge(looks(tmp_path / "c", [*lambdas(3), *tie, *apart, *low], 4, 8, 16))
     assert (third.verdict, third.row()["n"]) == ("ESTABLISHED", 8)
-    assert any("on 16 fresh seeds" in note for note in third.notes)
+    assert any("on 16 confirmation seeds" in note for note in third.notes)
 
 
 def test_each_question_is_told_how_likely_the_next_doubling_decides_it(tmp_path: Path) -> None:
     # Finds numbers that say not what they are about, and two commands for one confirmation.
     near = [*seeded(0.1, drawn(4, 72.2, 7), 1000), *seeded(0.3, drawn(4, 72.3, 8), 1000)]
     far = seeded(0.5, drawn(4, 71.0, 9), 1000)
-    fresh = [replace(one, origin="confirm") for one in [*near, *far]]
-    study = planned(tmp_path / "a", [*lambdas(3), *fresh], 3, 4, halved=True)
+    confirmed = [replace(one, origin="confirm") for one in [*near, *far]]
+    study = planned(tmp_path / "a", [*lambdas(3), *confirmed], 3, 4, halved=True)
     judgements = judged(study)
     asked = [one.asked for one in judgements if one.verdict == "UNDECIDED"]
     for one in judgements:
@@ -639,9 +647,9 @@ def test_three_seeds_suffice_where_the_search_has_seen_more_than_four_sds(tmp_pa
 
 def test_a_seed_that_was_lost_is_not_doubled(tmp_path: Path) -> None:
     """None of the doublings of a confirmation with a lost seed could decide."""
-    fresh = [replace(t, origin="confirm") for t in without_lambda1(lambdas(3, 1000, 50))]
-    fresh[-1] = replace(fresh[-1], scores=[], status="failed")
-    standings = Standings.read(looks(tmp_path, [*without_lambda1(lambdas(3)), *fresh], 3))
+    confirmed = [replace(t, origin="confirm") for t in without_lambda1(lambdas(3, 1000, 50))]
+    confirmed[-1] = replace(confirmed[-1], scores=[], status="failed")
+    standings = Standings.read(looks(tmp_path, [*without_lambda1(lambdas(3)), *confirmed], 3))
     assert confirming_seeds(standings, 3, [])[0] == (1000, 1001, 1002), "the lost one again"
     assert confirming_seeds(standings, 6, [])[0] == tuple(range(1003, 1009))
 
@@ -654,12 +662,12 @@ def test_the_planned_verdict_stays_whatever_later_seeds_say(tmp_path: Path, many
 
 
 def test_a_lost_fresh_seed_is_no_way_back_to_the_chosen_ones(tmp_path: Path) -> None:
-    # Finds a winner that fails on its fresh seeds and is established by those that chose it.
-    fresh = lambdas(3, 1000, 50, origin="confirm")
-    fresh[-1] = replace(fresh[-1], scores=[], status="failed")
-    judgement = judge(planned(tmp_path, [*lambdas(6), *fresh], 6, 3))
+    # Finds a winner that fails on confirmation seeds, established by those that chose it.
+    confirmed = lambdas(3, 1000, 50, origin="confirm")
+    confirmed[-1] = replace(confirmed[-1], scores=[], status="failed")
+    judgement = judge(planned(tmp_path, [*lambdas(6), *confirmed], 6, 3))
     assert judgement.verdict == "UNDECIDED"
-    assert judgement.sentence.endswith("lost 1 fresh seed.")
+    assert judgement.sentence.endswith("lost 1 confirmation seed.")
     assert "--confirm" in judgement.next_step
 
 

@@ -38,7 +38,7 @@ def scores(seed: int, weight: float) -> list[Score]:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two studies of a grid of two lambdas and of a baseline without one.
 
-    The second has further seeds, and both confirm the second lambda on a fresh seed.
+    The second has further seeds, and both confirm the second lambda on a confirmation seed.
     """
     for name, seeds in (("lambda", range(3)), ("more", range(2, 4))):
         trials = [
@@ -78,6 +78,6 @@ def test_the_blocks_run_and_agree(place: Path, capsys: pytest.CaptureFixture[str
     )
     assert names["best"]["origin"] == "grid"
     over_seeds = names["both"].configurations().set_index("configuration")
-    # Fresh seeds stand apart.
+    # Confirmation seeds stand apart.
     assert over_seeds["objective_n"].to_dict() == {"a": 4, "b": 4, "simcse": 2}
-    assert over_seeds["fresh_n"].to_dict() == {"a": 0, "b": 1, "simcse": 0}
+    assert over_seeds["confirm_n"].to_dict() == {"a": 0, "b": 1, "simcse": 0}

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tune_sentcl.analysis.papers.verification import prediction_interval
-from tune_sentcl.judging.evidence import FRESH_SEEDS
+from tune_sentcl.judging.evidence import CONFIRMATION_SEEDS
 from tune_sentcl.judging.statistics import (
     critical_t,
     dunnett_p,
@@ -83,7 +83,7 @@ def test_fresh_seeds_are_the_fewest_that_show_two_deviations_in_four_of_five_sea
     # runner-up and untrained baseline two have noise, and winner and runner-up differ by 2.
     rng, draws = np.random.default_rng(0), 100_000
     shown = {}
-    for seeds in (FRESH_SEEDS - 1, FRESH_SEEDS):
+    for seeds in (CONFIRMATION_SEEDS - 1, CONFIRMATION_SEEDS):
         df = seeds - 1
         noise = np.sqrt(stats.chi2.rvs(df, size=draws, random_state=rng) / df)
         means = rng.normal(size=(draws, 3))
@@ -94,5 +94,5 @@ def test_fresh_seeds_are_the_fewest_that_show_two_deviations_in_four_of_five_sea
         differences = scores[:, 0] + 2.0 - scores[:, 1]
         found = stats.ttest_1samp(differences, 0.0, axis=1).statistic
         shown[seeds] = float((found > needed).mean())
-    assert shown[FRESH_SEEDS - 1] < 0.79
-    assert shown[FRESH_SEEDS] > 0.81
+    assert shown[CONFIRMATION_SEEDS - 1] < 0.79
+    assert shown[CONFIRMATION_SEEDS] > 0.81

@@ -230,14 +230,14 @@ def test_a_report_of_one_trial_rounds_its_score_once_and_has_no_verdict(tmp_path
 def test_fresh_seeds_choose_nothing(tmp_path: Path) -> None:
     (dev,) = objectives(DEV)
     trials = [Trial(f"t{n}", config(n), [score(dev, 70.0 + 2 * n)]) for n in range(2)]
-    trials.append(Trial("fresh", config(7), [score(dev, 60.0)], origin="confirm"))
+    trials.append(Trial("confirm", config(7), [score(dev, 60.0)], origin="confirm"))
     write_study(tmp_path / "study", trials, [DEV])
     text = text_of(tmp_path / "study")
     board = section(text, "Leaderboard")
-    assert "71.00 ± 1.41 | 2 | 60.00 | 1 |" in board and "new seeds" in board
+    assert "71.00 ± 1.41 | 2 | 60.00 | 1 |" in board and "confirmation seeds" in board
     assert "has STS-B Spearman on dev 60.0" in text, "the seeds that no choice saw"
     (row,) = csv.DictReader(io.StringIO(report(tmp_path / "study", "--format", "csv").stdout))
-    assert (row[f"{DEV}_n"], row["fresh_mean"], row["fresh_n"]) == ("2", "60.0", "1")
+    assert (row[f"{DEV}_n"], row["confirm_mean"], row["confirm_n"]) == ("2", "60.0", "1")
 
 
 def test_no_name_and_no_line_break_ends_what_it_stands_in(tmp_path: Path) -> None:

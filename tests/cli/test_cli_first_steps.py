@@ -7,7 +7,7 @@ import pytest
 from cli_samples import invoke, refused, rows
 
 from tune_sentcl.config import knobs
-from tune_sentcl.judging.evidence import FRESH_SEEDS
+from tune_sentcl.judging.evidence import CONFIRMATION_SEEDS
 from tune_sentcl.space import load_space
 from tune_sentcl.tuning import plan
 
@@ -208,14 +208,14 @@ def test_a_first_look_has_fewer_rows_and_then_fewer_configurations(
     search = ["tune-sentcl", "search", "mine.toml", "--objective", "held-out:ndcg@10:dev"]
     end = ["--seeds", "0", "--study", "studies/mine-first-look"]
     assert look.split() == [*search, *sizes, *end]
-    seeds = ["--budget", "20", "--confirm", str(FRESH_SEEDS)]
+    seeds = ["--budget", "20", "--confirm", str(CONFIRMATION_SEEDS)]
     assert whole.split() == [*search, *seeds, "--study", "studies/mine"]
     rows = int(sizes[1].partition("=")[2]) if "--set" in sizes else 800
     assert (f"on the first {rows} of 800 rows" in first) == (rows < 800)
     # All epochs of the grid's training and of the budget, and the start of Ray.
     expected = 5 * rows * seconds_a_row * (1 + int(sizes[-1])) + 10
     assert _minutes(first) == pytest.approx(expected / 60, rel=0.05, abs=0.6)
-    trainings = 3 + 20 + 2 * FRESH_SEEDS
+    trainings = 3 + 20 + 2 * CONFIRMATION_SEEDS
     expected = 5 * 800 * seconds_a_row * trainings + 20
     assert _minutes(second) == pytest.approx(expected / 60, rel=0.1, abs=0.6)
 

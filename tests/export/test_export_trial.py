@@ -163,7 +163,7 @@ def test_the_card_has_the_score_of_the_untrained_encoder_beside_each(tmp_path: P
 def test_which_trial_is_exported(tmp_path: Path) -> None:
     names, path = ("t0", "t1", "t2"), tmp_path / "study"
     trials = {name: Planted(shaken(toy(), seed)) for seed, name in enumerate(names)}
-    trials["fresh"] = Planted(shaken(toy(), 9), row={"origin": "confirm"})
+    trials["confirm"] = Planted(shaken(toy(), 9), row={"origin": "confirm"})
     study = plant(path, trials)
     devs = values(study, "STS-B", "dev")
     tests = values(study, "STS12", "test", "all")
@@ -187,14 +187,14 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
     trials = {
         "there": Planted(toy()),
         "lost": Planted(None),
-        "fresh": Planted(None, row={"origin": "confirm"}),
+        "confirm": Planted(None, row={"origin": "confirm"}),
         "stopped": Planted(None, row={"status": "pruned"}),
         "broken": Planted(None, row={"status": "failed"}),
         "words": Planted(None, settings=words),
     }
     reasons = {
         "lost": "has not kept its weights",
-        "fresh": "because trials on fresh seeds keep no weights",
+        "confirm": "because trials on confirmation seeds keep no weights",
         "stopped": "was stopped at the end of a stage",
         "broken": "has failed",
         "words": "uses word vectors",
@@ -204,7 +204,7 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
         with pytest.raises(StudyError, match=reason) as raised:
             export_trial(study.files.where, tmp_path / "model", trial=name)
         assert "These trials have weights: there. Give --trial there." in str(raised.value)
-        if name in ("lost", "fresh"):
+        if name in ("lost", "confirm"):
             assert config_of(str(raised.value)).seed == [*trials].index(name)
     assert not (tmp_path / "model").exists()
 

@@ -130,7 +130,7 @@ def test_changed_code_makes_other_trials_and_is_told_before_the_first(
     new = {row["code_fingerprint"] for row in rows(study)[-2:]}
     assert len(fresh) == 4 and {row["code_fingerprint"] for row in fresh} == new
     (judgement,) = judge(Study.read(study))
-    assert judgement.source == "fresh" and judgement.comparison is not None
+    assert judgement.source == "confirm" and judgement.comparison is not None
     over_seeds = configurations(Study.read(study))
     assert [code in new for code in over_seeds["code_fingerprint"]] == [True, True, False, False]
     frames = read_study(study)

@@ -164,7 +164,7 @@ def test_a_seed_that_fails_decides_what_is_told_and_ends_its_configuration(
 def confirm(
     folder: Path, *lambdas: float, confirm: int, max_failures: int
 ) -> tuple[SearchOutcome, list[tuple[float, int]]]:
-    """A search that is confirmed; its outcome, and lambda and seed of each fresh trial."""
+    """A search that is confirmed; its outcome, and lambda and seed of each confirmation trial."""
     options = SearchOptions(
         launcher="local", gpus_per_trial=0.0, keep=0, confirm=confirm, max_failures=max_failures
     )

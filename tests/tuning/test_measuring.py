@@ -161,7 +161,7 @@ def test_trials_without_weights_of_the_best_configurations_are_trained_again(
 
 
 def test_fresh_seeds_that_were_trained_again_choose_no_weights(tmp_path: Path) -> None:
-    # Finds the lucky fresh seed's weights in the place of the winner's.
+    # Finds the lucky confirmation seed's weights in the place of the winner's.
     study = confirmed(tmp_path, 0.1, 0.3, 0.7)
     measure_planted(study, MORE, best=0)
     space = lambda_space(tmp_path / "space", 0.1, 0.3, 0.7)

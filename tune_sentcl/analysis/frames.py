@@ -67,8 +67,8 @@ def summaries(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Two tables: one row per trial, and `configurations`.
 
-    Finished trials come first, the best objective first. Trials with fresh seeds follow the other
-    finished trials and are never in a Pareto front.
+    Finished trials come first, the best objective first. Trials with confirmation seeds follow the
+    other finished trials and are never in a Pareto front.
 
     Columns of the first: `trial_id`, `origin`, `status`, `method.name`, every other knob in which
     the trials differ under its dotted key (except knobs that only affect measuring), `seed`,
@@ -101,9 +101,9 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
     knob in which the trials differ (except knobs that only affect measuring), `data`, and for each
     objective, its test score and `sts_avg`, if measured: `..._mean`, `..._sd` (n - 1; NaN for one
     seed) and `..._n`, the number of seeds with a score. `lost`, if any, counts seeds that have
-    failed or were stopped. Fresh seeds do not count in these columns; if there are any,
-    `fresh_mean`, `fresh_sd` and `fresh_n` describe their first objective, `fresh_test_mean` and so
-    on its test score.
+    failed or were stopped. Confirmation seeds do not count in these columns; if there are any,
+    `confirm_mean`, `confirm_sd` and `confirm_n` describe their first objective,
+    `confirm_test_mean` and so on its test score.
 
     Args:
         study: A running or finished study.
@@ -127,15 +127,15 @@ def configurations_of(
         **{key: first[key].array for key in (*_knobs(trials), "data")},
     }
     numbers = [*value_columns(len(objectives)), *test_columns(objectives), "sts_avg"]
-    fresh: dict[str, Any] = {}
+    confirmed: dict[str, Any] = {}
     for column in (column for column in numbers if column in trials):
         values = trials.set_index("trial_id")[column].to_dict()
         found |= statistics_of(column, standings.over_seeds(values), names)
-        again = standings.over_seeds(values, fresh=True)
+        again = standings.over_seeds(values, confirming=True)
         if again:
-            fresh |= statistics_of(f"fresh{column.removeprefix('objective')}", again, names)
+            confirmed |= statistics_of(f"confirm{column.removeprefix('objective')}", again, names)
     lost = [len(one.chosen_lost()) for one in standings.ordered]
-    return pd.DataFrame({**found, **({"lost": lost} if any(lost) else {}), **fresh})
+    return pd.DataFrame({**found, **({"lost": lost} if any(lost) else {}), **confirmed})
 
 
 def statistics_of(

@@ -95,7 +95,7 @@ def show(
 
     `seconds` is the time for which a trial ran. `lost` counts the seeds that failed or were
     stopped. `Pareto` has a * if no other trial is better in one objective and as good in the
-    others. `chosen dev` is the mean over search seeds, `fresh` the mean over confirmation seeds.
+    others. `search dev` is the mean over search seeds, `confirm dev` over confirmation seeds.
     A line above the table explains each other short title.
     """
     if json_rows + csv + watch > 1:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _AVERAGE = "STS average"
 _SEEN, _LAST = "seen", "last score"
-_FRESH, _FRESH_TEST = "fresh", "fresh test"
+_CONFIRM, _CONFIRM_TEST = "confirm", "confirm test"
 _VERDICT = "verdict"
 _TITLE = 20  # characters of an objective's title
 SHOWN = 100
@@ -106,8 +106,10 @@ def _layout(
     first, *others = row
     names = [*objectives, *tests]
     titles = dict(zip(names, _short_titles(names), strict=True))
-    if _FRESH in row:
-        titles[objectives[0]] = f"chosen {titles[objectives[0]]}"
+    if _CONFIRM in row:
+        titles[_CONFIRM] = f"confirm {titles[objectives[0]]}"
+        titles[_CONFIRM_TEST] = f"confirm {titles[tests[0]]}" if tests else ""
+        titles[objectives[0]] = f"search {titles[objectives[0]]}"
     ranking = ["the objective"] if len(objectives) == 1 else ["an objective, ranks first"]
     ranking += [
         "a cost, less is better" if objective_named(name).is_cost else "an objective"
@@ -119,20 +121,20 @@ def _layout(
     legend |= {name: f"{titles[name]}: {name}, reported only" for name in tests}
     legend |= {
         _AVERAGE: "STS: the average of the test Spearman of seven STS tasks",
-        _FRESH: f"fresh: {objectives[0]} on seeds that chose nothing; report this mean",
-        _FRESH_TEST: f"fresh test: {', '.join(tests[:1])} on these seeds",
+        _CONFIRM: f"{titles.get(_CONFIRM)}: on confirmation seeds; report this mean",
+        _CONFIRM_TEST: f"{titles.get(_CONFIRM_TEST)}: on these seeds",
         _SEEN: "seen: the share of its training after which a trial was stopped",
         _LAST: "last score: the score that stopped it",
         _VERDICT: f"verdict: of `judge`, beside the winner; blank: not compared. {chosen_by}",
     }
     if "rank" in table and table["rank"].isna().any():
         legend["rank"] = "rank -: fewer seeds than the best, or a lost seed"
-    kept = {*names, "rank", _FRESH, _FRESH_TEST, _VERDICT}
+    kept = {*names, "rank", _CONFIRM, _CONFIRM_TEST, _VERDICT}
     constant = [k for k in others if k not in {*kept, _SEEN, _LAST, _AVERAGE, "seconds"}]
     drop_first = ["seconds", "origin", "status", _AVERAGE]
     drop_first += [key for key in reversed(others) if key not in kept]
-    drop_first += tests if _FRESH in row else []  # the test scores of fresh seeds say more
-    drop_first.append(_FRESH_TEST)
+    drop_first += tests if _CONFIRM in row else []  # those of confirmation seeds say more
+    drop_first.append(_CONFIRM_TEST)
     return Layout(
         titles=titles,
         legend=legend,
@@ -178,9 +180,9 @@ def _configuration(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str,
     rank = cell(row["rank"]) or "-"
     cells = {"configuration": row["configuration"], "rank": rank, **_knobs(row)}
     cells |= {"seeds": row["objective_n"], **({"lost": row["lost"]} if "lost" in row else {})}
-    for name, key in ((_FRESH, "fresh"), (_FRESH_TEST, "fresh_test")):
+    for name, key in ((_CONFIRM, "confirm"), (_CONFIRM_TEST, "confirm_test")):
         cells |= {name: _spread(row, key)} if f"{key}_n" in row else {}
-    cells |= {"fresh seeds": row["fresh_n"]} if "fresh_n" in row else {}
+    cells |= {"confirm seeds": row["confirm_n"]} if "confirm_n" in row else {}
     cells |= {name: _spread(row, key) for name, key in columns.items()}
     cells |= {_AVERAGE: _spread(row, "sts_avg")} if "sts_avg_n" in row else {}
     return cells | {_VERDICT: row["verdict"] or ""}

@@ -72,8 +72,8 @@ class Choice:
     Attributes:
         study: The study.
         standings: Its configurations, ordered by the score.
-        ranked: The trials with the score, grouped by configuration, best first; trials on fresh
-            seeds, and of plugins that have changed since, are left out.
+        ranked: The trials with the score, grouped by configuration, best first; trials on
+            confirmation seeds, and of plugins that have changed since, are left out.
         others: Every other trial by id: unfinished trials, and those that are left out.
     """
 
@@ -209,7 +209,7 @@ class Choice:
             raise self.fault(name, rule, self._instead())
         rule = "has not kept its weights"
         if candidate.row["origin"] == CONFIRM_ORIGIN:
-            rule += ", because trials on fresh seeds keep no weights"
+            rule += ", because trials on confirmation seeds keep no weights"
         command = self.command(self.row(candidate.trial_id))
         again = f" `{command}` trains it again and keeps them." if command else ""
         raise self.fault(name, rule, f"{self._instead()}{again}")

@@ -36,7 +36,7 @@ _TRIAL_COLUMNS = (
     *("trial_id", "configuration", "origin", "seed", "steps", "wall_seconds", "device"),
     *("data_source", "data_fingerprint", "checkpoint_fingerprint", "git_commit", "notes"),
 )
-_SPREAD = ("objective", "objective_test", "fresh", "fresh_test")
+_SPREAD = ("objective", "objective_test", "confirm", "confirm_test")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Configuration:
         values: Its knobs by dotted key; a seed among them says nothing.
         trials: Its trials by seed.
         results: How they ended, by seed; a trial without a row has none.
-        fresh: The seeds that took no part in any choice.
+        confirming: The seeds that took no part in any choice.
         code: The fingerprint of its method's plugin; empty for a built-in method, or if unread.
     """
 
@@ -37,7 +37,7 @@ class Configuration:
     values: Values
     trials: dict[int, str] = field(default_factory=dict)
     results: dict[int, Result] = field(default_factory=dict)
-    fresh: set[int] = field(default_factory=set)
+    confirming: set[int] = field(default_factory=set)
     code: str = ""
 
     def scores(self, number: int = 0) -> dict[int, float]:
@@ -51,11 +51,11 @@ class Configuration:
 
     def chosen_scores(self, number: int = 0) -> dict[int, float]:
         """The scores of the seeds that took part in the choice."""
-        return {s: value for s, value in self.scores(number).items() if s not in self.fresh}
+        return {s: value for s, value in self.scores(number).items() if s not in self.confirming}
 
-    def fresh_scores(self) -> dict[int, float]:
-        """The first objective of the fresh seeds."""
-        return {seed: value for seed, value in self.scores().items() if seed in self.fresh}
+    def confirming_scores(self) -> dict[int, float]:
+        """The first objective of the confirmation seeds."""
+        return {seed: value for seed, value in self.scores().items() if seed in self.confirming}
 
     def mean(self, seeds: Iterable[int], number: int = 0) -> float | None:
         """The mean of an objective over seeds; None if one of them lacks it."""
@@ -77,7 +77,7 @@ class Configuration:
 
     def chosen_lost(self, number: int = 0) -> list[int]:
         """The lost seeds that would have taken part in the choice."""
-        return [seed for seed in self.lost(number) if seed not in self.fresh]
+        return [seed for seed in self.lost(number) if seed not in self.confirming]
 
 
 def ranked(configurations: Iterable[Configuration], number: int = 0) -> list[Configuration]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tune_sentcl.errors import TuneSentclError
-from tune_sentcl.judging.evidence import FRESH_SEEDS
+from tune_sentcl.judging.evidence import CONFIRMATION_SEEDS
 from tune_sentcl.judging.statistics import POWER
 from tune_sentcl.space import Space, load_space
 from tune_sentcl.tuning.options import SearchOptions
@@ -39,7 +39,7 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
     halves = any(config.evaluation.every for config in space.configurations)
     options = options if halves else replace(options, scheduler="none")
     try:
-        whole = _queue(space, replace(options, budget=_BUDGET, confirm=FRESH_SEEDS))
+        whole = _queue(space, replace(options, budget=_BUDGET, confirm=CONFIRMATION_SEEDS))
         timer = TrialTimer(whole.question.loader, options)
         whole_time = _time(whole, timer)
         budget, limit, rows = _size(whole, timer, 60 * minutes)
@@ -61,10 +61,10 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
     yield (
         f"Whole search{whole_time}. It samples settings for the cost of {_BUDGET} trainings, and "
         f"trains {'the best' if halves else 'all'} of them with {len(space.seeds)} seeds. Then it "
-        f"compares the best two with {FRESH_SEEDS} new seeds, which show a difference of two "
-        f"standard deviations with probability {POWER:.0%}:"
+        f"compares the best two with {CONFIRMATION_SEEDS} new seeds, which show a difference of "
+        f"two standard deviations with probability {POWER:.0%}:"
     )
-    sizes = ["--budget", str(_BUDGET), "--confirm", str(FRESH_SEEDS)]
+    sizes = ["--budget", str(_BUDGET), "--confirm", str(CONFIRMATION_SEEDS)]
     yield shlex.join([*search, *sizes, "--study", study])
 
 

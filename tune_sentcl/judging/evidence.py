@@ -12,17 +12,17 @@ from tune_sentcl.judging.statistics import smallest_shown
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 from tune_sentcl.store.union import TOLERANCE
 
-Source = Literal["fresh", "planned"]
+Source = Literal["confirm", "planned"]
 """Seeds that no choice saw; seeds that were planned before the first score."""
 
-UNFINISHED = "not all fresh trials have finished"
+UNFINISHED = "not all confirmation trials have finished"
 """Why a confirmation that has not ended supports no claim."""
 
 OPEN = "not all planned trials have finished"
 """Why a search that has not ended supports no claim."""
 
-FRESH_SEEDS = 8
-"""The fresh seeds that are proposed before any score is known.
+CONFIRMATION_SEEDS = 8
+"""The confirmation seeds that are proposed before any score is known.
 
 The smallest number with which Dunnett's test at level `ALPHA` establishes, with probability
 `POWER`, that the winner is two standard deviations of a seed better than the runner-up. It is
@@ -43,7 +43,7 @@ more frequent, although they share seeds.
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A study's planned seeds and fresh seeds.
+    """A study's planned seeds and confirmation seeds.
 
     Attributes:
         tried: The configurations by id.
@@ -77,7 +77,7 @@ class Evidence:
                 one of all pairs, even if it contains the baseline.
 
         Returns:
-            Of fresh seeds the first comparison that decides, else the last one.
+            Of confirmation seeds the first comparison that decides, else the last one.
         """
         plan, source = self.plan, self.source(a, b)
         if source is None:
@@ -102,7 +102,7 @@ class Evidence:
             (number, look)
             for number, look in enumerate(self.plan.confirmations)
             if {a.name, b.name} <= {*look.configurations}
-            and all(({*one.trials} - one.fresh).isdisjoint(look.seeds) for one in (a, b))
+            and all(({*one.trials} - one.confirming).isdisjoint(look.seeds) for one in (a, b))
         ]
 
     def level(self, number: int) -> float:
@@ -110,10 +110,10 @@ class Evidence:
         return self.alpha * _NEXT_LEVEL**number
 
     def source(self, a: Configuration, b: Configuration) -> Source | None:
-        """The seeds that count: fresh ones if a confirmation compares both; None for constants."""
+        """The seeds that count: those of a confirmation that compares both; None for constants."""
         if len(constants((a, b))) == 2:
             return None
-        return "fresh" if self._looks(a, b) else "planned"
+        return "confirm" if self._looks(a, b) else "planned"
 
     def _at(
         self, look: Confirmation, pair: Sequence[Configuration], control: str, alpha: float
@@ -125,7 +125,7 @@ class Evidence:
         kind = self.source(*pair)
         for candidate in pair:
             if lost := candidate.lost().keys() & {*look.seeds}:
-                what = "fresh seed" if kind == "fresh" else "seed"
+                what = "confirmation seed" if kind == "confirm" else "seed"
                 return f"{self.title(candidate)} lost {len(lost)} {what}{'s'[: len(lost) - 1]}"
         if (look, alpha, control) not in self._families:
             self._families[look, alpha, control] = self._family(look, control, alpha)
@@ -180,20 +180,20 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
 
     Args:
         plan: The seeds that it is asked for.
-        confirm: The number of fresh seeds that follow.
+        confirm: The number of confirmation seeds that follow.
         noise: Of `older_noise`.
     """
     if plan.configurations == 1:
         return ""
     seeds, kind, count = len(plan.seeds), "seeds", plan.configurations or _CONFIRMED
     if confirm:
-        seeds, kind, count = confirm, "fresh seeds", _CONFIRMED
+        seeds, kind, count = confirm, "confirmation seeds", _CONFIRMED
     elif plan.configurations is None and seeds > 1:
-        seeds, kind = FRESH_SEEDS, f"fresh seeds (--confirm {FRESH_SEEDS})"
+        seeds, kind = CONFIRMATION_SEEDS, f"confirmation seeds (--confirm {CONFIRMATION_SEEDS})"
     least = smallest_shown(seeds, count, ALPHA)
     if math.isinf(least):
         seed = f"1 {kind.removesuffix('s')}"
-        more = f"give --seeds 0,1,2 or --confirm {FRESH_SEEDS}"
+        more = f"give --seeds 0,1,2 or --confirm {CONFIRMATION_SEEDS}"
         return f"{seed} cannot show whether a difference is luck: {more}"
     sd, older = noise
     if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others

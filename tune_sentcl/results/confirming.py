@@ -1,4 +1,4 @@
-"""Confirmations: the new seeds of winner, baseline and runner-up, and what they can decide.
+"""Confirmations of winner, baseline and runner-up by new seeds, and what these can decide.
 
 The first confirmation of a choice has as many seeds as the user asks for. Each next one has twice
 the seeds of the one before, of which it reuses all.
@@ -18,7 +18,7 @@ from tune_sentcl.results.standings import Standings
 from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
 MOST_SEEDS = 100
-"""The largest number of new seeds to propose."""
+"""The largest number of confirmation seeds to propose."""
 _FIRST = 1000  # users' seeds are small: a later search with more seeds does not reuse these
 _LARGEST_EFFECT = 2.0  # sds of a seed: a greater difference that was seen is partly luck
 _OBVIOUS_EFFECT, _FEWEST = 4.0, 3  # sds that are no luck, and the seeds that suffice for them
@@ -51,7 +51,7 @@ def confirming_seeds(
     told = ""
     if wanted not in [len(look.seeds) for look in earlier] and wanted != size:
         told = (
-            f"{size} new seeds instead of {wanted}: each confirmation of {len(compared)} "
+            f"{size} confirmation seeds instead of {wanted}: each confirmation of {len(compared)} "
             "configurations has twice the seeds of the one before"
         )
     return (*last.seeds, *islice(new, size - len(last.seeds))), told
@@ -75,7 +75,7 @@ def _last(standings: Standings) -> Confirmation | None:
     """The last confirmation, if it compared these configurations on seeds that chose nothing."""
     compared = standings.contenders()
     for last in (standings.plan.confirmations if standings.plan else ())[-1:]:
-        chose = {seed for each in compared.values() for seed in {*each.trials} - each.fresh}
+        chose = {seed for each in compared.values() for seed in {*each.trials} - each.confirming}
         if last.configurations == tuple(compared) and chose.isdisjoint(last.seeds):
             return last
     return None
@@ -99,7 +99,7 @@ class Proposal:
     """The confirmation that `judge` proposes.
 
     Attributes:
-        seeds: How many new seeds it has, with those of earlier ones.
+        seeds: How many confirmation seeds it has, with those of earlier ones.
         chances: For each question the probability that it decides, and the difference for which
             that holds, in sds over seeds.
         is_worthwhile: Whether some question is likely to be decided, by this one or a later one.
@@ -156,7 +156,7 @@ class _Chances:
         return Proposal(sizes[0], chances[0], likely)
 
     def _effect(self, question: Question) -> float:
-        """The difference of a question that new seeds shall show, in sds of a seed."""
+        """The difference of a question that confirmation seeds shall show, in sds of a seed."""
         a, b = (mean(list(each.chosen_scores().values())) for each in question.pair)
         difference, noise = abs(a - b), self._standings.seed_blocks.sd
         if question.comparison is not None:
@@ -171,7 +171,7 @@ class _Chances:
         return effect if effect > _OBVIOUS_EFFECT else min(effect, _LARGEST_EFFECT)
 
     def _seeds_for(self, effect: float) -> int | None:
-        """The smallest number of new seeds that shows an effect; None if it is too large."""
+        """The smallest number of seeds that shows an effect; None if it is too large."""
         if effect > _OBVIOUS_EFFECT:
             return _FEWEST
         numbers, level = range(2, MOST_SEEDS + 1), self._evidence.level(self._number)

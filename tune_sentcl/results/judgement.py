@@ -42,11 +42,11 @@ class Judgement:
         source: The seeds that count; None if no seed changes either score.
         comparison: The comparison; None if nothing can be claimed.
         sentence: The result in one sentence.
-        seeds_needed: The fresh seeds of the confirmation that is proposed, with those of earlier
+        seeds_needed: The seeds of the confirmation that is proposed, with those of earlier
             ones, or of one that has not ended. None if the verdict is decided, if it is of other
             configurations, or if 100 seeds would probably decide nothing.
         chance: The probability with which these seeds decide; None without them.
-        next_step: The command that runs fresh seeds; empty without one.
+        next_step: The command that runs confirmation seeds; empty without one.
         notes: Further remarks.
     """
 
@@ -337,9 +337,9 @@ def _sentence(
     undecided = f"Whether {a} scores higher than {b} on {objective} is undecided"
     if isinstance(answer, str):
         option = f": --confirm {needed}" if needed else ""
-        needs_fresh = source == "planned" and standings.plan is not None and answer != OPEN
-        fresh = f"; only fresh seeds can support a claim{option}" * needs_fresh
-        return f"{undecided}: {answer}{fresh}."
+        needs_new = source == "planned" and standings.plan is not None and answer != OPEN
+        rule = f"; only confirmation seeds can support a claim{option}" * needs_new
+        return f"{undecided}: {answer}{rule}."
     basis = _basis(answer, source)
     if answer.verdict == "UNDECIDED":
         return f"{undecided} (difference {answer.difference:+.2f}, {basis})."
@@ -363,10 +363,11 @@ def _basis(comparison: Comparison, source: Source | None) -> str:
         "Tukey": f"Tukey's test, all pairs of {count}",
         "Bonferroni t": f"t-test, Bonferroni over {count}",
     }[comparison.procedure]
+    kind = "confirmation seeds" if source == "confirm" else "seeds"
     p = f"p = {comparison.p:.2g}" if comparison.p >= _LEAST_P else f"p < {_LEAST_P:g}"
     return (
         f"{100 * comparison.level:.4g}% interval {_points(low)} to {_points(high)}, {p}; "
-        f"{procedure}, {comparison.n} {'fresh ' if source == 'fresh' else ''}seeds as blocks"
+        f"{procedure}, {comparison.n} {kind} as blocks"
     )
 
 
@@ -416,10 +417,11 @@ def _notes(standings: Standings, pair: Sequence[Configuration]) -> Iterator[str]
             yield f"{title}: {count} far below the others ({seeds})."
         if candidate.constant_score() is not None:
             yield f"{title} scores the same with every seed, so one seed is enough."
-        elif fresh := list(candidate.fresh_scores().values()):
-            spread = f" +- {sd(fresh):.2f}" if len(fresh) > 1 else ""
-            value = f"{mean(fresh):.2f}{spread}"
-            yield f"{title} scores {value} on {len(fresh)} fresh seeds: report this mean."
+        elif confirmed := list(candidate.confirming_scores().values()):
+            spread = f" +- {sd(confirmed):.2f}" if len(confirmed) > 1 else ""
+            value = f"{mean(confirmed):.2f}{spread}"
+            seeds = f"{len(confirmed)} confirmation seeds"
+            yield f"{title} scores {value} on {seeds}: report this mean."
     yield from unequal_precisions(standings, pair)
 
 

@@ -198,7 +198,7 @@ class Standings:
             candidate.trials[seed] = row["trial_id"]
             candidate.results[seed] = replace(result, precision=row["precision_used"])
             if row["origin"] == CONFIRM_ORIGIN:
-                candidate.fresh.add(seed)
+                candidate.confirming.add(seed)
             elif row["origin"] == "sampler":
                 candidate.origin = "sampler"
         plan, command = None, ""
@@ -242,7 +242,7 @@ class Standings:
         found = []
         for each in self.tried.values():
             seeds = [s for s, result in each.results.items() if result.status == "finished"]
-            if not each.fresh.issuperset(seeds):
+            if not each.confirming.issuperset(seeds):
                 score = Estimate.of(list(each.chosen_scores().values())).mean
                 missing = math.isnan(score)
                 key = (each.name in self.older, missing, 0.0 if missing else -score, each.name)
@@ -357,28 +357,28 @@ class Standings:
         """One row a trial and one column a score of a whole task, by its name."""
         return score_table(self.tables.scores(["trial_id", *_SCORE, "value"], WHOLE_TASKS))
 
-    def by_score(self, score: Objective, *, fresh: bool = False) -> dict[str, Estimate]:
-        """A score of each configuration over its seeds of the search, or its fresh ones."""
+    def by_score(self, score: Objective, *, confirming: bool = False) -> dict[str, Estimate]:
+        """A score of each configuration over its search seeds, or its confirmation seeds."""
         name = str(score)
         if name not in self.scores:
             return {}
-        return self.over_seeds(self.scores[name].dropna().to_dict(), fresh=fresh)
+        return self.over_seeds(self.scores[name].dropna().to_dict(), confirming=confirming)
 
     def over_seeds(
-        self, values: Mapping[Any, float], *, fresh: bool = False
+        self, values: Mapping[Any, float], *, confirming: bool = False
     ) -> dict[str, Estimate]:
         """Numbers of trials over the seeds of each configuration that has any.
 
         Args:
             values: By trial; NaN counts as missing.
-            fresh: Take the seeds that chose nothing in place of those of the search.
+            confirming: Take the confirmation seeds in place of the search seeds.
         """
         found = {}
         for each in self.tried.values():
             numbers = [
                 values[trial]
                 for seed, trial in each.trials.items()
-                if (seed in each.fresh) == fresh and trial in values
+                if (seed in each.confirming) == confirming and trial in values
             ]
             if numbers := [one for one in numbers if math.isfinite(one)]:
                 found[each.name] = Estimate.of(numbers)

@@ -27,7 +27,7 @@ _STRICT = ConfigDict(strict=True, extra="ignore")
 
 @dataclass(frozen=True, config=_STRICT)
 class Confirmation:
-    """The fresh seeds of one `--confirm N`, none of which an earlier trial had used.
+    """The confirmation seeds of one `--confirm N`, none of which an earlier trial had used.
 
     Attributes:
         seeds: Of every configuration.
@@ -46,7 +46,7 @@ class SeedPlan:
         seeds: Of every configuration.
         configurations: How many configurations were to run; None if their scores decided that.
         grid: Those of them that the grid holds, its first point first.
-        confirmations: The fresh seeds, the first confirmation first.
+        confirmations: The confirmation seeds, the first confirmation first.
     """
 
     seeds: tuple[int, ...]

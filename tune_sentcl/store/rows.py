@@ -31,7 +31,7 @@ TABLES = ("trials", "scores", "curves")
 """The folders of the tables."""
 
 CONFIRM_ORIGIN: Final = "confirm"
-"""The origin of trials on fresh seeds, which confirm a choice and take no part in it."""
+"""The origin of trials on confirmation seeds, which confirm a choice and take no part in it."""
 
 
 @cache

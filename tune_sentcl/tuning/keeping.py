@@ -74,8 +74,8 @@ class Keeping:
         columns = (table[name].to_pylist() for name in ("trial_id", "configuration", "origin"))
         rows = list(zip(*columns, strict=True))
         self.older = {trial_id for trial_id, name, _ in rows if name in older}
-        fresh = (trial_id for trial_id, _, origin in rows if origin == CONFIRM_ORIGIN)
-        self._fresh = {name for name in fresh if queue.configurations.of_trial(name) is None}
+        names = (trial_id for trial_id, _, origin in rows if origin == CONFIRM_ORIGIN)
+        self._confirming = {name for name in names if queue.configurations.of_trial(name) is None}
 
     def keep_best_checkpoints(self) -> None:
         """Keep the best checkpoints and those that queued measurements need; delete the others.
@@ -89,10 +89,10 @@ class Keeping:
             StudyError: The disk refused.
         """
         if self._question.origin == CONFIRM_ORIGIN:
-            return  # fresh seeds keep no checkpoints and replace none
+            return  # confirmation seeds keep no checkpoints and replace none
         kept = self._driver.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
-        weights -= self._fresh  # `measure` may have trained them; they choose nothing
+        weights -= self._confirming  # `measure` may have trained them; they choose nothing
         best = sorted(weights - self.older, key=self._checkpoint_rank)
         best += sorted(weights & self.older, key=self._checkpoint_rank)
         leaders = self._leaders(weights)
@@ -128,7 +128,7 @@ class Keeping:
 
         Trials that only lost their workers keep theirs, and so do paused ones, those of the latest
         stages and then the best first, as many as `--states` holds. Once the search is complete,
-        the states of trials without a row go too; where fresh seeds follow, once those are
+        the states of trials without a row go too; where confirmation seeds follow, once those are
         complete. Single trials are searches of their own, so that one of them deletes no state of
         another.
 

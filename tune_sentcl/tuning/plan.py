@@ -293,7 +293,7 @@ class Estimate(NamedTuple):
         training: Seconds of a whole training of a sampled configuration, divided by the trials at
             a time; None if no configuration is sampled.
         basis: The mean seconds of a training, or of a trial if none trains, and of encoding.
-        confirmation: Time of the fresh seeds that follow; 0 without any.
+        confirmation: Time of the confirmation seeds that follow; 0 without any.
     """
 
     seconds: float
@@ -331,7 +331,7 @@ def estimate(queue: Queue, timer: TrialTimer) -> Estimate | None:
 
 
 def _confirmation(question: Question, mean: float, slots: int) -> float:
-    """The seconds of the fresh seeds of winner, runner-up and baseline, and of Ray's start."""
+    """The seconds of the confirmation of winner, runner-up and baseline, and of Ray's start."""
     grid = question.space.configurations
     is_constant = any(not config.method.takes_steps for config in grid)  # the untrained baseline
     trials = (2 if is_constant else 3) * question.options.confirm

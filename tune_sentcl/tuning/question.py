@@ -65,9 +65,9 @@ class Question:
         shares: The shares of a whole training at the ends of stages.
         given: The configurations that are proposed before the sampler draws.
         whole: Those of `given` that take part in no halving and run whole.
-        origin: The origin of every trial, for single trials and fresh seeds; None takes the
+        origin: The origin of every trial, for single trials and confirmation seeds; None takes the
             origin that each trial has.
-        confirmed: The configurations that fresh seeds compare, the winner first.
+        confirmed: The configurations that confirmation seeds compare, the winner first.
     """
 
     space: Space

@@ -76,7 +76,7 @@ Launcher = Callable[[Question, str], AbstractContextManager[Launch]]
 
 
 def run_and_confirm(question: Question, path: str, launcher: Launcher) -> SearchOutcome:
-    """Run a search, and then winner, baseline and runner-up on fresh seeds if options say so."""
+    """Run a search, and then winner, baseline and runner-up on new seeds if options say so."""
     limits = limits_of(question.options)
     outcome = run_search(question, path, launcher, limits)
     # Trials that fail again and again do not block the confirmation: all others have run.
@@ -227,7 +227,7 @@ def _mirror(question: Question, driver: StudyDriver) -> JournalMirror | None:
 
 
 def confirmation_of(question: Question, path: str) -> Question | None:
-    """The search that runs winner, baseline and runner-up of the study on fresh seeds.
+    """The search that runs winner, baseline and runner-up of the study on confirmation seeds.
 
     Its seeds are those of `confirming_seeds`. It is None if no confirmation is requested, if each
     configuration has lost a seed, or if no seed changes the scores. Its trials have the origin

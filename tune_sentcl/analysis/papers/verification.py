@@ -121,7 +121,7 @@ class VerifiedCell:
 
 
 def verify(study: StudyFrames, paper: Paper, table: int | None = None) -> list[VerifiedCell]:
-    """Compare a study with every number that a paper prints; fresh seeds take no part.
+    """Compare a study with every number that a paper prints; confirmation seeds take no part.
 
     Args:
         study: From `read_study`.
@@ -176,7 +176,7 @@ def prediction_interval(score: Estimate) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Tried:
-    """A configuration of a study, without its fresh seeds.
+    """A configuration of a study, without its confirmation seeds.
 
     Attributes:
         values: Its dotted values, without knobs that are unset or newer than its trials.
@@ -205,7 +205,7 @@ def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
         row[_PRINT] = row[_PRINT] or ""
         names.setdefault(row[_PRINT], set()).add(row["encoder.checkpoint"])
     for _, one in sorted(standings.tried.items()):
-        chose = sorted(one.trials.keys() - one.fresh)
+        chose = sorted(one.trials.keys() - one.confirming)
         results = {one.trials[seed]: one.results[seed] for seed in chose}
         if results:
             values = {key: value for key, value in one.values.items() if value is not None}

@@ -40,7 +40,7 @@ from tune_sentcl.history import Configuration
 from tune_sentcl.objective import DEFAULT, Objective
 
 _DRAWN = 10
-_KINDS = ("seeds of the search", "new seeds")
+_KINDS = ("search seeds", "confirmation seeds")
 _LABEL_LINE = 34  # characters of a line of a label
 _GROUPS = {"winner": "winner", "": "not proven worse", "worse": "proven worse"}
 _BEST, _OTHERS, _POINTS = 6, 120, 200  # curves, grey curves, points of a curve
@@ -121,11 +121,11 @@ def _seeds(
     """A score of every seed of some configurations, with the mean that is to be reported."""
     standings, found = subject.standings, []
     values = standings.scores[str(objective)].dropna().to_dict() if rows else {}
-    means = standings.by_score(objective) | standings.by_score(objective, fresh=True)
+    means = standings.by_score(objective) | standings.by_score(objective, confirming=True)
     for label, one in rows.items():
         for seed, trial in one.trials.items():
             if trial in values:
-                kind, group = _KINDS[seed in one.fresh], _GROUPS[standings.mark(one.name)]
+                kind, group = _KINDS[seed in one.confirming], _GROUPS[standings.mark(one.name)]
                 mean = means[one.name]
                 row = (subject.brief(one.name), label, group, seed, values[trial], kind)
                 found.append((*row, mean.mean))
@@ -164,9 +164,7 @@ _TEXT: Spec = {"field": "mean", "aggregate": "min", "type": "quantitative", "for
 
 def _how_to_read(frame: pd.DataFrame) -> str:
     if (frame["kind"] == _KINDS[1]).any():
-        return (
-            "Each point is a seed; bar and number: the mean, over new seeds where there are any."
-        )
+        return "Each point is a seed; bar: the mean, over confirmation seeds if there are any."
     return "Each point is a seed; bar and number: the mean."
 
 

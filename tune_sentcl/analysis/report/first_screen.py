@@ -80,7 +80,7 @@ class FirstScreen:
     def score(self, label: str, objective: Objective, beside: str = "") -> Estimate:
         """A score of a row over the seeds of the verdict on it.
 
-        Without a verdict these are the new seeds that both rows have, else those of the search.
+        Without a verdict these are the confirmation seeds of both rows, else the search seeds.
 
         Args:
             label: The row.
@@ -95,10 +95,12 @@ class FirstScreen:
             return Estimate(math.nan, n=0)
         values = self.standings.scores[str(objective)].dropna()
         drawn = [each for each in (one, other, winner) if each and each.constant_score() is None]
-        fresh = set.intersection(*({*each.fresh_scores()} for each in drawn)) if drawn else set()
-        seeds = {*verdict.seeds} if verdict else fresh
+        shared = (
+            set.intersection(*({*each.confirming_scores()} for each in drawn)) if drawn else set()
+        )
+        seeds = {*verdict.seeds} if verdict else shared
         if one not in drawn or not seeds:
-            seeds = {*one.trials} - one.fresh
+            seeds = {*one.trials} - one.confirming
         there = (values.get(one.trials[seed]) for seed in sorted(seeds & one.trials.keys()))
         found = [float(value) for value in there if value is not None]
         return Estimate.of(found) if found else Estimate(math.nan, n=0)
@@ -143,7 +145,7 @@ class FirstScreen:
         for label, one in claims.items():
             words[label] = "not tested on new seeds"
             if answer := self.standings.comparisons.get(one.name):
-                kind = "new seed" if evidence.source(winner, one) == "fresh" else "search seed"
+                kind = "new seed" if evidence.source(winner, one) == "confirm" else "search seed"
                 seeds = f"{answer.n} {kind}{'s' if answer.n > 1 else ''}"
                 words[label] = f"{_WORDS[answer.verdict]} on {seeds}"
         if len({*words.values()}) == 1:

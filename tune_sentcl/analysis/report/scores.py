@@ -60,15 +60,17 @@ def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
 
 
 def _confirmed(subject: ReportData) -> _Columns:
-    """The first objective and its test score on new seeds, and the test score of the others."""
+    """The first objective and its test score on confirmation seeds, and the other test scores."""
     objective, standings = subject.objectives[0], subject.standings
-    fresh = {f"{title_of(objective)}, new seeds": standings.by_score(objective, fresh=True)}
+    confirmed = standings.by_score(objective, confirming=True)
+    found = {f"{title_of(objective)}, confirmation seeds": confirmed}
     for test in test_columns([objective]).values():
-        fresh[title_of(test)] = standings.by_score(test)
-        fresh[f"{title_of(test)}, new seeds"] = standings.by_score(test, fresh=True)
-    columns: dict[str, Mapping[Any, Value]] = {t: found for t, found in fresh.items() if found}
-    if any(title.endswith("new seeds") for title in columns):
-        columns["new seeds"] = {one.name: len(one.fresh) or None for one in subject.shown}
+        found[title_of(test)] = standings.by_score(test)
+        found[f"{title_of(test)}, confirmation seeds"] = standings.by_score(test, confirming=True)
+    columns: dict[str, Mapping[Any, Value]] = {t: scores for t, scores in found.items() if scores}
+    if any(title.endswith("confirmation seeds") for title in columns):
+        counts = {one.name: len(one.confirming) or None for one in subject.shown}
+        columns["confirmation seeds"] = counts
     return columns
 
 
@@ -80,8 +82,8 @@ def _note(subject: ReportData, averages: str) -> str:
         ranked += " Costs are in their units; less is better."
     if len(ranks) < len(seeds):
         ranked += " No rank: fewer seeds than the best, or a lost seed."
-    if any(one.fresh for one in subject.shown):
-        ranked += " New seeds chose nothing: report these means."
+    if any(one.confirming for one in subject.shown):
+        ranked += " Confirmation seeds chose nothing: report these means."
     if older := len(subject.standings.older):
         ranked += f" Left out: {older} of a plugin's older code."
     ranked += f" Time: without start-up.{averages} {LEGEND}."
@@ -188,8 +190,8 @@ def leaderboard_frame(subject: ReportData) -> pd.DataFrame:
     Columns: `rank`, `configuration`, `verdict` of `judge` beside the winner, the varied knobs,
     `data`, `seeds`, and `..._mean`, `..._sd` and `..._n` of each score (by its name on the command
     line), of the averages, and of `hours` and `gpu_hours` per trial. `lost` counts lost seeds, if
-    any. `fresh_...` describe each objective and its test score on new seeds, if any; those of the
-    first have no name.
+    any. `confirm_...` describe each objective and its test score on confirmation seeds, if any;
+    those of the first have no name.
     """
     names, standings = [*subject.seeds], subject.standings
     ranks = [standings.ranks.get(name) for name in names]
@@ -203,5 +205,5 @@ def leaderboard_frame(subject: ReportData) -> pd.DataFrame:
         title = number.replace(" ", "_").lower() if ":" not in number else number
         columns |= statistics_of(title, subject.over_seeds(number), names)
     over_seeds = subject.frames.configurations(subject.objectives).set_index("configuration")
-    found = over_seeds.reindex(names).filter(regex="^(lost$|fresh_)")
+    found = over_seeds.reindex(names).filter(regex="^(lost$|confirm_)")
     return pd.concat([pd.DataFrame(columns), found.reset_index(drop=True)], axis=1)

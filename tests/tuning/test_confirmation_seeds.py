@@ -1,4 +1,4 @@
-"""The best configuration on fresh seeds: they choose nobody, teach nobody, and may be quoted."""
+"""Confirmation seeds choose no configuration, teach no sampler, and may be quoted."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def fresh(study: Path) -> list[dict[str, Any]]:
 
 
 def both(study: Path) -> list[int]:
-    """The fresh seeds of two configurations, which are the same ones."""
+    """The confirmation seeds of two configurations, which are the same ones."""
     first, second = (
         [row["seed"] for row in fresh(study) if row["configuration"] == name]
         for name in sorted({row["configuration"] for row in fresh(study)})
@@ -63,7 +63,7 @@ def test_confirmations_double_and_reuse_their_seeds(
     run(space, study, confirm=2)
     assert run(space, study, confirm=2).ran == 0
     assert run(space, study, confirm=3).ran == 4
-    assert "4 new seeds instead of 3" in capsys.readouterr().err
+    assert "4 confirmation seeds instead of 3" in capsys.readouterr().err
     assert both(study) == [1000, 1001, 1002, 1003]
     assert run(space, study, confirm=2).ran == 0, "the first command, again"
     assert run(space, study, confirm=16).ran == 24
@@ -82,7 +82,7 @@ def test_a_later_winner_is_confirmed_on_seeds_of_its_own(tmp_path: Path) -> None
     assert (first.seeds, second.seeds) == ((1000, 1001, 1002), (1003, 1004, 1005))
     baseline, *_ = judge(Study.read(study))
     assert (baseline.a.name, baseline.row()["n"]) == (second.configurations[0], 3)
-    assert baseline.source == "fresh" and baseline.row()["level"] == pytest.approx(1 - 0.04 / 5)
+    assert baseline.source == "confirm" and baseline.row()["level"] == pytest.approx(1 - 0.04 / 5)
 
 
 def test_seeds_that_a_later_search_is_asked_for_are_fresh_no_more(tmp_path: Path) -> None:
