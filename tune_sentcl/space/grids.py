@@ -132,9 +132,9 @@ class Range:
         return next(iter(value), 0) if is_short else value
 
     def holds(self, value: Any) -> bool:
-        """Whether the range contains a value."""
+        """Whether the range contains a config's value."""
         if self.kind == "choice":
-            return value in self.choices
+            return self.param(value) in self.choices
         return isinstance(value, int | float) and self.low <= value <= self.high
 
     def ends(self) -> tuple[Any, ...]:

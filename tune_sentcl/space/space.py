@@ -199,8 +199,7 @@ class Space:
             if name not in ranged and values.get(name) != fixed:
                 return None
         active = self.active_ranges(values)
-        given = {r.key: r.param(values[r.key]) for r in active}
-        params = {r.key: given[r.key] for r in active if r.holds(given[r.key])}
+        params = {r.key: r.param(values[r.key]) for r in active if r.holds(values[r.key])}
         return params if self.ranges and len(params) == len(active) else None
 
     def exact_params(self, config: TrialConfig) -> Params | None:
