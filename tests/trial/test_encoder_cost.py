@@ -72,6 +72,13 @@ def test_a_trial_measures_the_encoder_that_it_exports(
         assert {again[c] == found[c] for c in ("megabytes", "embedding_bytes")} == {True}
 
 
+def test_widths_and_bits_of_an_encoder_have_its_times() -> None:
+    plain = costs(finish(costing(**{"method.name": "none"}))[1].scores)
+    small = {"method.name": "none", "method.dims": 8, "method.quantization": "binary"}
+    found = costs(finish(costing(**small))[1].scores)
+    assert {name for name in COSTS if found[name] != plain[name]} == {"embedding_bytes"}
+
+
 def test_word_vectors_have_a_reason_and_no_cost(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     lines = [" ".join([word, *map(str, draw.random(3))]) for word in toy_vocabulary()]
