@@ -11,7 +11,9 @@ import pytest
 from export_samples import Planted, plant, shaken, toy
 from huggingface_hub import ModelCard
 from model_samples import sentence_transformer
+from typer.testing import CliRunner
 
+from tune_sentcl.cli import app
 from tune_sentcl.cli.options import parse_settings
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
@@ -266,3 +268,6 @@ def test_a_card_says_how_the_scored_embeddings_were_quantized(
     quantized = names["quantized"]
     assert quantized.dtype == np.int8
     assert quantized.shape == (1, {"int8": 8, "binary": 1}[quantization])
+    said = CliRunner().invoke(app, ["evaluate", str(tmp_path / "study"), "--toy"]).stderr
+    assert "here its embeddings are not quantized" in said
+    assert "its files cut embeddings to 8 numbers" in said
