@@ -11,7 +11,7 @@ from tune_sentcl.analysis.papers.paper_results import Paper
 from tune_sentcl.config import Fingerprints, TrialConfig, trial_id
 from tune_sentcl.errors import BadInputError
 from tune_sentcl.space import load_space, space_names
-from tune_sentcl.tuning.sampler import Sampler
+from tune_sentcl.tuning.sampler import Sampler, distributions
 
 ROOT = Path(__file__).parents[1] / "search_spaces"
 
@@ -33,6 +33,7 @@ def test_a_shipped_space_holds_its_grid_in_its_ranges(name: str) -> None:
     assert space.ranges
     for config in space.configurations:
         assert space.exact_params(config) is not None, config.method
+        assert distributions(space, config.dotted()), config.method
     ids = {trial_id(config, prints(config)) for config in space.configurations}
     assert len(ids) == len(space.configurations)
 

@@ -167,3 +167,23 @@ def test_no_axis_has_a_tick_beyond_what_was_measured(tmp_path: Path) -> None:
         if axis and axis["type"] == "quantitative" and "scale" in axis
     ]
     assert len(scales) > 6 and not any(scale.get("nice", True) for scale in scales)
+
+
+def test_where_nothing_is_trained_the_front_of_score_and_costs_comes_first(tmp_path: Path) -> None:
+    names = (DEV, "cost:milliseconds_64:dev", "cost:embedding_bytes:dev")
+    cases = {"none": (80.0, 3.0, 1536), "int8": (80.1, 3.0, 384), "binary": (75.0, 3.0, 48)}
+    trials = [
+        Trial(
+            kind,
+            config(0, method={"name": "none", "quantization": kind}),
+            [score(each, value) for each, value in zip(objectives(*names), row, strict=True)],
+            configuration=kind,
+        )
+        for kind, row in cases.items()
+    ]
+    write_study(tmp_path, trials, [DEV])
+    report = report_of(subject_of(tmp_path))
+    (first,) = report.first_figures
+    assert [*first.data["front"]["score"]] == [80.1, 75.0]
+    said = report.answer.sentence
+    assert said == "The best of 3 untrained encoders has STS-B Spearman on dev 80.1."

@@ -99,6 +99,7 @@ LATER: dict[str, tuple[Values, Any]] = {
     "encoder.lora_targets": (_ADAPTED, "auto"),
     "data.mix": ({"method.name": "simcse", "data.source": "toy + sts-b"}, "in_turn"),
     "method.dims": ({"method.name": "mnr"}, [16, 8]),
+    "method.quantization": ({"method.name": "none"}, "binary"),
     "method.chunk": ({"method.name": "mnr"}, 8),
     "method.symmetric": ({"method.name": "mnr"}, True),
     "method.negative_weight": ({"method.name": "mnr"}, 2.0),

@@ -11,7 +11,9 @@ import pytest
 from export_samples import Planted, plant, shaken, toy
 from huggingface_hub import ModelCard
 from model_samples import sentence_transformer
+from typer.testing import CliRunner
 
+from tune_sentcl.cli import app
 from tune_sentcl.cli.options import parse_settings
 from tune_sentcl.config import TrialConfig, parse_dotted
 from tune_sentcl.data.tasks.evaluation_sets import load_sets
@@ -47,6 +49,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "clsr": {"method.name": "clsr", "optimizer.name": "lars", "optimizer.lr": 0.5},
     "whitened": {"method.name": "none", "method.whitening": True},
     "untrained": {"method.name": "none", "encoder.pooling": "cls"},
+    "cut": {"method.name": "none", "method.dims": 8},
+    "whitened and cut": {"method.name": "none", "method.whitening": True, "method.dims": 8},
 }
 
 
@@ -84,14 +88,17 @@ def test_it_gives_the_embeddings_of_the_trial(name: str, tmp_path: Path) -> None
     found = export_trial(tmp_path / "study", tmp_path / "deep" / "model")
     texts = sentences()
     expected = trained(config).encoder.encode(texts)
-    given = sentence_transformer(found.to).encode(texts, show_progress_bar=False)
+    options = {"normalize_embeddings": "cut" in name, "show_progress_bar": False}
+    given = sentence_transformer(found.to).encode(texts, **options)
     scale = max(1.0, float(np.abs(expected).max()))  # whitening of few sentences has large numbers
     np.testing.assert_allclose(given, expected, atol=1e-5 * scale, rtol=0)
     kinds = {path.suffix for path in found.to.rglob("*") if path.is_file()}
     assert kinds == {".json", ".md", ".safetensors"}
     checkpoint = resolve_checkpoint(str(found.to))
     assert (checkpoint.pooling, checkpoint.max_length) == (config.encoder.pooling, 48)
-    assert len(checkpoint.shaping) == {"clsr": 2, "whitened": 1}.get(name, 0)
+    assert len(checkpoint.shaping) == {"clsr": 2, "whitened": 1, "whitened and cut": 1}.get(
+        name, 0
+    )
     assert [path.name for path in found.to.parent.iterdir()] == ["model"]
 
     study = Study.read(tmp_path / "study")
@@ -246,3 +253,21 @@ def test_the_head_of_a_card_is_yaml_whatever_names_are(name: str, tmp_path: Path
     assert read.data.library_name == "sentence-transformers"
     assert read.data.base_model == (name if name == "owner/model" else None)
     assert "## Scores" in read.text and read.text.count("```") == 6
+
+
+@pytest.mark.parametrize("quantization", ["int8", "binary"])
+def test_a_card_says_how_the_scored_embeddings_were_quantized(
+    quantization: str, tmp_path: Path
+) -> None:
+    settings = {"method.name": "none", "method.quantization": quantization, "method.dims": 8}
+    plant(tmp_path / "study", {"t": Planted(toy(), settings=settings)})
+    found = export_trial(tmp_path / "study", tmp_path / "model")
+    code = re.findall(r"```python\n(.*?)```", (found.to / "README.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {"calibration": np.eye(8, dtype=np.float32)}
+    exec("".join(code).replace("path/of/this/folder", str(found.to)), names)
+    quantized = names["quantized"]
+    assert quantized.dtype == np.int8
+    assert quantized.shape == (1, {"int8": 8, "binary": 1}[quantization])
+    said = CliRunner().invoke(app, ["evaluate", str(tmp_path / "study"), "--toy"]).stderr
+    assert "here its embeddings are not quantized" in said
+    assert "its files cut embeddings to 8 numbers" in said

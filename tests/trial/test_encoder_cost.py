@@ -32,17 +32,20 @@ def costs(scores: tuple[Score, ...]) -> dict[str, float | None]:
 
 
 @pytest.mark.parametrize(
-    ("values", "width", "tail"),
+    ("values", "size", "tail"),
     [
-        ({}, 32, 0),
-        ({"encoder.lora_rank": 2}, 32, 0),
-        ({"method.name": "none"}, 32, 0),
-        ({"method.name": "mnr", "method.head": "kept"}, 32, 33 * 32),
-        ({"encoder.checkpoint": "static:16:toy"}, 16, 0),
+        ({}, 128, 0),
+        ({"encoder.lora_rank": 2}, 128, 0),
+        ({"method.name": "none"}, 128, 0),
+        ({"method.name": "none", "method.dims": 12}, 48, 0),
+        ({"method.name": "none", "method.quantization": "int8"}, 32, 0),
+        ({"method.name": "none", "method.dims": 12, "method.quantization": "binary"}, 2, 0),
+        ({"method.name": "mnr", "method.head": "kept"}, 128, 33 * 32),
+        ({"encoder.checkpoint": "static:16:toy"}, 64, 0),
     ],
 )
 def test_a_trial_measures_the_encoder_that_it_exports(
-    values: dict[str, Any], width: int, tail: int, tmp_path: Path
+    values: dict[str, Any], size: int, tail: int, tmp_path: Path
 ) -> None:
     if "encoder.lora_rank" in values:
         pytest.importorskip("peft")
@@ -54,7 +57,7 @@ def test_a_trial_measures_the_encoder_that_it_exports(
     numbers = tail + sum(weight.numel() for weight in start.parameters())
     assert tuple(found) == COSTS
     assert found["megabytes"] == pytest.approx(numbers * 4 / 1e6)
-    assert found["embedding_bytes"] == 4 * width
+    assert found["embedding_bytes"] == size
     assert all(0 < (found[name] or 0) < 1000 for name in COSTS[:2])
     expected = set(expected_measurements(inputs.sets, measures_of(config)))
     assert {score.measurement for score in end.scores} == expected
@@ -65,3 +68,10 @@ def test_a_trial_measures_the_encoder_that_it_exports(
     if config.method.takes_steps:  # and of kept weights, as when it is asked for later
         again = costs(measured(Kept(tmp_path / "study", config), config)[1].scores)
         assert {again[c] == found[c] for c in ("megabytes", "embedding_bytes")} == {True}
+
+
+def test_widths_and_bits_of_an_encoder_have_its_times() -> None:
+    plain = costs(finish(costing(**{"method.name": "none"}))[1].scores)
+    small = {"method.name": "none", "method.dims": 8, "method.quantization": "binary"}
+    found = costs(finish(costing(**small))[1].scores)
+    assert {name for name in COSTS if found[name] != plain[name]} == {"embedding_bytes"}

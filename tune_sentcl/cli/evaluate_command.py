@@ -136,7 +136,9 @@ def _weights(model: str) -> Iterator[str]:
 
     with tempfile.TemporaryDirectory() as folder:
         to = str(Path(folder) / "model")
-        export_trial(model, to, say=say)
+        method = export_trial(model, to, say=say).record["trial"]["config"]["method"]
+        if method.get("quantization", "none") != "none":
+            say(f"note: {model}: here its embeddings are not quantized, as they were in the study")
         yield to
 
 

@@ -32,6 +32,7 @@ from tune_sentcl.config.identity import weight_values as weight_values
 from tune_sentcl.config.idle import UNSET as UNSET
 from tune_sentcl.config.idle import UNTRAINED as UNTRAINED
 from tune_sentcl.config.idle import draws as draws
+from tune_sentcl.config.idle import has_no_weights as has_no_weights
 from tune_sentcl.config.idle import is_idle as is_idle
 from tune_sentcl.config.idle import is_start as is_start
 from tune_sentcl.config.idle import is_unchanged as is_unchanged

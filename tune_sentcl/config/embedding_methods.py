@@ -17,15 +17,19 @@ def _falling(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(dims, reverse=True))
 
 
+Dims = Annotated[
+    tuple[int, ...],
+    BeforeValidator(lambda dims: (dims,) * (dims != 0) if isinstance(dims, int) else dims),
+    Field(strict=False),
+    AfterValidator(_falling),
+]
+"""Distinct widths of an embedding, the widest first; a number is a list of one, 0 an empty one."""
+
+
 class EmbeddingLossConfig(ChunkedConfig):
     """The common knobs of the methods that compare the embeddings of a batch's sentences."""
 
-    dims: Annotated[
-        tuple[int, ...],
-        BeforeValidator(lambda dims: (dims,) if isinstance(dims, int) else dims),
-        Field(strict=False),
-        AfterValidator(_falling),
-    ] = Field(
+    dims: Dims = Field(
         (),
         description="widths of the leading parts of an embedding whose losses are summed "
         "(Matryoshka), such as [384, 128, 32]; empty: only the whole embedding",

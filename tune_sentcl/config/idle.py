@@ -147,9 +147,15 @@ def naming_knobs(rows: Sequence[Values]) -> list[str]:
 _START = ("checkpoint", "pooling", "max_length", "query_prefix", "text_prefix")
 
 
-def is_unchanged(values: Values) -> bool:
-    """Whether the encoder is used as its checkpoint has it."""
+def has_no_weights(values: Values) -> bool:
+    """Whether a trial's weights are those of its checkpoint."""
     return not draws(values) and not values.get("method.whitening")
+
+
+def is_unchanged(values: Values) -> bool:
+    """Whether the encoder is used as its checkpoint has it, with whole embeddings."""
+    is_whole = values.get("method.quantization") in (None, "none")
+    return has_no_weights(values) and is_whole and not values.get("method.dims")
 
 
 def is_start(values: Values, trained: Values) -> bool:
@@ -172,7 +178,7 @@ def title(values: Values, keys: Sequence[str]) -> str:
 def value_text(value: Any) -> str:
     """A knob's value in a title; numbers have four significant digits."""
     if isinstance(value, list | tuple):
-        return "+".join(map(value_text, value))
+        return "+".join(map(value_text, value)) or "none"
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from tune_sentcl.config.embedding_methods import (
     AngleConfig,
     CosentConfig,
+    Dims,
     GistConfig,
     MnrConfig,
     TripletConfig,
@@ -175,7 +176,7 @@ class ClsrConfig(MethodBase):
 
 
 class NoneConfig(MethodBase):
-    """No training: the unchanged or whitened encoder; the papers' untrained baselines."""
+    """No training: the encoder as it is, whitened, or with smaller embeddings."""
 
     takes_steps: ClassVar[bool] = False
     freezes_encoder: ClassVar[bool] = True
@@ -189,11 +190,21 @@ class NoneConfig(MethodBase):
     whitening_dim: int | None = Field(
         None, ge=1, description="number of whitened directions to keep, widest first; unset: all"
     )
+    dims: Annotated[Dims, Field(max_length=1)] = Field(
+        (),
+        description="width to which embeddings are cut, and then scaled to length 1 "
+        "(Matryoshka); empty or 0: the whole embedding",
+    )
+    quantization: Literal["none", "int8", "binary"] = Field(
+        "none",
+        description="bits of each number of an embedding: 32 (none), 8, with ranges from the "
+        "training sentences (int8), or 1, its sign (binary)",
+    )
 
     @property
     def rows(self) -> Rows:
-        """Sentences for whitening, else nothing."""
-        return "sentences" if self.whitening else "nothing"
+        """Sentences for whitening and for the ranges of int8, else nothing."""
+        return "sentences" if self.whitening or self.quantization == "int8" else "nothing"
 
 
 _BUILT_IN: tuple[type[MethodBase], ...] = (

@@ -36,6 +36,7 @@ ALIASES = {
     "temp": "method.temperature",
     "loss": "method.name",
     "matryoshka_dims": "method.dims",
+    "truncate_dim": "method.dims",
     "mini_batch_size": "method.chunk",
     "model_name": "encoder.checkpoint",
     "model_name_or_path": "encoder.checkpoint",

@@ -1,4 +1,4 @@
-"""Retrieval by cosine: exact search in blocks, with the metrics of `trec_eval`.
+"""Retrieval by cosine or dot product: exact search in blocks, with the metrics of `trec_eval`.
 
 Two rules of `trec_eval` affect a score: it compares documents by float32 numbers, and for equal
 numbers the lexicographically greater id comes first. A query without a relevant document counts
@@ -8,6 +8,8 @@ query's ranking, and documents without text rank last.
 Source: usnistgov/trec_eval, form_res_rels.c, m_ndcg_cut.c, m_recip_rank.c and m_recall.c;
 beir-cellar/beir, beir/retrieval/evaluation.py (`ignore_identical_ids`).
 """
+
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -24,14 +26,19 @@ _QUERIES, _DOCUMENTS = 256, 8192
 """Rows of a block, whose 2 million numbers take 16 MB."""
 
 
+Similarity = Literal["cosine", "dot"]
+"""How a query and a document are compared."""
+
+
 def score_retrieval(
-    sentences: SentenceTable, task: RetrievalTask
+    sentences: SentenceTable, task: RetrievalTask, similarity: Similarity = "cosine"
 ) -> tuple[list[Score], list[ItemScores]]:
     """Search every document for every query, and score the rankings.
 
     Args:
         sentences: Holds the task's texts and queries.
         task: The queries, the documents and their relevance.
+        similarity: What ranks the documents.
 
     Returns:
         The task's metrics x 100, as means over queries; and those of each query, from 0 to 1.
@@ -52,7 +59,7 @@ def score_retrieval(
     by_query = []
     for start in range(0, len(task.queries), _QUERIES):
         part = slice(start, start + _QUERIES)
-        ranked = nearest(sentences, task.queries[part], task, deepest + 1)
+        ranked = nearest(sentences, task.queries[part], task, deepest + 1, similarity)
         for row, grades, own in zip(
             ranked, task.relevance[part], task.left_out[part], strict=True
         ):
@@ -88,16 +95,21 @@ def score_retrieval(
 
 
 def nearest(
-    sentences: SentenceTable, queries: tuple[str, ...], task: RetrievalTask, most: int
+    sentences: SentenceTable,
+    queries: tuple[str, ...],
+    task: RetrievalTask,
+    most: int,
+    similarity: Similarity = "cosine",
 ) -> Int64[np.ndarray, "queries found"]:
     """The numbers of the best documents of some queries, at most `most`, the best first."""
     asked = _of_length_1(sentences.queries.rows(queries, task.name))
     best = np.empty((len(queries), 0), np.int64)
     for start in range(0, len(task.documents), _DOCUMENTS):
         part = task.documents[start : start + _DOCUMENTS]
+        rows = sentences.documents.rows(part, task.name)
         # In double precision equal documents have equal cosines wherever they are in a block.
-        cosines = asked @ _of_length_1(sentences.documents.rows(part, task.name)).T
-        keys = np.concatenate([best, _keys(cosines, start)], axis=1)
+        documents = _of_length_1(rows) if similarity == "cosine" else rows.astype(np.float64)
+        keys = np.concatenate([best, _keys(asked @ documents.T, start)], axis=1)
         best = keys if keys.shape[1] <= most else np.partition(keys, -most, axis=1)[:, -most:]
     numbers: Int64[np.ndarray, "queries found"] = _LAST - (np.sort(best, axis=1)[:, ::-1] & _LAST)
     return numbers
@@ -107,12 +119,14 @@ _LAST = np.int64(2**32 - 1)
 
 
 def _keys(
-    cosines: Float64[np.ndarray, "queries documents"], start: int
+    similarities: Float64[np.ndarray, "queries documents"], start: int
 ) -> Int64[np.ndarray, "queries documents"]:
-    """Integers in the order of the float32 cosines; of equal cosines the first has the largest."""
-    bits = (cosines.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)  # no -0
+    """Integers in the order of the float32 similarities; of equals the first is the largest."""
+    bits = (
+        (similarities.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)
+    )  # no -0
     rising = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
-    numbers = np.arange(start, start + cosines.shape[1], dtype=np.int64)
+    numbers = np.arange(start, start + similarities.shape[1], dtype=np.int64)
     keys: Int64[np.ndarray, "queries documents"] = (rising << 32) | (_LAST - numbers)
     return keys
 

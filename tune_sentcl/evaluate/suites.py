@@ -31,7 +31,7 @@ from tune_sentcl.errors import (
 )
 from tune_sentcl.evaluate.encode import Encode, SentenceTable
 from tune_sentcl.evaluate.foreign_tasks import score_foreign
-from tune_sentcl.evaluate.retrieval import score_retrieval
+from tune_sentcl.evaluate.retrieval import Similarity, score_retrieval
 from tune_sentcl.evaluate.splits import FOLD_SEED
 from tune_sentcl.evaluate.sts import few_zeros, score_task
 from tune_sentcl.evaluate.transfer import score_labeled, score_rated, score_transfer
@@ -63,6 +63,7 @@ class Measures:
         widths: Cut embeddings to these widths too, and score them by cosine and retrieval. The
             protocol is then `cosine@32` or `retrieval@32`.
         cost: Whether a trial measures the cost of its encoder too; `score_sets` does not.
+        similarity: How retrieval compares embeddings.
     """
 
     suites: tuple[SuiteName, ...] = ("sts", "transfer")
@@ -72,6 +73,7 @@ class Measures:
     own: tuple[str, ...] = ()
     widths: tuple[int, ...] = ()
     cost: bool = False
+    similarity: Similarity = "cosine"
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         zeros = few_zeros(sentences, sets.graded)
         for task, by, seed in _measurements(sets, measures):
             try:
-                found = _score(sentences, task, by, seed, measures.device, zeros=zeros > 0)
+                found = _score(sentences, task, by, seed, measures, zeros=zeros > 0)
                 scores += found[0]
                 items += found[1]
             except (DataError, NonFiniteError, PluginError) as error:
@@ -247,27 +249,27 @@ def _score(
     task: _Task,
     protocol: str,
     seed: int | None,
-    device: str,
+    measures: Measures,
     *,
     zeros: bool,
 ) -> tuple[list[Score], list[ItemScores]]:
     plain, _, width = protocol.partition("@")
     if width:
-        found, _ = _score(sentences.cut(int(width)), task, plain, seed, device, zeros=zeros)
+        found, _ = _score(sentences.cut(int(width)), task, plain, seed, measures, zeros=zeros)
         return [replace(score, protocol=protocol) for score in found], []
     match task:
         case StsTask():
             return score_task(sentences, task, zeros=zeros)
         case RetrievalTask():
-            return score_retrieval(sentences, task)
+            return score_retrieval(sentences, task, measures.similarity)
         case LabeledTask():
-            return list(score_labeled(sentences, task, device)), []
+            return list(score_labeled(sentences, task, measures.device)), []
         case ForeignTask():
             return score_foreign(sentences.encode, task), []
         case RatedTask():
-            return list(score_rated(sentences, task, seed or FOLD_SEED, device)), []
+            return list(score_rated(sentences, task, seed or FOLD_SEED, measures.device)), []
         case TransferTask():
-            return list(score_transfer(sentences, task, protocol, seed, device)), []
+            return list(score_transfer(sentences, task, protocol, seed, measures.device)), []
 
 
 def _name(task: _Task) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tune_sentcl.analysis.frames import configurations_of
-from tune_sentcl.config import is_start, is_unchanged
+from tune_sentcl.config import draws, has_no_weights, is_start, is_unchanged
 from tune_sentcl.errors import Fault, StudyError, first_names
 from tune_sentcl.export.rerun_command import train_command
 from tune_sentcl.history import CONFIRM_ORIGIN
@@ -26,6 +26,7 @@ from tune_sentcl.store.study import Study
 
 _READ = (
     *("trial_id", "configuration", "status", "origin", "method.name", "method.whitening"),
+    *("method.dims", "method.quantization"),
     *("encoder.checkpoint", "encoder.pooling", "encoder.max_length", "checkpoint_fingerprint"),
     *("encoder.query_prefix", "encoder.text_prefix", "code_fingerprint"),
     *("evaluation.data", "data.source", "config"),
@@ -55,6 +56,11 @@ class Candidate:
         return is_unchanged(self.row)
 
     @property
+    def width(self) -> int | None:
+        """The width to which embeddings without training are cut; None: they are whole."""
+        return None if draws(self.row) else next(iter(self.row["method.dims"] or ()), None)
+
+    @property
     def uses_word_vectors(self) -> bool:
         """Whether its model uses word vectors, whose weights are never kept."""
         return str(self.row["encoder.checkpoint"]).endswith(".txt")
@@ -62,7 +68,7 @@ class Candidate:
     @property
     def exportable(self) -> bool:
         """Whether there are weights to export."""
-        return not self.uses_word_vectors and (self.kept or self.untrained)
+        return not self.uses_word_vectors and (self.kept or has_no_weights(self.row))
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,10 @@ def export_trial(
     if is_trainer(candidate.row["method.name"]):
         _copy_trained(study, candidate, record, target)
     else:
-        _write(_encoder_of(study, candidate), record, target)
+        encoder = _encoder_of(study, candidate)
+        if candidate.width is not None:
+            encoder.settings = {**encoder.settings, "truncate_dim": candidate.width}
+        _write(encoder, record, target)
     return Exported(record, target)
 
 
@@ -162,9 +165,8 @@ def _target(path: str | Path, to: str | Path) -> Path:
 def _write(encoder: "Encoder", record: Record, target: Path) -> None:
     from tune_sentcl.model.saving import export
 
-    text = _card(
-        record, width=encoder.width, pooling=encoder.pooling, max_length=encoder.max_length
-    )
+    width = encoder.settings.get("truncate_dim") or encoder.width
+    text = _card(record, width=width, pooling=encoder.pooling, max_length=encoder.max_length)
     with storage_errors(str(target)), atomic_folder(target) as scratch:
         export(encoder.cpu(), scratch, record, text)
 
@@ -241,7 +243,9 @@ def _card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
     from huggingface_hub import ModelCardData
 
     config = record["trial"]["config"]
-    start = config["encoder"]["checkpoint"]
+    start, method = config["encoder"]["checkpoint"], config["method"]
+    quantization = method.get("quantization", "none")
+    is_cut = method["name"] == "none" and bool(method.get("dims"))
     head = ModelCardData(
         base_model=start if _HUB.fullmatch(start) and not Path(start).exists() else None,
         library_name="sentence-transformers",
@@ -252,7 +256,9 @@ def _card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
         "card.md.jinja",
         {**record, "width": width, "pooling": pooling, "max_length": max_length},
         start=start,
-        method=_method(config["method"]),
+        method=_method(method),
+        is_cut=is_cut,
+        quantization=quantization,
         by_test=parse_objectives([record["objective"]], allow_test=True)[0].split == "test",
         rows=list(_rows(record["scores"], record["untrained"])),
         settings="\n".join(f"{k} = {as_toml(v)}" for k, v in flatten(config) if v is not None),

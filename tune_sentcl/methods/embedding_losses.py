@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from tune_sentcl.config import METHODS, EmbeddingLossConfig, MethodConfig
+from tune_sentcl.config import METHODS, EmbeddingLossConfig, MethodConfig, NoneConfig
 from tune_sentcl.config.embedding_methods import GradedConfig
 from tune_sentcl.data.rows.corpus import Batch
 from tune_sentcl.errors import CheckpointError, Fault, PluginError
@@ -25,7 +25,7 @@ from tune_sentcl.shapes import Embeddings
 EmbeddingLossConfigT = TypeVar("EmbeddingLossConfigT", bound=EmbeddingLossConfig)
 
 
-def require_widths(config: EmbeddingLossConfig, width: int) -> None:
+def require_widths(config: EmbeddingLossConfig | NoneConfig, width: int) -> None:
     """Raise a CheckpointError if a config asks for a width that the encoder does not have."""
     if config.dims and config.dims[0] > width:
         rule = f"this encoder's embeddings have width {width}"

@@ -1,17 +1,19 @@
-"""No training: the encoder unchanged, or whitened."""
+"""No training: the encoder unchanged, whitened, or with compressed embeddings."""
 
 import itertools
 from collections.abc import Iterable
 
 import numpy as np
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float32, Float64
 from torch import nn
 
 from tune_sentcl.config import NoneConfig
 from tune_sentcl.data.rows.corpus import Batch, Corpus
 from tune_sentcl.errors import ConfigError, DataError, Fault
 from tune_sentcl.methods.base import Method, StepLoss
+from tune_sentcl.methods.embedding_losses import require_widths
+from tune_sentcl.model.compression import Compression
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.shapes import EmbeddingMatrix
@@ -30,9 +32,32 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
     """
 
     def fit(self, corpus: Corpus) -> None:
-        """Append the whitening behind the pooling, if the config asks for it."""
-        if not self.config.whitening:
+        """Append the whitening behind the pooling, and compress embeddings, if asked."""
+        if self.config.whitening:
+            self._whiten(corpus)
+        require_widths(self.config, self.encoder.width)
+        width, quantization = next(iter(self.config.dims), None), self.config.quantization
+        if width is None and quantization == "none":
             return
+        self.encoder.compression = Compression(width)
+        if quantization != "none":
+            ranges = self._ranges(corpus) if quantization == "int8" else None
+            self.encoder.compression = Compression(width, quantization, ranges)
+
+    def _ranges(self, corpus: Corpus) -> Float32[np.ndarray, "2 dim"]:
+        """The least and the greatest of each of an embedding's numbers, over the sentences."""
+        texts = corpus.texts("text")
+        chunks = (self.encoder.encode(texts[n : n + _CHUNK]) for n in range(0, len(texts), _CHUNK))
+        ends = np.stack([(chunk.min(axis=0), chunk.max(axis=0)) for chunk in chunks])
+        ranges = np.stack([ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)])
+        if not np.ptp(ranges, axis=0).any():
+            rule = "the training sentences must vary, because their numbers give the ranges"
+            raise DataError(
+                Fault("method.quantization", value="int8", rule=rule, move="Take more sentences.")
+            )
+        return ranges
+
+    def _whiten(self, corpus: Corpus) -> None:
         numbers = self.encoder.locate(corpus.texts("text"))
         take = self.encoder.cache.take
         chunks = (take(numbers[n : n + _CHUNK]) for n in range(0, len(numbers), _CHUNK))

@@ -23,6 +23,7 @@ from tune_sentcl.data.task import Prompt
 from tune_sentcl.errors import CheckpointError, Fault
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, used
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
+from tune_sentcl.model.compression import Compression
 from tune_sentcl.model.embedding_cache import EmbeddingCache
 from tune_sentcl.model.encoder import Encoder, load_encoder
 from tune_sentcl.model.encoding import check_finite
@@ -41,6 +42,7 @@ class FrozenEncoder(nn.Module):
             share it.
         prefixes: Prefixes of sentences in `base`, `locate` and `encode`.
         tail: Layers after the frozen embeddings, often none; this module has no other weights.
+        compression: How `encode` makes the embeddings behind the tail smaller; None: it does not.
         dim: Width of a frozen embedding.
     """
 
@@ -72,6 +74,7 @@ class FrozenEncoder(nn.Module):
         self.device = device
         self.prefixes = Prefixes()
         self.tail = Tail()
+        self.compression: Compression | None = None
         self.cache = EmbeddingCache(self._identity())
         # One row, because all of them may not fit in memory.
         self.dim: int = self.cache.take(self.cache.locate(sentences, self._encode)[:1]).shape[1]
@@ -105,7 +108,7 @@ class FrozenEncoder(nn.Module):
         finally:
             self.train(was_training)
         check_finite(embeddings, sentences)
-        return embeddings
+        return embeddings if self.compression is None else self.compression.apply(embeddings)
 
     def whole(self) -> Encoder | None:
         """The same encoder with its transformer, to be saved; None for word vectors."""

@@ -126,10 +126,15 @@ class Range:
     choices: tuple[Any, ...] = ()
     prior: Any = None
 
+    def param(self, value: Any) -> Any:
+        """A config's value as the range has it: a list of one number is that number, `[]` is 0."""
+        is_short = isinstance(value, list | tuple) and len(value) < 2
+        return next(iter(value), 0) if is_short else value
+
     def holds(self, value: Any) -> bool:
-        """Whether the range contains a value."""
+        """Whether the range contains a config's value."""
         if self.kind == "choice":
-            return value in self.choices
+            return self.param(value) in self.choices
         return isinstance(value, int | float) and self.low <= value <= self.high
 
     def ends(self) -> tuple[Any, ...]:

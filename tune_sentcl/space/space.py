@@ -165,8 +165,7 @@ class Space:
         if kind not in self._built:
             built = configure({**self.base, **values}, self.source)
             self._built[kind] = built.dotted()
-        all_knobs = knobs()
-        drawn = {k: float(v) if all_knobs[k].kind == "float" else v for k, v in values.items()}
+        drawn = {key: _stored(value, knobs()[key].kind) for key, value in values.items()}
         return self._filled({**self._built[kind], **drawn})
 
     def _explicit(self, config: TrialConfig) -> TrialConfig:
@@ -200,7 +199,7 @@ class Space:
             if name not in ranged and values.get(name) != fixed:
                 return None
         active = self.active_ranges(values)
-        params = {r.key: values[r.key] for r in active if r.holds(values[r.key])}
+        params = {r.key: r.param(values[r.key]) for r in active if r.holds(values[r.key])}
         return params if self.ranges and len(params) == len(active) else None
 
     def exact_params(self, config: TrialConfig) -> Params | None:
@@ -221,6 +220,13 @@ class Space:
         evaluation = config.evaluation.model_copy(update=measured)
         same = sampled.model_copy(update={"seed": config.seed, "evaluation": evaluation})
         return params if same == config else None
+
+
+def _stored(value: Any, kind: str) -> Any:
+    """A range's value as a config has it; the reverse of `Range.param`."""
+    if kind in ("list", "ints"):
+        return [value] if value else []
+    return float(value) if kind == "float" else value
 
 
 def build_space(text: str, source: str, overrides: Values) -> Space:

@@ -14,6 +14,7 @@ from tune_sentcl.data.tasks.evaluation_sets import EvaluationSets
 from tune_sentcl.data.toy import toy_vocabulary
 from tune_sentcl.evaluate import Measures
 from tune_sentcl.model.checkpoints.adapters import merge
+from tune_sentcl.model.compression import Compression
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.frozen import FrozenEncoder
 from tune_sentcl.model.tokenizing import token_ids
@@ -25,6 +26,11 @@ _TEXTS, _REPEATS, _WARM_UPS = 64, 3, 2
 _LEAST = 300.0  # milliseconds: a fast encoder is timed often, because a machine has other work
 _BYTES = 4  # of a number in single precision
 
+_Spent = tuple[float, float, float]
+"""Milliseconds of a text alone and in a batch, and megabytes of weights."""
+_OF_UNCHANGED: dict[tuple[object, ...], _Spent] = {}
+"""By all that they depend on, the costs that this process has measured of unchanged encoders."""
+
 
 def cost_scores(
     encoder: Encoder | FrozenEncoder, sets: EvaluationSets, measures: Measures
@@ -34,23 +40,45 @@ def cost_scores(
     A text's time runs from the string to its embedding on the CPU, in evaluation's arithmetic. The
     texts are 64 of the evaluation sets, the same ones for every trial, with the prefix of a text.
     `milliseconds_1` is the median over the texts, `milliseconds_64` that over repeats of a batch.
+    Unchanged encoders that a process has timed once keep their times, so that noise does not rank
+    configurations that differ only in the compression of embeddings.
 
     Returns:
         The scores, in the order of `COSTS` and in their units; word vectors have a reason instead.
     """
-    whole = encoder if isinstance(encoder, Encoder) else encoder.whole()
-    if whole is None:
+    texts = _chosen(list(dict.fromkeys(sets.sentences())))
+    spent = _spent(encoder, measures.device, texts)
+    if spent is None:
         nothing = [None] * len(COSTS)
         return _scores(nothing, sets.data, "word vectors have no cost of encoding")
-    merged = _merged(whole.to(measures.device))
+    compression = encoder.compression if isinstance(encoder, FrozenEncoder) else None
+    size = (compression or Compression()).bytes(encoder.width)
+    return _scores([*spent, float(size)], sets.data)
+
+
+def _spent(encoder: Encoder | FrozenEncoder, device: str, texts: list[str]) -> _Spent | None:
+    """The cost without that of the embeddings; None for word vectors."""
+    key: tuple[object, ...] | None = None
+    if isinstance(encoder, FrozenEncoder) and not len(encoder.tail):
+        options = (encoder.pooling, encoder.max_length, encoder.prefixes)
+        threads = torch.get_num_threads()
+        key = (encoder.checkpoint.fingerprint, *options, device, threads, *texts)
+    if key in _OF_UNCHANGED:
+        return _OF_UNCHANGED[key]
+    whole = encoder if isinstance(encoder, Encoder) else encoder.whole()
+    if whole is None:
+        return None
+    merged = _merged(whole.to(device))
     merged.eval()
 
     def encode(texts: Sequence[str]) -> None:
         read = merged.prefixes.put(texts)
         merged(Tokens.of(token_ids(merged.tokenizer, merged.max_length, read))).cpu()
 
-    times = _times(encode, list(dict.fromkeys(sets.sentences())))
-    return _scores([*times, _megabytes(merged), float(merged.width * _BYTES)], sets.data)
+    spent = (*_times(encode, texts), _megabytes(merged))
+    if key is not None:
+        _OF_UNCHANGED[key] = spent
+    return spent
 
 
 def model_cost_scores(model: Any, texts: Sequence[str], data: Data) -> list[Score]:

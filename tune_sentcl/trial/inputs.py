@@ -16,6 +16,7 @@ from tune_sentcl.config import (
     EvaluationConfig,
     Fingerprints,
     MethodConfig,
+    NoneConfig,
     Rows,
     TrialConfig,
     Values,
@@ -141,7 +142,7 @@ class InputLoader:
         resource = self._resource(config.method)
         sets = self.sets(config)
         checkpoint = self.checkpoint(config.encoder.checkpoint)
-        if isinstance(config.method, EmbeddingLossConfig) and checkpoint.width is not None:
+        if isinstance(config.method, EmbeddingLossConfig | NoneConfig) and checkpoint.width:
             require_widths(config.method, checkpoint.width)
         if not config.method.freezes_encoder:
             _require_trainable(config, checkpoint)
@@ -291,6 +292,7 @@ def auto_values_of(checkpoint: Checkpoint) -> Values:
 def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
     """How a trial is scored; always by cosine too, because early stopping needs these scores."""
     asked, method = config.evaluation, config.method
+    is_int8 = isinstance(method, NoneConfig) and method.quantization == "int8"
     return Measures(
         asked.suites,
         tuple(dict.fromkeys(("cosine", *asked.protocols))),
@@ -299,6 +301,8 @@ def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
         own=asked.own,
         widths=method.dims if isinstance(method, EmbeddingLossConfig) else (),
         cost=asked.cost,
+        # As sentence-transformers' search of int8 embeddings ranks them.
+        similarity="dot" if is_int8 else "cosine",
     )
 
 

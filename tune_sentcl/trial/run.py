@@ -185,6 +185,8 @@ def measure(
 ) -> Generator[Progress, None, FinishedTrial]:
     """Score a trial that was trained before from its stored weights; yields once.
 
+    A trial without steps is run again, because its files hold no compression of embeddings.
+
     Args:
         config: The trial.
         inputs: The result of `InputLoader.load` for it.
@@ -195,6 +197,8 @@ def measure(
         CheckpointError: The folder holds no encoder.
         NonFiniteError: An STS score has no value.
     """
+    if not config.method.takes_steps:
+        return (yield from run(config, inputs, account))
     options = config.encoder
     with torch_threads(account.cpus):
         if config.method.is_trainer:

@@ -118,7 +118,7 @@ class Sampler:
         if name in self._running:
             self._study.tell(self._running.pop(name), score)
         elif axes is not None:
-            params = {key: values[key] for key in axes}
+            params = {r.key: r.param(values[r.key]) for r in self.space.ranges if r.key in axes}
             past = optuna.trial.create_trial(value=score, params=params, distributions=axes)
             self._study.add_trial(past)
         self._told.update(list(axes or ()))

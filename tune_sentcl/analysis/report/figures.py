@@ -37,7 +37,7 @@ from tune_sentcl.analysis.report.report_data import (
 from tune_sentcl.analysis.report.table import Hours, Row, Table
 from tune_sentcl.config import draws
 from tune_sentcl.history import Configuration
-from tune_sentcl.objective import DEFAULT, Objective
+from tune_sentcl.objective import DEFAULT, Objective, objective_named
 
 _DRAWN = 10
 _KINDS = ("search seeds", "confirmation seeds")
@@ -81,6 +81,47 @@ def role_figure(screen: FirstScreen) -> Iterator[Figure]:
     )
 
 
+def serving_figure(subject: ReportData) -> Iterator[Figure]:
+    """Score, milliseconds and bytes, if nothing was trained and the costs were measured."""
+    objective = subject.objectives[0]
+    columns = {"score": str(objective)}
+    columns |= {name: f"cost:{name}:dev" for name in ("milliseconds_64", "embedding_bytes")}
+    is_trained = any(draws(one.values) for one in subject.shown)
+    if is_trained or not {*columns.values()} <= {*subject.trials.columns}:
+        return
+    names = [*subject.seeds]
+    frame = pd.DataFrame({"id": map(subject.brief, names), "name": subject.named(names)}, names)
+    for name, column in columns.items():
+        means = {one: found.mean for one, found in subject.over_seeds(column).items()}
+        frame[name] = pd.Series(means, dtype=float)
+    frame = frame.dropna()
+    if frame.empty:
+        return
+    better = frame[[*columns]].to_numpy() * [-1 if objective.is_cost else 1, -1, -1]
+    best = np.array(front_of(better), bool)
+    titles = {"name": "configuration", "score": title_of(objective)}
+    titles |= {name: title_of(objective_named(columns[name])) for name in [*columns][1:]}
+    slow: Spec = {"scale": {"range": ["@accent", "@mark"]}, "legend": {"orient": "top"}}
+    at = {
+        "x": quantitative("embedding_bytes", titles["embedding_bytes"], scale=_IN_RATIOS),
+        "y": quantitative("score", titles["score"], scale=_TIGHT),
+        "color": quantitative("milliseconds_64", titles["milliseconds_64"], **slow),
+        "tooltip": tooltips(titles),
+    }
+    others = layer("point", {**at, **fading(0.5)}, "all", size=40)
+    front = layer("circle", {**at, **fading(1)}, "front", size=90)
+    data = {"all": rounded(frame, 5), "front": rounded(frame[best], 5)}
+    yield Figure(
+        name="serving",
+        title=f"{titles['score']} against bytes and milliseconds",
+        caption="Full points: no other configuration is better in one of the three and as good "
+        "in all.",
+        spec=layered(others, front, height=260),
+        data=data,
+        height=340,
+    )
+
+
 def seed_figure(subject: ReportData) -> Iterator[Figure]:
     """The score of each seed of the best configurations, if there are any."""
     drawn = [one for one in subject.shown if one.chosen_scores()][:_DRAWN]
@@ -113,6 +154,7 @@ def seed_figure(subject: ReportData) -> Iterator[Figure]:
 
 
 _TIGHT: Spec = {"zero": False, "nice": False, "padding": 8}
+_IN_RATIOS: Spec = {"type": "log", "nice": False, "padding": 8}
 
 
 def _seeds(

@@ -9,7 +9,7 @@ from typing import Any
 
 from tune_sentcl.analysis.frames import test_columns
 from tune_sentcl.analysis.report.report_data import ReportData, measure_of
-from tune_sentcl.config import is_unchanged
+from tune_sentcl.config import draws, is_unchanged
 from tune_sentcl.history import Configuration
 from tune_sentcl.judging.comparing import Verdict
 from tune_sentcl.objective import Objective
@@ -112,9 +112,10 @@ class FirstScreen:
             return "No trial has finished with a score."
         scored, first = self.standings.scored(), next(iter(self.rows))
         count, measure = len(scored), measure_of(self.subject.objectives[0])
-        if all(is_unchanged(one.values) for one in scored):
+        if not any(draws(one.values) for one in scored):
             best = f"The best of {count:,} untrained encoders" if count > 1 else _OVER[UNTRAINED]
-            return f"{best[:1].upper()}{best[1:]} has {measure} {self._to(first)}."
+            own = TUNED if TUNED in self.rows else first
+            return f"{best[:1].upper()}{best[1:]} has {measure} {self._to(own)}."
         if count == 1:
             return f"The configuration has {measure} {self._to(first)}."
         if OTHER in self.rows:

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tune_sentcl.analysis.report.figure import Figure
-from tune_sentcl.analysis.report.figures import curve_figures, front, role_figure, seed_figure
+from tune_sentcl.analysis.report.figures import (
+    curve_figures,
+    front,
+    role_figure,
+    seed_figure,
+    serving_figure,
+)
 from tune_sentcl.analysis.report.first_screen import FirstScreen
 from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.questions import question_tables
@@ -101,9 +107,13 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
         sections=tuple(section for section in filled if section.parts or section.lines),
         points=points,
         answer=answer,
-        first_figures=tuple(role_figure(answer)) if figures else (),
+        first_figures=_first(subject, answer) if figures else (),
         folded_figures=tuple(seed_figure(subject)) if figures else (),
     )
+
+
+def _first(subject: ReportData, answer: FirstScreen) -> tuple[Figure, ...]:
+    return tuple(serving_figure(subject)) or tuple(role_figure(answer))
 
 
 def _pictured(points: Points) -> Iterator[tuple[str, str, str, Iterable[Figure]]]:
