@@ -220,9 +220,8 @@ class Manifest:
 
 def as_typed(command: Sequence[str]) -> str:
     """A command line as a user types it."""
-    program, *arguments = command
-    ours = PurePath(program).name in ("__main__.py", "tune-sentcl")
-    return shlex.join(["tune-sentcl", *arguments] if ours else command)
+    ours = bool(command) and PurePath(command[0]).name in ("__main__.py", "tune-sentcl")
+    return shlex.join(["tune-sentcl", *command[1:]] if ours else command)
 
 
 def _with_last(texts: Sequence[str], last: str) -> tuple[str, ...]:
