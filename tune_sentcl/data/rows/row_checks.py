@@ -113,8 +113,8 @@ def without(corpus: Corpus, masks: Sequence[_Mask]) -> Corpus:
     """
     kept = ~np.logical_or.reduce([np.zeros(len(corpus), dtype=bool), *masks])
     if not kept.any():
-        rule = "every row repeats another one, has equal texts or stands in an evaluation task"
-        raise DataError(Fault(corpus.source, rule=rule, move="Give other rows."))
+        rule = "every example repeats another one, has equal texts or stands in an evaluation task"
+        raise DataError(Fault(corpus.source, rule=rule, move="Give other examples."))
     return make_corpus(corpus.kind, corpus.table.filter(pa.array(kept)), corpus.source)
 
 
@@ -150,7 +150,11 @@ def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
     """
     move = "Take them out of one of the two, or allow them: --allow-overlap."
     faults = [
-        Fault(corpus.source, rule=f"must not train on what scores it: {one}", move=move)
+        Fault(
+            corpus.source,
+            rule=f"training examples must not stand in a task that scores the trial: {one}",
+            move=move,
+        )
         for one in found
         if one.own
     ]
