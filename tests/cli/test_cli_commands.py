@@ -76,7 +76,7 @@ def test_plan_lists_what_would_run(place: Path) -> None:
     # Two first seeds, and the second seed of the better one.
     ends = [line.split()[0] for line in done.err.splitlines() if "  the end" in line]
     assert ends == ["2", "1"]
-    assert "the grid runs whole: 2 configurations, 4 trials" in done.err
+    assert "the grid trains to the end: 2 configurations, 4 trials" in done.err
     shown = invoke("plan", "smoke", "--seeds", "3,5")
     assert (shown.code, shown.err) == (0, "")
     assert len({row["trial_id"] for row in planned}) == 4

@@ -89,7 +89,9 @@ def test_drop_last_leaves_out_a_short_last_batch(
 
 def test_misuse_is_refused() -> None:
     corpus = pairs(["a", "b", "b", "a", "b", "c"])
-    message = r"made up: optimizer.batch_size = 2: the 3 rows of the premise 'b' .* to 3 or more"
+    message = (
+        r"made up: optimizer.batch_size = 2: the 3 examples of the premise 'b' .* to 3 or more"
+    )
     with pytest.raises(DataError, match=message):
         batches(corpus, 2, "groups", None)
     with pytest.raises(ValueError, match="batch_size"):

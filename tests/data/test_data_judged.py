@@ -49,10 +49,14 @@ def test_a_column_that_judges_the_pairs_selects_the_positives_for_every_method(
 @pytest.mark.parametrize(
     ("name", "values", "rule"),
     [
-        ("label", [0, 1, 2], "label = 0, 1, 2: .*do not say which of them match.*ignored = "),
+        ("label", [0, 1, 2], "label = 0, 1, 2: .*do not say which pairs match.*ignored = "),
         ("label", ["good", "bad", "bad"], "label = bad, good: .*do not say"),
         ("is_duplicate", [0, 0, 0], "is_duplicate = 0: .*do not say"),
-        ("score", [95, 12, 60], "score: the scores reach 95, and data.min_score = 4 is of a sc"),
+        (
+            "score",
+            [95, 12, 60],
+            "score: the scores reach 95, and data.min_score = 4 is for scores up to 5",
+        ),
         ("similarity", [0.2, 0.9, 0.2], "similarity: .*from 0.2 to 0.9.*ignored = "),
         ("relevance", [0.2, 0.9, 0.4], "relevance: .*from 0.2 to 0.9.*min_score.*ignored = "),
     ],
@@ -117,7 +121,7 @@ def test_numbers_beside_a_premise_may_mean_either_and_names_do_not(tmp_path: Pat
             for kind in ("labeled_pairs", "positive_pairs", "triplets"):
                 with pytest.raises(DataError, match=r"label: holds only 0 and 1.*anchor and pos"):
                     load_rows(kind, config, None)
-            with pytest.raises(DataError, match=r"label = .*do not say which of them match"):
+            with pytest.raises(DataError, match=r"label = .*do not say which pairs match"):
                 load_rows("graded_pairs", config, None)
     for source in write_forms(tmp_path / "nli", {**columns, "label": [0, 1, 2]}):
         with pytest.raises(DataError, match=r"label = 0, 1, 2: .*do not say"):

@@ -209,9 +209,7 @@ def test_a_mapping_of_columns_must_fit_its_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column answer; the columns are question, reply"):
         load_triplets(path, columns=columns)
     for source in ("toy", "toy + nli"):
-        rule = (
-            rf"data\.columns: .* is only for own files and data sets, which {re.escape(source)} is"
-        )
+        rule = rf"data\.columns: .* is only for custom files .*, which {re.escape(source)} is"
         with pytest.raises(DataError, match=rule):
             load_triplets(source, columns=columns)
     # Beside a file of one's own a named source keeps its columns.

@@ -234,9 +234,9 @@ def test_a_part_does_not_go_by_the_name_of_the_whole(
 ) -> None:
     root = snli_and_mnli(tmp_path, whole)
     for source, message in (
-        ("snli", "3 rows: snli stands for the whole set of 549,367 rows"),
-        ("mnli", "2 rows: mnli stands for the whole set of 392,702 rows"),
-        ("nli", "3 rows: snli stands for the whole set of 549,367 rows"),
+        ("snli", "3 examples: snli stands for the whole set of 549,367 examples"),
+        ("mnli", "2 examples: mnli stands for the whole set of 392,702 examples"),
+        ("nli", "3 examples: snli stands for the whole set of 549,367 examples"),
     ):
         with pytest.raises(DataError, match=message) as caught:
             load(source, None, root)
@@ -258,7 +258,7 @@ def test_a_papers_set_has_as_many_rows_as_the_limit_says(
     load: Callable[..., Corpus], tmp_path: Path
 ) -> None:
     root = snli_and_mnli(tmp_path)
-    with pytest.raises(DataError, match=r"data\.limit: \d+: .* has only \d+ rows that fit"):
+    with pytest.raises(DataError, match=r"data\.limit: \d+: .* has only \d+ examples that fit"):
         load(root)
     assert len(load_nli(root / "nli/snli_train.parquet", 6, root)) == 3  # a file of one's own
 
@@ -266,7 +266,7 @@ def test_a_papers_set_has_as_many_rows_as_the_limit_says(
 def test_simcses_own_file_counts_only_when_whole(tmp_path: Path) -> None:
     head = "sent0,sent1,hard_neg\n"
     write(tmp_path / "nli/nli_for_simcse.csv", f'{head}"a, b",c,d\ne,f,g\n')
-    message = r"nli_for_simcse\.csv.* 2 rows: nli-simcse stands for the whole set of 275,601 rows"
+    message = r"nli_for_simcse\.csv.* 2 examples: nli-simcse stands for the whole set of 275,601 "
     with pytest.raises(DataError, match=message):
         load_triplets("nli-simcse", None, tmp_path)
     expected = [("a, b", "c", "d"), ("e", "f", "g")]
@@ -326,7 +326,7 @@ def test_real_benchmark_pairs() -> None:
 def test_the_real_nli_sets() -> None:
     if (REAL_ROOT / "nli/snli_train.parquet").exists():
         pytest.skip("counted by the reader where the sets are whole")
-    with pytest.raises(DataError, match="nli has only 111,832 rows that fit the method"):
+    with pytest.raises(DataError, match="nli has only 111,832 examples that fit the method"):
         load_nli("nli", 10**6, REAL_ROOT)
     both = load_nli("nli-partial", None, REAL_ROOT)
     assert np.bincount(both.numbers("label")).tolist() == [42575, 37272, 31985]

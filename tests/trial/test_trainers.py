@@ -235,9 +235,9 @@ def test_what_the_function_owns_is_refused_by_name(case: str, loader: InputLoade
 def test_tasks_that_do_not_fit_are_refused(loader: InputLoader, tmp_path: Path) -> None:
     task = tmp_path / "dev.tsv"
     task.write_text("sentence1\tsentence2\tscore\nword1\tword2\t0.1\nword3\tword4\t0.7\n")
-    with pytest.raises(BadInputError, match="is the name of the scores of its trainer"):
+    with pytest.raises(BadInputError, match="the trainer's scores already have this name"):
         loader.load(config_of("dense", **{"evaluation.own": [f"dense={task}"]}))
-    with pytest.raises(BadInputError, match="one dense vector for each text"):
+    with pytest.raises(BadInputError, match="no dense vector for each text"):
         loader.load(config_of("cross", **{"evaluation.own": [f"near={task}"]}))
     own = {"evaluation.own": [f"near={task}"]}
     assert {s.task for s in ran(loader, config_of("dense", **own))[0][-1].scores} == {

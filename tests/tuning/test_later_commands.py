@@ -33,7 +33,9 @@ def test_a_study_has_one_kind_of_evaluation_data(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"were scored on toy data.*Choose another folder"):
         run_planted(asked, study, data=root)
     assert rows(study) == before
-    with pytest.raises(StudyError, match="was scored on toy evaluation data, and this search is"):
+    with pytest.raises(
+        StudyError, match="was scored on toy evaluation data, and this search uses"
+    ):
         run_planted(asked, tmp_path / "other", data=root, learn_from=(str(study),))
     assert not (tmp_path / "other").exists()
 
@@ -61,7 +63,7 @@ def test_an_objective_without_its_measurement_names_the_setting_that_adds_it(
 def test_an_objective_that_no_set_at_hand_gives_is_refused(tmp_path: Path) -> None:
     compat = {**MORE, "evaluation.protocols": ["cosine", "scl-paper-compat"]}
     space = lambda_space(tmp_path / "space", 0.1).with_overrides(compat)
-    with pytest.raises(ObjectiveError, match="no set at hand gives it"):
+    with pytest.raises(ObjectiveError, match="no readable evaluation set has this score"):
         ask(space, None, None, SearchOptions(objectives=("MR:accuracy:dev:scl-paper-compat",)))
 
 

@@ -231,7 +231,7 @@ def test_trials_that_would_not_be_compared_are_refused(tmp_path: Path, own: list
     (tmp_path / "rows.csv").write_text("anchor,positive\n" + "a man,someone\n" * 40)
     more = f'[[block]]\nfixed.method.name = "mnr"\nfixed.data.source = "{tmp_path}/rows.csv"\n'
     space.write_text(space.read_text() + more)
-    with pytest.raises(ConfigError, match=r"evaluation\.data.*: trials on toy rows"):
+    with pytest.raises(ConfigError, match=r"evaluation\.data.*: trials on toy examples"):
         run(space, tmp_path / "study", "support:ndcg@10")
     assert len(asked_ids(space, "support:ndcg@10", **{"evaluation.data": "root"})) == 3
 
@@ -265,7 +265,10 @@ def test_the_first_dev_score_is_the_default_and_stages_need_a_quick_one(
     said = r"intent:accuracy:dev: cannot rank .*stage_objective support:ndcg@10:dev"
     with pytest.raises(ObjectiveError, match=said):
         run(space, study)
-    for unknown, why in (("other:mrr@1", "no such task"), ("support:map@5", "do not measure it")):
+    for unknown, why in (
+        ("other:mrr@1", "no such task"),
+        ("support:map@5", "do not measure this score"),
+    ):
         with pytest.raises(ObjectiveError, match=rf"stage_objective.*{why}"):
             run(space, study, options={"stage_objective": unknown})
     asked = {"stage_objective": "support:ndcg@10"}

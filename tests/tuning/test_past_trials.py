@@ -74,7 +74,7 @@ def test_what_is_learned_is_each_finished_configuration_under_the_present_object
         assert learned == pytest.approx(standard)
     # The transfer suite was not measured there, so that there is nothing to learn of it.
     unknown = parse_objectives(["SST2:accuracy:dev"], allow_test=False)
-    with pytest.raises(StudyError, match="has finished with SST2:accuracy:dev"):
+    with pytest.raises(StudyError, match="has finished and has SST2:accuracy:dev"):
         past_studies([str(other)], space, unknown, NoInputs())
 
 
@@ -95,7 +95,7 @@ def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: P
     assert len(past_studies([str(other)], space, mine, loader)[0]) == 9
     score_on("other")
     with pytest.raises(
-        StudyError, match=f"of version other, and the rows here are {task.version}"
+        StudyError, match=f"of version other, and the rows here have version {task.version}"
     ):
         past_studies([str(other)], space, mine, loader)
     assert len(past_studies([str(other)], space, (DEFAULT,), loader)[0]) == 9
@@ -155,7 +155,7 @@ def test_configurations_that_were_stopped_in_another_study_are_its_worst(
 
 
 @pytest.mark.parametrize(
-    ("low", "says"), [(0.5, ""), (0.0, " that has finished with STS-B:spearman:dev")]
+    ("low", "says"), [(0.5, ""), (0.0, " that has finished and has STS-B:spearman:dev")]
 )
 def test_studies_that_teach_nothing_are_refused_together(
     tmp_path: Path, low: float, says: str

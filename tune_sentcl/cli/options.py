@@ -57,7 +57,7 @@ PluginOption = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py",
-        help="File with custom code, which is run, or the name of an installed plugin "
+        help="File with custom code, which the command runs, or the name of an installed plugin "
         "(repeatable).",
         rich_help_panel=DATA_AND_SPACE,
     ),
@@ -96,7 +96,8 @@ _INPUTS = {
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Set a value in every trial, in place of its grid or range (repeatable).",
+            help="Fix a hyperparameter in every trial, in place of its grid or range "
+            "(repeatable).",
             rich_help_panel=DATA_AND_SPACE,
         ),
     ],

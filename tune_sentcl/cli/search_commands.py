@@ -37,7 +37,7 @@ def search(
 ) -> None:
     """Run the trials that have not finished in the study.
 
-    With --json it prints the winner, its scores, the verdict and the next commands.
+    With --json the command prints the winner, its scores, the verdict and the next commands.
     """
     loaded, data, seeds, options = requested_search(space, given)
     from tune_sentcl import launch  # not for --help
@@ -182,7 +182,7 @@ def _check_gpu(*, json_rows: bool) -> None:
         "settings": "Set a value of the trial (repeatable).",
         "data": "Folder of the data sets. Default: the environment variable TUNE_SENTCL_DATA.",
         "objectives": "Score or cost to measure (repeatable). Default: STS-B:spearman:dev, else "
-        "the first dev score of your tasks.",
+        "the first dev score of your custom tasks.",
         "stage_objective": "Dev score of one encoding pass, which selects the weights if "
         "evaluation.select is best. Default: the first objective.",
         "cpus_per_trial": "CPU cores of the trial, and its number of torch threads.",

@@ -13,7 +13,7 @@ from tune_sentcl.store.manifest import Confirmation, SeedPlan
 from tune_sentcl.store.union import TOLERANCE
 
 Source = Literal["confirm", "planned"]
-"""Seeds that no choice saw; seeds that were planned before the first score."""
+"""`confirm`: seeds that no choice saw; `planned`: seeds that were given before the first score."""
 
 UNFINISHED = "not all confirmation trials have finished"
 """Why a confirmation that has not ended supports no claim."""
@@ -25,19 +25,19 @@ CONFIRMATION_SEEDS = 8
 """The confirmation seeds that are proposed before any score is known.
 
 The smallest number with which Dunnett's test at level `ALPHA` establishes, with probability
-`POWER`, that the winner is two standard deviations of a seed better than the runner-up. It is
-`seeds_for(2.0)` for these two and an untrained baseline, which has no noise and adds no degree
-of freedom: 8 seeds show 1.93 sds, 7 seeds 2.15, and 3 seeds 6.4.
+`POWER`, that the winner is two standard deviations of a seed better than the runner-up.
+It is computed for winner, runner-up and an untrained baseline, which has no noise and adds no
+degree of freedom: 8 seeds show 1.93 sds, 7 seeds 2.15, and 3 seeds 6.4.
 """
 _CONFIRMED = 3  # winner, baseline and runner-up
 
 _NEXT_LEVEL = 0.2
-"""The level of a confirmation, in levels of the one before.
+"""The level of a confirmation, as a share of the previous one's.
 
-The levels of all confirmations add up to 1.25 times alpha, which is 5 %. The sizes of those of one
+The levels of all confirmations add up to 1.25 alpha = 5 %. The sizes of all confirmations of one
 choice are fixed before its first seed is seen: each has twice the seeds of the one before. By
-Bonferroni's inequality, no rule by which somebody asks for the next one can then make false claims
-more frequent, although they share seeds.
+Bonferroni's inequality, asking for another confirmation after seeing one can then not make false
+claims more frequent, although they share seeds.
 """
 
 

@@ -1,7 +1,7 @@
 """The standing of a study: its configurations with everything that a reader may say of them.
 
-Tables, reports, exports and confirmations are views of it. The first objective orders the
-configurations, and the searched objective, by which the search chose, decides on the winner.
+Tables, reports, exports and confirmations are views of it. The objective that a reader names
+first orders the configurations. The search's own objective decides on the winner.
 """
 
 import math

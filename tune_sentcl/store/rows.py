@@ -196,12 +196,14 @@ _KNOB_TYPES = {
 _METADATA = {"tune_sentcl.schema": str(SCHEMA_VERSION)}
 _IDENTITY = ("trial_id", "configuration", "space", "origin", "status")
 _ENDS = ("stages", "error_type", "error_text", "attempt", "attempt_files")
+_SPREAD = ("config", "versions", "objectives")
+"""Fields that give other columns than one of their name."""
+
+# A type that `_TYPES` lacks is an error here, when the module is imported.
+_COLUMNS = {f.name: _TYPES[f.type] for f in fields(TrialRow) if f.name not in _IDENTITY + _SPREAD}
 _VERSIONS = tuple(f"version_{name}" for name in LIBRARIES)
 
-RUN_COLUMNS = (
-    *(f.name for f in fields(TrialRow) if f.type in _TYPES and f.name not in _ENDS),
-    *_VERSIONS,
-)
+RUN_COLUMNS = (*(name for name in _COLUMNS if name not in _ENDS), *_VERSIONS)
 """The columns that describe the run of a trial: time, resources, data, versions."""
 
 
@@ -223,8 +225,8 @@ def _run_fields() -> Iterator[pa.Field]:
                 name, value = objective_columns(number)
                 yield pa.field(value, pa.float64())
                 yield pa.field(name, pa.string())
-        elif column.type in _TYPES:
-            yield pa.field(column.name, _TYPES[column.type])
+        elif column.name in _COLUMNS:
+            yield pa.field(column.name, _COLUMNS[column.name])
 
 
 SCORES = pa.schema(

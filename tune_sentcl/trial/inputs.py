@@ -157,8 +157,9 @@ class InputLoader:
         name, sets = config.method.name, self.sets(config)
         rehearsal = self.rehearsal(name)
         if not rehearsal.dense and len(sets.own) + len(sets.sts) + len(sets.transfer) > 1:
-            rule, move = "needs a model with one dense vector for each text", "Drop it."
-            raise DataError(Fault("evaluation", value=name, rule=rule, move=move))
+            rule = f"trainer {name} gives no dense vector for each text, which these tasks need"
+            move = "Remove evaluation.suites and evaluation.own."
+            raise DataError(Fault("evaluation", rule=rule, move=move))
         data = rehearsal.data
         if self._read_here is not None:
             from tune_sentcl.trial.rehearsal import fingerprint_here
@@ -187,7 +188,7 @@ class InputLoader:
         return self._rehearsals[name]
 
     def sets(self, config: TrialConfig) -> EvaluationSets:
-        """The evaluation sets of a config; a trainer's own scores are the last of its own tasks.
+        """The evaluation sets of a config; a trainer's own scores are the last task.
 
         Raises:
             DataError: A file is missing or damaged.
@@ -197,7 +198,7 @@ class InputLoader:
         if not config.method.is_trainer:
             return sets
         if any(task.name == name for task in sets.own):
-            rule = "is the name of the scores of its trainer"
+            rule = "the trainer's scores already have this name"
             raise DataError(
                 Fault("evaluation.own", value=name, rule=rule, move="Rename the task.")
             )

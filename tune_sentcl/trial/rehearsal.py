@@ -184,7 +184,7 @@ def rehearse_apart(name: str) -> Rehearsal:
         found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
     if found is None:
         last = (ended.stderr.strip().splitlines() or [""])[-1]
-        rule = f"its rehearsal ended with code {ended.returncode} ({last:.200})"
+        rule = f"its trial call before the search ended with code {ended.returncode} ({last:.200})"
         where = f"{plugin.name}: trainer {name}"
         raise PluginError(
             Fault(where, rule=rule, move="Call the function in a script of its own.")

@@ -42,7 +42,7 @@ from tune_sentcl.trial.trainers import (
 
 @dataclass
 class TrainerTrial(TrialRun):
-    """The state of one run of a trial of a trainer."""
+    """One run of a trainer's trial."""
 
     trainer: Any = None
 
@@ -52,7 +52,7 @@ class TrainerTrial(TrialRun):
         return self.config.method.name
 
     def total_steps(self, state: TrialState) -> int:
-        """The steps of the whole training of a state."""
+        """The steps of the whole training, which a state records."""
         return int(state.training.plain["total"])
 
     def state(self, step: Step, paused: float | None = None) -> TrialState:
@@ -61,7 +61,7 @@ class TrainerTrial(TrialRun):
         return replace(super().state(step, paused), files=files)
 
     def pause(self, step: Step) -> Progress:
-        """Measure the stage score at the end of a stage."""
+        """Measure the stage objective at the end of a stage."""
         if self.stage_objective.task != self.name:
             return super().pause(step)
         return self._paused(
@@ -74,7 +74,9 @@ class TrainerTrial(TrialRun):
         values = metrics_of(self.trainer, self.name)
         self.account.evaluation_seconds += time.perf_counter() - start
         if not {*known.metrics} <= {*values}:
-            rule = "its evaluator must return the same metrics with all values of its knobs"
+            rule = (
+                "its evaluator must return the same metrics with all values of its hyperparameters"
+            )
             raise source_of(self.name).failure("", rule)
         of = partial(Score, "own", self.name, "dev", protocol="plugin", version=known.version)
         of = partial(of, data=self.inputs.sets.data, n=known.scored)

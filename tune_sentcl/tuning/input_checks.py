@@ -168,7 +168,10 @@ def _missing_objective(objective: Objective, point: GridInputs) -> Fault:
     such = f", such as {alternative}" if alternative else ""
     move = f"Repair the set, or choose another objective{such}."
     return Fault(
-        "--objective", value=str(objective), rule=f"no set at hand gives it{why}", move=move
+        "--objective",
+        value=str(objective),
+        rule=f"no readable evaluation set has this score{why}",
+        move=move,
     )
 
 
@@ -181,7 +184,7 @@ def row_notes(
         space: The space that is searched.
         loader: Reads the inputs.
         sampled: Whether configurations are sampled from the ranges too.
-        allow_overlap: Whether the user's own rows may stand in the user's own tasks.
+        allow_overlap: Whether the user's own examples may stand in custom tasks.
 
     Raises:
         DataError: They may not, and do.
@@ -212,8 +215,8 @@ def search_objectives(
     """Check the loader's objectives, or choose the default.
 
     The default objective is STS-B dev; without the suite `sts` it is the first dev score of the
-    first own task. A single trial without evaluation points needs no dev split: its row then names
-    its first score. `named` tells whether the user named the objectives.
+    first custom task. A single trial without evaluation points needs no dev split: its row then
+    names its first score. `named` tells whether the user named the objectives.
     """
     _refuse_mixed_evaluation_data(space)
     configs = space.configurations
@@ -227,7 +230,7 @@ def search_objectives(
     if default is None and single_trial and measured and not _has_points(space):
         default = measured[0]
     if default is None:
-        rule = "no own task has a dev split whose score a search could maximize"
+        rule = "no custom task has a dev split whose score a search could maximize"
         move = "Add dev rows, or name an objective."
         raise ObjectiveError(Fault("--objective", rule=rule, move=move))
     return (default,)
@@ -240,7 +243,7 @@ def stage_objective(
 
     Args:
         space: The space that is searched.
-        loader: Reads the own tasks.
+        loader: Reads the custom tasks.
         first: The first objective.
         named: The score that the user named.
         halves: Whether sampled configurations train in stages.
@@ -253,31 +256,30 @@ def stage_objective(
         chosen = parse_stage_objective(named)
         faults = list(unmeasured([chosen], (c.evaluation for c in space.configurations)))
         if chosen.is_own and not faults and chosen not in _own_scores(space, loader):
-            rule = "the trials do not measure it"
-            faults = [
-                Fault("", value=named, rule=rule, move="Name a score that their own tasks have.")
-            ]
+            rule = "the trials do not measure this score"
+            faults = [Fault("", value=named, rule=rule, move="Name a score of your custom tasks.")]
         if faults:
             raise ObjectiveError(replace(fault, where="--stage-objective") for fault in faults)
         return chosen
     if first.is_cheap:
         return first
     if halves or _has_points(space):
-        rule = "cannot rank trials while they train, as it is no dev score of one encoding pass"
+        rule = "cannot rank trials while they train: it needs a classifier or is no dev score"
         cheap = [str(one) for one in _own_scores(space, loader) if one.is_cheap]
         if all("sts" in config.evaluation.suites for config in space.configurations):
             cheap.append(str(DEFAULT))
         if cheap:
             move = f"Name such a score too: --stage-objective {cheap[0]}."
         else:
-            move = "Add pairs, retrieval or the suite sts, or give evaluation.every=0"
+            move = "Add to evaluation.own a task of pairs or retrieval, or add the suite sts to "
+            move += "evaluation.suites, or give evaluation.every=0"
             move += " and --scheduler none." if halves else "."
         raise ObjectiveError(Fault("--objective", value=str(first), rule=rule, move=move))
     return DEFAULT  # no trial measures it
 
 
 def _own_scores(space: Space, loader: InputLoader) -> list[Objective]:
-    """STS-B dev, and the scores of own tasks, as far as all trials of the grid have them."""
+    """STS-B dev, and the scores of custom tasks, as far as all trials of the grid have them."""
     configs = [c for c in space.configurations if c.evaluation.own or c.method.is_trainer]
     each = [loader.sets(config).objectives for config in configs]
     return [
@@ -297,7 +299,7 @@ def _refuse_mixed_evaluation_data(space: Space) -> None:
     trials = [config.dotted() for config in space.configurations]
     kinds = {evaluation_data_of({**trial, **change}) for trial in trials for change in changes}
     if len(kinds) > 1:
-        rule = "trials on toy rows are scored on toy sets, other trials on real ones"
+        rule = "trials on toy examples are scored on toy sets, other trials on real ones"
         move = 'Give all of them one evaluation.data, "root" or "toy".'
         raise ConfigError(
             Fault(space.source, key="evaluation.data", value="auto", rule=rule, move=move)
@@ -313,7 +315,7 @@ def _refuse_unmeasured(objectives: Sequence[Objective], space: Space) -> None:
 def other_versions(
     space: Space, loader: InputLoader, history: History
 ) -> Iterator[tuple[OwnTask, str, str]]:
-    """Yield own tasks that a study scored on other rows, with split and the study's versions."""
+    """Yield custom tasks that a study scored on other rows, with split and its versions."""
     for config in space.configurations:
         for task in loader.sets(config).own:
             for split in dict.fromkeys(score.split for score in objectives_of(task)):
@@ -326,18 +328,19 @@ def check_evaluation_data(space: Space, history: History) -> None:
     """Raise if the study's trials were scored on other evaluation data than the search's."""
     wanted = evaluation_data(space.configurations[0])
     if history.data not in (None, wanted):
-        rule = f"the trials of this study were scored on {history.data} data, and a study has one"
+        rule = f"the trials of this study were scored on {history.data} data, and a study has one "
+        rule += "kind of evaluation data"
         move = f"Choose another folder for the study, or set evaluation.data={history.data}."
         raise StudyError(Fault("evaluation.data", value=wanted, rule=rule, move=move))
 
 
 def check_versions(space: Space, loader: InputLoader, history: History) -> None:
-    """Raise if rows of own tasks have changed since the study's trials were scored on them."""
+    """Raise if rows of custom tasks have changed since the study's trials were scored on them."""
     faults: dict[Fault, None] = {}
     for task, split, others in other_versions(space, loader, history):
         foreign = isinstance(task, ForeignTask)
         whose = "its code or data have" if foreign else "its rows have"
-        rule = f"is {task.version} now, and the study's trials were scored on {others}: "
+        rule = f"has version {task.version} now, and the study's trials were scored on {others}: "
         old = "that version" if foreign else "the old rows"
         move = f"Restore {old}, or start another study."
         faults[

@@ -186,7 +186,7 @@ def _extended(
     faults = []
     for key, value in settings.items():
         if not key.startswith(_PREFIX) or key.removeprefix(_PREFIX) not in MEASURED:
-            rule = "must say what is scored"
+            rule = "is no setting of what is scored"
             names = ", ".join(f"{_PREFIX}{name}" for name in MEASURED)
             faults.append(
                 Fault("--set", key=key, value=shown(value), rule=rule, move=f"Set one of {names}.")

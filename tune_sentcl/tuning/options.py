@@ -74,21 +74,22 @@ class SearchOptions:
     samples: int = _option(
         0,
         SAMPLING,
-        "Number of configurations to sample beyond the grid. Those in the study count.",
+        "Number of configurations to sample beyond the grid. Sampled configurations in the study "
+        "count.",
         low=0,
     )
     budget: float | None = _option(
         None,
         SAMPLING,
-        "Sample as many configurations as N whole trainings pay for in all stages. Those in the "
-        "study count, the grid and --confirm do not.",
+        "Sample as many configurations as N whole trainings pay for in all stages. Sampled "
+        "configurations in the study count. The grid and --confirm do not count.",
         low=1,
         metavar="N",
     )
     sampler: SamplerName = _option(
         "tpe",
         SAMPLING,
-        "Optuna's sampler of configurations; grid samples none.",
+        "Optuna's sampler of configurations; grid samples no configurations.",
     )
     sampler_seed: int = _option(0, PYTHON, "Seed of the sampler's draws.", low=0)
     learn_from: tuple[Text, ...] = _option(
@@ -101,7 +102,7 @@ class SearchOptions:
         (),
         SAMPLING,
         "Score to maximize, or cost to minimize (repeatable). The first one ranks trials. "
-        "Default: STS-B:spearman:dev, else the first dev score of your tasks.",
+        "Default: STS-B:spearman:dev, else the first dev score of your custom tasks.",
         metavar=SCORE,
         name="objective",
     )
@@ -109,13 +110,13 @@ class SearchOptions:
     allow_overlap: bool = _option(
         False,
         SAMPLING,
-        "Accept training examples of yours that stand in tasks of yours.",
+        "Accept training examples of your files that stand in custom tasks.",
     )
     confirm: int = _option(
         0,
         SAMPLING,
-        "After the search, train winner, baseline and runner-up with N new seeds. If you give a "
-        "larger N later, it is rounded up to a doubling of the first N, and reuses its seeds.",
+        "After the search, train winner, baseline and runner-up with N new seeds. A larger N "
+        "later is rounded up to a doubling of the first N. Earlier seeds count again.",
         low=0,
         metavar="N",
     )
@@ -124,14 +125,14 @@ class SearchOptions:
         STAGES,
         "halving: all sampled configurations train for a small part of a training, the best "
         "quarter four times as long, and so on to the end. The best third, the grid included, "
-        "gets a further seed. The grid trains whole, with all seeds. none: every configuration "
-        "trains whole, with all seeds.",
+        "gets a further seed. The grid trains to the end, with all seeds. none: every "
+        "configuration trains to the end, with all seeds.",
     )
     stage_objective: Text | None = _option(
         None,
         STAGES,
-        "Dev score that ranks trials at the ends of stages. Needed where the first objective is "
-        "no dev score of one encoding pass. Default: the first objective.",
+        "Dev score that ranks trials at the ends of stages. Name one if the first objective is no "
+        "dev score, or needs a classifier. Default: the first objective.",
         metavar=SCORE,
     )
     states: float = _option(
@@ -242,7 +243,7 @@ class SearchOptions:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every sampled configuration runs whole, with all seeds."""
+        """Whether every sampled configuration trains to the end, with all seeds."""
         return self.scheduler == "none"
 
     @property
@@ -320,7 +321,10 @@ class SearchOptions:
             )
         for name in _OF_RAY if self.launcher == "local" else ():
             if (value := getattr(self, name)) is not None:
-                rule = f"cannot be combined with {_CLASS}launcher local, one trial at a time here"
+                rule = (
+                    f"cannot be combined with {_CLASS}launcher local, which runs one trial at a "
+                )
+                rule += "time"
                 yield Fault(name, value=str(value), rule=rule, move="Drop one of them.")
 
 

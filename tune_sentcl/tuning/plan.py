@@ -208,7 +208,10 @@ class TrialTimer:
     def _time(self, config: TrialConfig) -> TrialSeconds:
         inputs, every = self._loader.load(config), config.evaluation.every
         if config.method.is_trainer:
-            rule, move = "is not timed before its first trial", "Look at the trials' seconds."
+            rule, move = (
+                "is not timed before its first trial",
+                "Run a trial, then read `train_seconds`.",
+            )
             raise PluginError(Fault("method.name", value=config.method.name, rule=rule, move=move))
         if (kind := kind_of(config)) not in self._parts:
             with torch_threads(self._cpus), torch.random.fork_rng(devices=[]):
@@ -404,7 +407,7 @@ def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[st
     if count := len(configurations.grid):
         seeds = sum(len(configurations.seeds_of(configurations[n])) for n in configurations.grid)
         named = f"{count} configuration{'s' * (count > 1)}, {seeds} trial{'s' * (seeds > 1)}"
-        yield f"beside them the grid runs whole: {named}"
+        yield f"beside them the grid trains to the end: {named}"
 
 
 def _rule(queue: Queue, stages: Stages) -> str:

@@ -183,7 +183,7 @@ class Queue:
         known = staging.sampled
         if others := [each.name for each in sampled if each.name not in known]:
             count = f"{len(others)} configurations"
-            rule = f"holds {count} that were sampled without these stages"
+            rule = f"holds {count} that were sampled with --scheduler none, or before stages"
             move = "Read, judge or export it, and sample in a new study (--learn-from this one)."
             raise StudyError(Fault("--study", rule=rule, move=move))
 
@@ -432,8 +432,8 @@ def read_queue(question: Question, study: Study | None) -> Queue:
     if queue.num_given:
         studies = " and ".join(question.options.learn_from)
         has_priors = any(item.prior is not None for item in question.space.ranges)
-        best = f"the best of {studies}" if studies else "priors of the space"
-        best += " and priors of the space" * (bool(studies) and has_priors)
+        best = f"the best of {studies}" if studies else "priors of the search space"
+        best += " and priors of the search space" * (bool(studies) and has_priors)
         question.watcher.say(f"the next {queue.num_given} sampled configurations are {best}")
     return queue
 

@@ -375,8 +375,8 @@ def past_studies(
             continue
         rule = f"has no configuration in the ranges of {space.name}"
         if in_ranges:
-            rule += f" that has finished with {' and '.join(map(str, objectives))}"
-        move = "Leave that study out, or name one of the same space and objective."
+            rule += f" that has finished and has {' and '.join(map(str, objectives))}"
+        move = "Leave that study out, or name one of the same search space and objective."
         faults.append(Fault("--learn-from", value=study, rule=rule, move=move))
     if faults:
         raise StudyError(faults)
@@ -418,12 +418,13 @@ def _check_versions(path: str, space: Space, loader: InputLoader, history: Histo
     faults: dict[Fault, None] = {}
     wanted = evaluation_data(space.configurations[0])
     if history.data not in (None, wanted):
-        rule = f"was scored on {history.data} evaluation data, and this search is on {wanted}"
+        rule = f"was scored on {history.data} evaluation data, and this search uses {wanted} data"
         faults[Fault("--learn-from", value=path, rule=rule, move="Leave that study out.")] = None
     for task, split, others in other_versions(space, loader, history):
         for objective in history.objectives:
             if (objective.task, objective.split) == (task.name, split):
-                rule = f"has {objective} of version {others}, and the rows here are {task.version}"
+                rule = f"has {objective} of version {others}, and the rows here have version "
+                rule += f"{task.version}"
                 move = "Leave that study out, or restore its rows."
                 faults[Fault("--learn-from", value=path, rule=rule, move=move)] = None
     if faults:

@@ -14,34 +14,37 @@ from functools import cached_property
 from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
 
 REDUCTION = 4
-"""Of the configurations that end a stage of rows, the best 1 in so many go on."""
+"""At the end of a stage of examples, one configuration in so many goes on: the best."""
 
 SEED_REDUCTION = 3
-"""Of the configurations that end a stage of seeds, the best 1 in so many go on."""
+"""At the end of a stage of seeds, one configuration in so many goes on: the best."""
 
 SHARES = tuple(1 / REDUCTION**power for power in (3, 2, 1, 0))
-"""The shares of a whole training at the ends of the stages of rows."""
+"""The shares of a whole training at the ends of the stages of examples."""
 
 LEAST_STEPS = 30
-"""The fewest steps of a first stage: scores after fewer say little of the end."""
+"""The fewest steps of a first stage: earlier scores predict the final score badly."""
 
 LEAST_HALF = 32
-"""The fewest configurations of each of two halves; with fewer, all are drawn at random."""
+"""The fewest configurations of each half (random, TPE); with fewer, all are drawn at random."""
 
 Ends = Mapping[str, float | None]
-"""How configurations ended a stage: the score, `FAILED`, or None for an end without a rank."""
+"""How configurations ended a stage: the score, `FAILED`, or None if lost, so not ranked."""
 
 FAILED = -math.inf
-"""The score of a configuration that failed through its own settings; it goes no further."""
+"""The score of a configuration that failed through its hyperparameters; it goes no further."""
 
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
-"""Errors that a trial's settings cause: a full device memory and a number that is not finite. Any
+"""Errors that hyperparameters cause: a full device memory and a number that is not finite. Any
 other error may be the machine's fault, and the sampler learns nothing from it.
 """
 
 _ROUNDING = 1e-9
 _LEAST_FOR_COMMON = 3
-"""Of fewer stages none is common: the second part must know how two stages of the first ended."""
+"""The fewest stages of which all parts share the last.
+
+The second part must know how two stages of the first ended.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,13 @@ class Halving:
     """A successive halving of sampled configurations, which train with the first seed.
 
     Its configurations are drawn in parts. Each part has stages of its own, so that a part can be
-    drawn when the earlier ones have ended two stages. The last of three stages or more is common:
-    the best of all parts train to the end.
+    drawn when the earlier ones have ended two stages. With three stages or more, all parts share
+    the last: the best of all parts train to the end.
 
     Attributes:
         shares: The shares of a whole training at the ends of stages, ascending; the last one is 1.
         parts: How many configurations are drawn at a time.
-        further: How many beyond the best quarter run the common stage.
+        further: How many configurations beyond the best quarter run the shared stage.
     """
 
     shares: tuple[float, ...]
@@ -158,7 +161,7 @@ class Stages:
         seeds: The seeds that the best configurations run with.
         whole: Sampled configurations that take part in no halving and train whole at once.
         grid: The configurations of the grid, which have all seeds.
-        keeps_all: Whether every configuration runs whole with every seed.
+        keeps_all: Whether every configuration trains to the end with every seed.
     """
 
     halvings: tuple[Halving, ...]
@@ -271,7 +274,7 @@ def ranks(halvings: Sequence[Sequence[Ends]]) -> dict[str, float]:
 
     A configuration ranks above another one if it alone ended the second stage; else if it has the
     higher score at the later of the first two stages that it ended. One that failed through its
-    settings has the rank -1. One without a rank there, such as a lost one, is not told.
+    hyperparameters has the rank -1. One without a rank there, such as a lost one, is not told.
 
     Args:
         halvings: For each halving and stage, how its configurations ended it.

@@ -133,7 +133,7 @@ class Staging:
         self.note(self._configurations[name])
 
     def add_whole(self, name: str) -> None:
-        """Add a sampled configuration that runs whole without a halving."""
+        """Add a sampled configuration that trains to the end without a halving."""
         self.whole[name] = None
         self.note(self._configurations[name])
 
@@ -403,7 +403,9 @@ def check_halvings(record: SearchRecord | None, question: Question) -> None:
             Fault("--seeds", value=given, rule=rule, move="Put it first, or start a study.")
         )
     if recorded.objective != objective:
-        rule = f"must be {recorded.objective}, which ranks the stages of the study"
+        rule = (
+            f"must be {recorded.objective}, which ranks trials at the ends of the study's stages"
+        )
         move = "Name that one, or start another study."
         raise ConfigError(Fault("--stage-objective", value=objective, rule=rule, move=move))
     if record.sampler != options.sampler:

@@ -184,7 +184,7 @@ def _group_batches(
     largest = max(groups, key=len)
     if len(largest) > batch_size:
         premise = corpus.table.column("premise")[int(largest[0])].as_py()
-        rule = f"the {len(largest)} rows of the premise {premise!r} must fit into one batch"
+        rule = f"the {len(largest)} examples of the premise {premise!r} must fit into one batch"
         move = f"Set optimizer.batch_size to {len(largest)} or more, or data.order to file."
         value = str(batch_size)
         raise DataError(

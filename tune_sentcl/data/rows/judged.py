@@ -85,7 +85,7 @@ def refuse_false_negatives(table: pa.Table, where: Origin) -> None:
             if {1.0} <= {*each.tolist()} <= {0.0, 1.0}:
                 name = role.removeprefix(UNREAD)
                 rule = "says of some negatives that they match"
-                move = f"Leave those out, or leave the column unread: {_ignored(name)}."
+                move = f"Leave these negatives out, or leave the column unread: {_ignored(name)}."
                 raise DataError(Fault(str(where), key=name, value="1", rule=rule, move=move))
 
 
@@ -119,7 +119,7 @@ def positives(
     else:
         found, condition = _by_number(table, role, min_score, where)
     if not found.any():
-        rule = "this column says of no row that its texts match"
+        rule = "this column marks no pair as a match"
         raise DataError(
             Fault(str(where), key=name, rule=rule, move="Choose a file with positives.")
         )
@@ -181,9 +181,8 @@ def _require_close(
         return
     if scores[-1] >= min_score:
         move = "Set data.min_score to the least score of pairs that mean the same."
-        rule = (
-            f"the scores reach {scores[-1]:g}, and data.min_score = {_USUAL:g} is of a scale to 5"
-        )
+        rule = f"the scores reach {scores[-1]:g}, and data.min_score = {_USUAL:g} is for scores "
+        rule += "up to 5"
         raise DataError(Fault(str(where), key=name, rule=rule, move=move))
     rule = f"no pair has a score of data.min_score = {min_score:g} or above"
     rule += f"; the scores are from {scores[0]:g} to {scores[-1]:g}"
@@ -195,7 +194,7 @@ def _require_close(
 def _unclear(name: str, given: Sequence[str] | frozenset[str], where: Origin) -> Fault:
     shown = sorted(given)[:4]
     values = f"{', '.join(shown)}{' and others' if len(given) > len(shown) else ''}"
-    rule = "this column judges the pairs, and its values do not say which of them match"
+    rule = "this column judges the pairs, and its values do not say which pairs match"
     move = (
         f"Write 1 for a match and 0 for none; or name it a score (data.columns = {{ score = "
         f'"{name}" }}, with data.min_score); or leave it unread: {_ignored(name)}.'

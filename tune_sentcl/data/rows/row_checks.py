@@ -5,6 +5,7 @@ Texts are compared without regard to capitals and to blanks around them.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.kinds import KINDS
 from tune_sentcl.data.task import StsTask
-from tune_sentcl.data.tasks.own_task import LabeledTask, OwnTask, RetrievalTask
+from tune_sentcl.data.tasks.own_task import ForeignTask, LabeledTask, OwnTask, RetrievalTask
 from tune_sentcl.errors import DataError, Fault
 
 _Mask = npt.NDArray[np.bool_]
@@ -112,8 +113,8 @@ def without(corpus: Corpus, masks: Sequence[_Mask]) -> Corpus:
     """
     kept = ~np.logical_or.reduce([np.zeros(len(corpus), dtype=bool), *masks])
     if not kept.any():
-        rule = "every row repeats another one, has equal texts or stands in an evaluation task"
-        raise DataError(Fault(corpus.source, rule=rule, move="Give other rows."))
+        rule = "every example repeats another one, has equal texts or stands in an evaluation task"
+        raise DataError(Fault(corpus.source, rule=rule, move="Give other examples."))
     return make_corpus(corpus.kind, corpus.table.filter(pa.array(kept)), corpus.source)
 
 
@@ -123,8 +124,8 @@ def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
     A row stands in a task of pairs if its first two texts are one of its pairs, in either order.
     The pairs of a retrieval task are those of a query and a relevant document, with its title and
     without. A single sentence stands in a task of pairs if a pair has it, and a row in a task of
-    labeled sentences if one of its texts is a sentence to score. MTEB's tasks, which are not
-    loaded here, are left out.
+    labeled sentences if one of its texts is a sentence to score. Tasks of MTEB and of
+    plugins, which are not loaded here, are left out.
     """
     columns = [_folded(corpus.table.column(name)) for name in corpus.text_columns()]
     pairs = columns if len(columns) == 1 else [_unordered(*columns[:2])]
@@ -149,7 +150,11 @@ def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
     """
     move = "Take them out of one of the two, or allow them: --allow-overlap."
     faults = [
-        Fault(corpus.source, rule=f"must not train on what scores it: {one}", move=move)
+        Fault(
+            corpus.source,
+            rule=f"training examples must not stand in a task that scores the trial: {one}",
+            move=move,
+        )
         for one in found
         if one.own
     ]
@@ -175,8 +180,10 @@ def _items(
             parts = {split: part for split, part in apart.items() if part is not None}
             for split, part in (parts or {task.split: task.rows}).items():
                 yield split, columns, _folded(_array(part.first))
-        case _:
+        case ForeignTask():  # its items are not loaded here
             pass
+        case unknown:
+            assert_never(unknown)
 
 
 def _pairs(task: StsTask | RetrievalTask) -> Iterator[tuple[str, str]]:

@@ -300,7 +300,7 @@ def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
     """
     papers = all(part in WHOLE for part in JOINED.get(source, (source,)))
     if papers and limit is not None and len(rows) < limit:
-        rule = f"{source} has only {len(rows):,} rows that fit the method"
+        rule = f"{source} has only {len(rows):,} examples that fit the method"
         move = f"Give --set data.limit={len(rows)} or less, or copy the whole file there."
         raise DataError(Fault("data.limit", value=str(limit), rule=rule, move=move))
     return rows
@@ -312,10 +312,12 @@ def _require_whole(table: pa.Table, source: str, where: Origin) -> None:
     if "label" in table.column_names:
         count = int((numbered_rows(table, where)["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
-        rule = f"{source} stands for the whole set of {WHOLE[source]:,} rows"
-        move = "Copy the whole file there, or set how many rows are enough: --set data.limit=N."
+        rule = f"{source} stands for the whole set of {WHOLE[source]:,} examples"
+        move = (
+            "Copy the whole file there, or set how many examples are enough: --set data.limit=N."
+        )
         raise DataError(
-            Fault(str(where), key="data.source", value=f"{count:,} rows", rule=rule, move=move)
+            Fault(str(where), key="data.source", value=f"{count:,} examples", rule=rule, move=move)
         )
 
 
