@@ -173,7 +173,7 @@ class InputLoader:
         return TrialInputs(corpus, sets, start, prints, rehearsal=rehearsal)
 
     def rehearsal(self, name: str) -> Rehearsal:
-        """What is known of a trainer.
+        """The rehearsal of a trainer.
 
         Raises:
             PluginError: Its plugin is not loaded, or the trainer breaks a rule.

@@ -174,7 +174,7 @@ class TrialRun:
         return self._paused(step.total, value_of(stopping, scores, sets.data))
 
     def costs(self, measures: Measures) -> list[Score]:
-        """What the encoder costs in use."""
+        """The costs of the encoder in use."""
         return cost_scores(self.encoder, self.inputs.sets, measures)
 
     @cached_property

@@ -91,7 +91,7 @@ class TrainerTrial(TrialRun):
         return scores
 
     def costs(self, measures: Measures) -> list[Score]:
-        """What the model costs in use, on texts of its evaluator."""
+        """The costs of the model in use, on texts of its evaluator."""
         return model_cost_scores(self.trainer.model, texts_of(self.trainer), self.inputs.sets.data)
 
 

@@ -25,7 +25,7 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What a trainer is, made with the defaults of its knobs.
+    """The facts of a trainer that its function has made with its defaults.
 
     Attributes:
         data: A hash of the training rows and of the evaluator's texts.
