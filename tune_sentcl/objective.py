@@ -174,7 +174,7 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 
 def parse_stage_objective(text: str) -> Objective:
-    """Parse the score that ranks the stages of trials, given as in `parse_objectives`.
+    """Parse the score that ranks trials at the ends of stages, given as in `parse_objectives`.
 
     Raises:
         ObjectiveError: It is no dev score of one encoding pass.
@@ -185,7 +185,7 @@ def parse_stage_objective(text: str) -> Objective:
     except ObjectiveError as error:
         raise ObjectiveError(replace(fault, where=option) for fault in error.faults) from None
     if not objective.is_cheap:
-        rule = "must be a dev score that needs one encoding pass"
+        rule = "must be a dev score of pairs, retrieval or a plugin"
         raise ObjectiveError(
             Fault(option, value=text, rule=rule, move=f"Name one, such as {DEFAULT}.")
         )

@@ -43,7 +43,8 @@ def test_a_file_becomes_a_space_that_can_be_planned(
     write("mine.csv", header, *columns, separator=separator)
     done = invoke(*INIT)
     assert (done.code, done.err) == (0, "")
-    assert "240 rows left to train on: 30 rows as dev and 30 as test" in done.out
+    assert "30 examples held out as dev and 30 as test" in done.out
+    assert "the 240 examples left to train on" in done.out
     command = done.out.splitlines()[-1].split()
     assert command[:3] == ["tune-sentcl", "search", "mine.toml"]
     space = load_space("mine.toml")
@@ -72,7 +73,8 @@ def test_a_column_split_decides_what_is_held_out() -> None:
     splits = [("train", "dev", "test", "train", "train")[number % 5] for number in range(300)]
     write("mine.csv", "split,anchor,positive", splits, WORDS, ANSWERS)
     done = invoke(*INIT)
-    assert "180 rows left to train on: 60 rows as dev and 60 as test" in done.out
+    assert "60 examples held out as dev and 60 as test" in done.out
+    assert "the 180 examples left to train on" in done.out
     assert "(dev and test by the column split)" in done.out
 
 
@@ -180,7 +182,7 @@ def test_useless_rows_are_counted_and_clean_trains_without_them(*, has_dev: bool
     (source,) = {config.data.source for config in load_space("clean.toml").configurations}
     trained = pq.read_table(source).to_pydict()
     assert len(trained["anchor"]) == (271 if has_dev else 241)
-    assert f"the {len(trained['anchor'])} rows left to train on" in again.out
+    assert f"the {len(trained['anchor'])} examples left to train on" in again.out
     assert {*trained["anchor"]} <= {*WORDS, "как оплатить"}
     # The first rows of a sorted file do not stand for all.
     assert trained["anchor"] != sorted(trained["anchor"], key=[*WORDS, "как оплатить"].index)

@@ -183,7 +183,7 @@ def _check_gpu(*, json_rows: bool) -> None:
         "data": "Folder of the data sets. Default: the environment variable TUNE_SENTCL_DATA.",
         "objectives": "Score or cost to measure (repeatable). Default: STS-B:spearman:dev, else "
         "the first dev score of your custom tasks.",
-        "stage_objective": "Dev score of one encoding pass, which selects the weights if "
+        "stage_objective": "Dev score of pairs, retrieval or a plugin. It selects the weights if "
         "evaluation.select is best. Default: the first objective.",
         "cpus_per_trial": "CPU cores of the trial, and its number of torch threads.",
         "gpus_per_trial": "GPUs of the trial, 0 or 1. Default: 1 if this machine has a GPU, else "

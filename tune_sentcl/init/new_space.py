@@ -185,13 +185,13 @@ def _write_rows(
         if apart is not None:
             train, dev, test = hold_out(corpus, scratch, apart)
             written = (
-                f"held out, with no text in common with the {train:,} rows left to train on: "
-                f"{dev:,} rows as dev and {test:,} as test, in {folder / TASK}"
+                f"{dev:,} examples held out as dev and {test:,} as test are in {folder / TASK}; "
+                f"they have no text in common with the {train:,} examples left to train on"
             )
             written += f" ({' and '.join(sorted(apart))} by the column split)" * bool(apart)
         else:
             pq.write_table(corpus.table, scratch / ROWS)
-            written = f"the {len(corpus):,} rows left to train on are in {folder / ROWS}"
+            written = f"the {len(corpus):,} examples left to train on are in {folder / ROWS}"
         # Too few rows are refused before torch is imported, and a bad encoder leaves no folder.
         notes = [*_lengths(corpus, encoder), written]
     if "row" in corpus.table.column_names:

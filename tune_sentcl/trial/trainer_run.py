@@ -74,9 +74,7 @@ class TrainerTrial(TrialRun):
         values = metrics_of(self.trainer, self.name)
         self.account.evaluation_seconds += time.perf_counter() - start
         if not {*known.metrics} <= {*values}:
-            rule = (
-                "its evaluator must return the same metrics with all values of its hyperparameters"
-            )
+            rule = "its evaluator must return the same metrics with all hyperparameters"
             raise source_of(self.name).failure("", rule)
         of = partial(Score, "own", self.name, "dev", protocol="plugin", version=known.version)
         of = partial(of, data=self.inputs.sets.data, n=known.scored)

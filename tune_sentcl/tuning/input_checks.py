@@ -264,7 +264,9 @@ def stage_objective(
     if first.is_cheap:
         return first
     if halves or _has_points(space):
-        rule = "cannot rank trials while they train: it needs a classifier or is no dev score"
+        rule = (
+            "cannot rank trials in training: only a dev score of pairs, retrieval or a plugin can"
+        )
         cheap = [str(one) for one in _own_scores(space, loader) if one.is_cheap]
         if all("sts" in config.evaluation.suites for config in space.configurations):
             cheap.append(str(DEFAULT))
@@ -328,8 +330,10 @@ def check_evaluation_data(space: Space, history: History) -> None:
     """Raise if the study's trials were scored on other evaluation data than the search's."""
     wanted = evaluation_data(space.configurations[0])
     if history.data not in (None, wanted):
-        rule = f"the trials of this study were scored on {history.data} data, and a study has one "
-        rule += "kind of evaluation data"
+        rule = (
+            f"the trials of this study were scored on {history.data} data, and a study has one "
+            "kind of evaluation data"
+        )
         move = f"Choose another folder for the study, or set evaluation.data={history.data}."
         raise StudyError(Fault("evaluation.data", value=wanted, rule=rule, move=move))
 

@@ -132,7 +132,7 @@ class SearchOptions:
         None,
         STAGES,
         "Dev score that ranks trials at the ends of stages. Name one if the first objective is no "
-        "dev score, or needs a classifier. Default: the first objective.",
+        "dev score of pairs, retrieval or a plugin. Default: the first objective.",
         metavar=SCORE,
     )
     states: float = _option(
@@ -322,9 +322,8 @@ class SearchOptions:
         for name in _OF_RAY if self.launcher == "local" else ():
             if (value := getattr(self, name)) is not None:
                 rule = (
-                    f"cannot be combined with {_CLASS}launcher local, which runs one trial at a "
+                    f"cannot be combined with {_CLASS}launcher local: it runs one trial at a time"
                 )
-                rule += "time"
                 yield Fault(name, value=str(value), rule=rule, move="Drop one of them.")
 
 

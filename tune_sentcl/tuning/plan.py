@@ -208,10 +208,8 @@ class TrialTimer:
     def _time(self, config: TrialConfig) -> TrialSeconds:
         inputs, every = self._loader.load(config), config.evaluation.every
         if config.method.is_trainer:
-            rule, move = (
-                "is not timed before its first trial",
-                "Run a trial, then read `train_seconds`.",
-            )
+            rule = "is not timed before its first trial"
+            move = "Run a trial, then read `train_seconds`."
             raise PluginError(Fault("method.name", value=config.method.name, rule=rule, move=move))
         if (kind := kind_of(config)) not in self._parts:
             with torch_threads(self._cpus), torch.random.fork_rng(devices=[]):

@@ -183,9 +183,7 @@ def measured(space: Space) -> dict[str, Any]:
         drawn = (item.ends() for item in space.ranges if item.key == f"evaluation.{name}")
         values |= {shown(value) for ends in drawn for value in ends}
         if len(values) > 1:
-            rule = (
-                "must be the same in all trials, because a study has the same scores of each trial"
-            )
+            rule = "must be the same in all trials, as a study has the same scores of each trial"
             move = "Set it in [fixed]."
             raise ConfigError(
                 Fault(

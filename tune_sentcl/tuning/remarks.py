@@ -64,8 +64,8 @@ def _rehearsals(read: Sequence[GridInputs]) -> Iterator[str]:
     for name, rehearsal in known.items():
         if rehearsal is not None:
             rows, metrics = rehearsal.rows // rehearsal.steps, first_names(rehearsal.metrics)
-            of = f"with its defaults {rehearsal.steps:,} steps of {rows} rows"
-            yield f"{name} makes {of}, and its evaluator gives {metrics}"
+            made = f"{rehearsal.steps:,} steps of {rows} examples with its defaults"
+            yield f"{name} makes {made}. Its evaluator gives {metrics}"
 
 
 def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:

@@ -403,9 +403,7 @@ def check_halvings(record: SearchRecord | None, question: Question) -> None:
             Fault("--seeds", value=given, rule=rule, move="Put it first, or start a study.")
         )
     if recorded.objective != objective:
-        rule = (
-            f"must be {recorded.objective}, which ranks trials at the ends of the study's stages"
-        )
+        rule = f"must be {recorded.objective}, which ranks trials at the ends of stages"
         move = "Name that one, or start another study."
         raise ConfigError(Fault("--stage-objective", value=objective, rule=rule, move=move))
     if record.sampler != options.sampler:

@@ -181,8 +181,8 @@ def _require_close(
         return
     if scores[-1] >= min_score:
         move = "Set data.min_score to the least score of pairs that mean the same."
-        rule = f"the scores reach {scores[-1]:g}, and data.min_score = {_USUAL:g} is for scores "
-        rule += "up to 5"
+        usual = f"data.min_score = {_USUAL:g} is for scores up to 5"
+        rule = f"the scores reach {scores[-1]:g}, and {usual}"
         raise DataError(Fault(str(where), key=name, rule=rule, move=move))
     rule = f"no pair has a score of data.min_score = {min_score:g} or above"
     rule += f"; the scores are from {scores[0]:g} to {scores[-1]:g}"

@@ -313,9 +313,7 @@ def _require_whole(table: pa.Table, source: str, where: Origin) -> None:
         count = int((numbered_rows(table, where)["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} examples"
-        move = (
-            "Copy the whole file there, or set how many examples are enough: --set data.limit=N."
-        )
+        move = "Copy the whole file there, or say how many are enough: --set data.limit=N."
         raise DataError(
             Fault(str(where), key="data.source", value=f"{count:,} examples", rule=rule, move=move)
         )
