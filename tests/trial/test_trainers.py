@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from plugin_samples import unchanged_registry
 from trainer_samples import DENSE, rehearsed_here, write_trainers
 from trial_samples import Dying, KilledError, drained
@@ -28,6 +30,7 @@ from tune_sentcl.space import load_space
 from tune_sentcl.store import StudyDriver, TrialFiles
 from tune_sentcl.trial import FinishedTrial, InputLoader, Output, Progress, run
 from tune_sentcl.trial import output as saving
+from tune_sentcl.trial.rehearsal import _held
 from tune_sentcl.tuning.worker import check_fingerprints
 
 # Those of the library's own code.
@@ -285,6 +288,25 @@ def rehearsed(path: Path) -> InputLoader:
     register_all((), [name for name in KINDS if name in METHODS])
     load_plugins([path])
     return InputLoader(None)
+
+
+def test_a_model_of_an_earlier_call_is_refused(trainers: Path, loader: InputLoader) -> None:
+    # Finds weights that one trial hands to the next.
+    path = trainers.with_name("cached.py")
+    text = changed(_BODY, "    model = MODELS[0] if MODELS else SentenceTransformer(modules")
+    text = text.replace(_RETURN, f"    MODELS.append(model)\n{_RETURN}", 1)
+    path.write_text(text.replace("FOLDER =", "MODELS = []\nFOLDER =", 1))
+    with unchanged_registry():
+        driver = rehearsed(path)
+        with pytest.raises(PluginError, match="must make a new model in each call"):
+            for seed in range(2):
+                ran(driver, config_of("dense", seed=seed))
+
+
+def test_texts_of_a_column_of_a_dataset_are_part_of_the_hash() -> None:
+    rows = Dataset.from_dict({"a": ["one text", "another text"], "score": [0.5, 1.0]})
+    held = [*_held([rows["a"], np.array(rows["score"])])]
+    assert held == ["one text", "another text", 0.5, 1.0]
 
 
 def test_a_worker_that_reads_other_rows_is_told_apart(trainers: Path, loader: InputLoader) -> None:

@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
@@ -145,19 +146,23 @@ def _held(value: Any, seen: frozenset[int] = frozenset()) -> Iterator[str | int 
     if isinstance(value, str | int | float):
         yield value
         return
-    if id(value) in seen:
-        return
-    parts: Any = ()
+    if id(value) not in seen:
+        for part in _parts(value):
+            yield from _held(part, seen | {id(value)})
+
+
+def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
-        parts = (part for pair in value.items() for part in pair)
-    elif isinstance(value, set | frozenset):
-        parts = sorted(value, key=str)
-    elif isinstance(value, list | tuple):
-        parts = value
-    elif isinstance(value, BaseEvaluator) or type(value).__name__ == "InputExample":
-        parts = vars(value).values()
-    for part in parts:
-        yield from _held(part, seen | {id(value)})
+        return [part for pair in value.items() for part in pair]
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    if isinstance(value, np.ndarray):
+        return list(value.tolist())
+    if isinstance(value, BaseEvaluator) or type(value).__name__ == "InputExample":
+        return [*vars(value).values()]
+    if isinstance(value, Sequence):  # a column of `datasets` too
+        return value
+    return ()
 
 
 def rehearse_apart(name: str) -> Rehearsal:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -67,6 +68,10 @@ def own_random_state() -> Iterator[None]:
             np.random.set_state(numpy_)  # noqa: NPY002
 
 
+_MODELS: WeakSet[Any] = WeakSet()
+"""The models that functions have returned in this process."""
+
+
 def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> Any:
     """Call the function of a trainer, and set what belongs to the trial.
 
@@ -98,6 +103,7 @@ def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> 
         trainer = guarded(config.name, lambda: function(**_knobs(config)))
     if rule := _broken_rule(trainer, made):
         raise source_of(config.name).failure("", rule)
+    _MODELS.add(trainer.model)
     trainer.args.eval_strategy = "no"  # earlier, a schedule that follows scores would be refused
     trainer.remove_callback(PrinterCallback)
     trainer.args._n_gpu = min(trainer.args.n_gpu, 1)  # a trial has one device
@@ -202,6 +208,7 @@ def _broken_rule(trainer: Any, made: Sequence[Any]) -> str:
     rules = {
         "must make its training arguments itself, as the trial sets some": has_other_arguments,
         "must return its trainer untrained, as the trial trains it": library.state.global_step,
+        "must make a new model in each call, as a trial changes it": library.model in _MODELS,
         "its trainer must have an evaluator, which scores it": library.evaluator is None,
         "its trainer must have a train_dataset": rows is None,
         "its train_dataset must not stream, as a trial may go on from any row": isinstance(
