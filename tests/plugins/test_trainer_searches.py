@@ -31,7 +31,10 @@ from tune_sentcl.tuning.options import SearchOptions
 from tune_sentcl.tuning.plan import make_plan
 
 # Those of the library's own code.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning"),
+    pytest.mark.long,
+]
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
