@@ -40,6 +40,11 @@ class Configuration:
     confirming: set[int] = field(default_factory=set)
     code: str = ""
 
+    @property
+    def search_seeds(self) -> set[int]:
+        """The seeds that took part in a choice."""
+        return {*self.trials} - self.confirming
+
     def scores(self, number: int = 0) -> dict[int, float]:
         """An objective of each seed that has finished with it."""
         values = {

@@ -102,7 +102,7 @@ class Evidence:
             (number, look)
             for number, look in enumerate(self.plan.confirmations)
             if {a.name, b.name} <= {*look.configurations}
-            and all(({*one.trials} - one.confirming).isdisjoint(look.seeds) for one in (a, b))
+            and all(one.search_seeds.isdisjoint(look.seeds) for one in (a, b))
         ]
 
     def level(self, number: int) -> float:
@@ -151,8 +151,7 @@ class Evidence:
             if candidate.name not in fixed and candidate.lost().keys().isdisjoint(seeds)
         }
         if len(members) < len(tried) or any(not own.keys() >= seeds for own in drawn.values()):
-            is_fresh = look in self.plan.confirmations
-            return UNFINISHED if is_fresh else OPEN
+            return UNFINISHED if look in self.plan.confirmations else OPEN
         scores = {name: {seed: own[seed] for seed in look.seeds} for name, own in drawn.items()}
         return Family(scores, fixed, len(members), alpha, control, self.collapsed)
 

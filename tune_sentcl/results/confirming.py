@@ -75,8 +75,8 @@ def _last(standings: Standings) -> Confirmation | None:
     """The last confirmation, if it compared these configurations on seeds that chose nothing."""
     compared = standings.contenders()
     for last in (standings.plan.confirmations if standings.plan else ())[-1:]:
-        chose = {seed for each in compared.values() for seed in {*each.trials} - each.confirming}
-        if last.configurations == tuple(compared) and chose.isdisjoint(last.seeds):
+        is_new = all(each.search_seeds.isdisjoint(last.seeds) for each in compared.values())
+        if last.configurations == tuple(compared) and is_new:
             return last
     return None
 

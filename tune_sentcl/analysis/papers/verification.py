@@ -205,7 +205,7 @@ def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
         row[_PRINT] = row[_PRINT] or ""
         names.setdefault(row[_PRINT], set()).add(row["encoder.checkpoint"])
     for _, one in sorted(standings.tried.items()):
-        chose = sorted(one.trials.keys() - one.confirming)
+        chose = sorted(one.search_seeds)
         results = {one.trials[seed]: one.results[seed] for seed in chose}
         if results:
             values = {key: value for key, value in one.values.items() if value is not None}

@@ -100,7 +100,7 @@ class FirstScreen:
         )
         seeds = {*verdict.seeds} if verdict else shared
         if one not in drawn or not seeds:
-            seeds = {*one.trials} - one.confirming
+            seeds = one.search_seeds
         there = (values.get(one.trials[seed]) for seed in sorted(seeds & one.trials.keys()))
         found = [float(value) for value in there if value is not None]
         return Estimate.of(found) if found else Estimate(math.nan, n=0)
