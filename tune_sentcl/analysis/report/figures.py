@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -55,9 +54,8 @@ def role_figure(screen: FirstScreen) -> Iterator[Figure]:
     rows, (objective, *tests) = screen.rows, screen.measured
     frames = []
     for one in (objective, *tests):
-        frame = _seeds(screen.subject, one, rows).assign(split=one.split)
-        means = {label: screen.score(label, one) for label in rows}
-        frames.append(frame.assign(mean=frame["name"].map(means).map(attrgetter("mean"))))
+        means = {label: screen.score(label, one).mean for label in rows}
+        frames.append(_seeds(screen.subject, one, rows, means).assign(split=one.split))
     frame = pd.concat(frames)
     if frame.empty:
         return
@@ -132,9 +130,12 @@ def seed_figure(subject: ReportData) -> Iterator[Figure]:
     for one, label in zip(drawn, labels, strict=True):
         place = in_lines(f"{ranks.get(one.name, '-')}: {label}", _LABEL_LINE)
         places[f"{place} ({subject.brief(one.name)})" if place in places else place] = one
-    frame = _seeds(subject, subject.objectives[0], places)
+    objective, standings = subject.objectives[0], subject.standings
+    known = standings.by_score(objective) | standings.by_score(objective, confirming=True)
+    means = {place: known[one.name].mean for place, one in places.items()}
+    frame = _seeds(subject, objective, places, means)
     groups = [name for name in _GROUPS.values() if name in set(frame["group"])]
-    title = title_of(subject.objectives[0])
+    title = title_of(objective)
     axis = {**LINES, "labelLimit": 240, "ticks": False, "domain": False}
     colours = {"winner": "@accent", "not proven worse": "@ink", "proven worse": "@pale"}
     at = {
@@ -158,19 +159,20 @@ _IN_RATIOS: Spec = {"type": "log", "nice": False, "padding": 8}
 
 
 def _seeds(
-    subject: ReportData, objective: Objective, rows: Mapping[str, Configuration]
+    subject: ReportData,
+    objective: Objective,
+    rows: Mapping[str, Configuration],
+    means: Mapping[str, float],
 ) -> pd.DataFrame:
-    """A score of every seed of some configurations, with the mean that is to be reported."""
+    """A score of every seed of some configurations, with the mean that is to be drawn."""
     standings, found = subject.standings, []
     values = standings.scores[str(objective)].dropna().to_dict() if rows else {}
-    means = standings.by_score(objective) | standings.by_score(objective, confirming=True)
     for label, one in rows.items():
         for seed, trial in one.trials.items():
             if trial in values:
                 kind, group = _KINDS[seed in one.confirming], _GROUPS[standings.mark(one.name)]
-                mean = means[one.name]
                 row = (subject.brief(one.name), label, group, seed, values[trial], kind)
-                found.append((*row, mean.mean))
+                found.append((*row, means[label]))
     names = ["id", "name", "group", "seed", "score", "kind", "mean"]
     return pd.DataFrame(found, columns=names)
 

@@ -122,8 +122,7 @@ class FirstScreen:
             chosen = f"The search chose {_OVER[first]}: {measure} {self._to(first)}"
             gained = f"{chosen}, {self._to(OTHER)} for {_OVER[OTHER]}"
         elif first in (UNTRAINED, BASELINE):
-            gain = self._difference(first)
-            verb = "raised" if gain > 0 else "lowered"
+            verb = "raised" if self._difference(first) > 0 else "lowered"
             on_dev, *on_test = (self._from_to(first, one) for one in self.measured)
             test = f" (test {on_test[0]})" if on_test else ""
             gained = f"Tuning {verb} {measure} from {on_dev}{test}"
