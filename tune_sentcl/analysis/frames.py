@@ -169,8 +169,10 @@ def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
 
     `rank` and `verdict` are those of a trial's configuration, as in `configurations`.
     """
-    standings = Standings.read(study, objectives[0])
-    history = History.read(study, objectives, None)
+    # Both read the same tables, which may lie on an object store.
+    tables = Snapshot({"trials": study.trials(), "scores": study.scores()})
+    standings = Standings.read(study, objectives[0], tables)
+    history = History.read(tables, objectives, None)
     frame = frame_of(history.with_objectives(history.table))
     frame["rank"] = pd.array([standings.ranks.get(n) for n in frame["configuration"]], "Int64")
     frame["verdict"] = frame["configuration"].map(standings.said)

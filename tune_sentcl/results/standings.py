@@ -143,20 +143,26 @@ class Standings:
     tables: StudyTables = field(default_factory=lambda: Snapshot({}), repr=False)
 
     @classmethod
-    def read(cls, study: Study, objective: Objective | None = None) -> Self:
+    def read(
+        cls,
+        study: Study,
+        objective: Objective | None = None,
+        tables: StudyTables | None = None,
+    ) -> Self:
         """Read a running or finished study.
 
         Args:
             study: The study.
             objective: The score that orders and is judged; None: the first that its last search
                 maximized.
+            tables: Its tables, if they have been read.
 
         Raises:
             StudyError: A file is damaged or cannot be read.
         """
         chosen_by = study_objectives(study)[0]
         both = (objective or chosen_by, chosen_by)
-        return cls.of(study, both, {study.files.where: study.manifest})
+        return cls.of(tables or study, both, {study.files.where: study.manifest})
 
     @classmethod
     def of(
