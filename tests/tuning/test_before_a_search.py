@@ -100,7 +100,8 @@ def test_the_demo_s_grid_has_the_ids_that_readme_prints(
     began: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, words: began.append(words))
     folder = tmp_path / "a folder"  # whose blank a shell must not split
-    done = CliRunner().invoke(app, ["demo", "--data", str(folder)])
+    words = ["demo", "--data", str(folder), "--study", str(tmp_path / "study")]
+    done = CliRunner().invoke(app, words)
     ((*_, module, command, space), options) = began[0][:5], began[0][5:]
     assert (module, command, done.exit_code) == ("tune_sentcl", "search", 0)
     assert shlex.join(["tune-sentcl", command, space, *options]) in done.stderr
