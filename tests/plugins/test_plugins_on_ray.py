@@ -38,6 +38,7 @@ def test_workers_run_the_bytes_that_the_driver_has_read(tmp_path: Path) -> None:
     assert code == space.plugins[-1].fingerprint
 
 
+@pytest.mark.long
 def test_a_plugin_that_raises_in_a_worker_is_in_its_trials_row(tmp_path: Path) -> None:
     path = written(tmp_path, MARGIN.replace("    cosines =", f"    {RAISING}\n    cosines ="))
     space = margin_space(tmp_path)

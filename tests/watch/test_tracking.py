@@ -189,6 +189,7 @@ print("said on stdout")
 """
 
 
+@pytest.mark.long
 def test_the_clients_hold_every_trial_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
