@@ -274,6 +274,7 @@ def test_knobs_are_listed_with_defaults_and_ranges() -> None:
     refused(invoke("knobs", "mnrr"), "METHOD", "mnrr", "must be one of")
 
 
+@pytest.mark.long
 def test_two_encoders_are_compared_on_the_same_items(held: Path) -> None:
     """A study stands for its winner; equal models do not differ."""
     scores = rows("evaluate", "toy", "--toy")

@@ -60,6 +60,7 @@ def actor_pids() -> set[int]:
     return {actor["Pid"] for actor in ray_state.actors().values() if actor["Pid"]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("goes_on", "last", "expected"),
     [
@@ -110,6 +111,7 @@ def test_trap_a_trial_that_goes_on_is_not_taken_for_the_lost_worker_of_its_earli
         assert retried is not None and retried.trial_id == again.trial_id
 
 
+@pytest.mark.long
 def test_trap_a_closed_pipe_passes_through_tune(tmp_path: Path) -> None:
     """Tune raises an error of its own for those of its hooks."""
 

@@ -21,6 +21,7 @@ def local_ray() -> Iterator[None]:
     yield
 
 
+@pytest.mark.long
 def test_workers_run_the_bytes_that_the_driver_has_read(tmp_path: Path) -> None:
     """They score as this process does, also if the files are others by then."""
     path = written(tmp_path)

@@ -105,7 +105,10 @@ def test_the_story_ends_as_it_should(story: list[tuple[Path, Path]]) -> None:
     assert last.checkpoints() == {"f"}
 
 
-@pytest.mark.parametrize("number", range(len(STORY)))
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(i, marks=[pytest.mark.long] * (i % 3 > 0)) for i in range(len(STORY))],
+)
 def test_a_kill_at_any_write_shows_what_stood_before_or_after(
     tmp_path: Path, story: list[tuple[Path, Path]], number: int
 ) -> None:

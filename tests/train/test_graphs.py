@@ -164,24 +164,27 @@ EXACT = {"optimizer.lr": 2**-10, "optimizer.warmup": 0.5, "optimizer.schedule": 
 EXACT |= {"data.limit": 64, "optimizer.batch_size": 8, "optimizer.epochs": 4}
 
 
+QUICK = [
+    {},
+    {"method.name": "conisi", "encoder.train_length": 24, "method.strategy": "o1"},
+    {"encoder.checkpoint": ("ModernBert", {"local_attention": 16})},
+    {"optimizer.name": "lars"},
+]
+LONG = [
+    *({"method.name": name} for name in ("augment", "simcse", "cosent", "angle", "triplet")),
+    {"method.name": "mnr", "method.head": "kept", "method.dims": [32, 8]},
+    {"method.name": "gist", "method.guide": "toy"},
+    {"method.name": "sbert", "method.divisor": "tokens", "encoder.lora_rank": 4},
+    {"encoder.checkpoint": ("Qwen3", {}), "encoder.pooling": "last"},
+    {"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"},
+    {"encoder.freeze_layers": 1, "optimizer.name": "sgd"},
+    {"optimizer.eps_added": "raw"},
+]
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU's own graphs are tested below")
 @pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        *({"method.name": name} for name in ("augment", "simcse", "cosent", "angle", "triplet")),
-        {"method.name": "conisi", "encoder.train_length": 24, "method.strategy": "o1"},
-        {"method.name": "mnr", "method.head": "kept", "method.dims": [32, 8]},
-        {"method.name": "gist", "method.guide": "toy"},
-        {"method.name": "sbert", "method.divisor": "tokens", "encoder.lora_rank": 4},
-        {"encoder.checkpoint": ("ModernBert", {"local_attention": 16})},
-        {"encoder.checkpoint": ("Qwen3", {}), "encoder.pooling": "last"},
-        {"optimizer.max_grad_norm": 0.05, "encoder.pooling": "first_last"},
-        {"encoder.freeze_layers": 1, "optimizer.name": "sgd"},
-        {"optimizer.name": "lars"},
-        {"optimizer.eps_added": "raw"},
-    ],
-    ids=str,
+    "more", [*QUICK, *(pytest.param(more, marks=pytest.mark.long) for more in LONG)], ids=str
 )
 def test_trainings_from_graphs_are_those_from_launches(
     more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

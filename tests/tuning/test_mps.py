@@ -101,6 +101,7 @@ def test_workers_share_a_server_that_ends_with_the_last_of_them_after_sigkill(
     assert not alive({pid})
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_on_ray_the_server_ends_with_the_workers(commands: Path, tmp_path: Path) -> None:
     """Ray kills what its workers have started, but neither the server nor what ends it."""
