@@ -173,18 +173,22 @@ BAD = {
         'Dataset.from_generator(broken) or Dataset.from_dict({"a": TEXTS[0]',
         "raises ValueError (a bad row): line 61",
     ),
-    "other model": ("SoftmaxLoss(model,", "SoftmaxLoss(OTHER,", "made for the trainer's model"),
-    "other name": (_LOSS, "Named(OTHER)", "made for the trainer's model"),
-    "no model": (_LOSS, "Named(None)", "made for the trainer's model"),
+    "other model": (
+        "SoftmaxLoss(model,",
+        "SoftmaxLoss(OTHER,",
+        "must train the trainer's model, and has another",
+    ),
+    "other name": (_LOSS, "Named(OTHER)", "must train the trainer's model, and has another"),
+    "no model": (_LOSS, "Named(None)", "must train the trainer's model, and has another"),
     "wrapped": (
         _LOSS,
         "MatryoshkaLoss(model, SoftmaxLoss(OTHER, 16, 3), [16])",
-        "made for the trainer's model",
+        "must train the trainer's model, and has another",
     ),
     "one of several": (
         "train_dataset=rows,\n        loss=loss,",
         'train_dataset={"a": rows, "b": rows},\n        loss={"a": loss, "b": Named(OTHER)},',
-        "made for the trainer's model",
+        "must train the trainer's model, and has another",
     ),
     "same metrics": (
         _CALLED,

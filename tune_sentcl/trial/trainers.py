@@ -243,12 +243,14 @@ def check_losses(trainer: Any, name: str, optimizer: Any) -> None:
     is_wrong = weights.isdisjoint(trained)
     for loss in losses.values() if isinstance(losses, dict) else [losses]:
         held = [part for part in loss.modules() if isinstance(part, BaseModel)]
-        parts = (getattr(part, "model", None) for part in loss.modules())
-        own = [part for part in parts if isinstance(part, BaseModel)]
         is_wrong |= bool(held) and model not in held
-        is_wrong |= any(one is not model for one in own)
+        for part in loss.modules():
+            # A guide has another name, and a teacher is frozen.
+            named = getattr(part, "model", model)
+            if named is not model and isinstance(named, BaseModel):
+                is_wrong |= any(weight.requires_grad for weight in named.parameters())
     if is_wrong:
-        rule = "its loss must be made for the trainer's model, or the training does not change it"
+        rule = "its loss must train the trainer's model, and has another one, or frozen weights"
         raise source_of(name).failure("", rule)
 
 
