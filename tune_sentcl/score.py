@@ -38,7 +38,7 @@ class Score:
         data: `toy` for generated sets, `root` for files under the data root.
         value: The score times 100, as papers print it, or a cost in its unit; None if it could not
             be measured.
-        n: The number of rows scored.
+        n: The number of rows scored; 0 if it is not known.
         subset: A part of the task; None for the whole task.
         aggregation: How subsets were combined: `all` joins their pairs, `mean` averages their
             scores, `wmean` weights them by size; None for a subset or a task without subsets.

@@ -29,6 +29,7 @@ from tune_sentcl.analysis.frames import configurations
 from tune_sentcl.analysis.report.report import report_of
 from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.cli import app
+from tune_sentcl.cli.study_tables import print_study
 from tune_sentcl.config import (
     METHODS,
     is_idle,
@@ -138,6 +139,9 @@ def test_changed_code_makes_other_trials_and_is_told_before_the_first(
     report = report_of(ReportData(frames, frames.objectives(), Study.read(study)))
     board = next(report.tables)
     assert len(board.rows) == 2 and "Left out: 2 of a plugin's older code" in board.note
+    run_here(margin_space(tmp_path), study, seeds=(0, 1))
+    print_study(str(study), (), 0)
+    assert "or a lost seed, or older code of the plugin" in capsys.readouterr().out
     chosen = Choice.read(Study.read(study), DEFAULT).best()
     assert chosen.kept and chosen.row["configuration"] in {row["configuration"] for row in fresh}
     old = Standings.read(Study.read(study)).older

@@ -92,7 +92,8 @@ def test_a_search_stops_most_exports_one_and_is_read_without_the_file(
     model = sentence_transformer(tmp_path / "model")
     assert model.encode(["word1 word2"]).shape == (1, 16)
     card = (tmp_path / "model" / "README.md").read_text()
-    assert "loss:SoftmaxLoss" in card and "| dense | dev | spearman_cosine |" in card
+    assert "loss:SoftmaxLoss" in card
+    assert "| dense | dev | spearman_cosine | plugin |  |  |" in card
     command = exported.record["trial"]["command"]
     assert "--plugin trainers.py --set method.name=dense" in command and "--data" not in command
     facts = json.loads((tmp_path / "model" / "tune_sentcl.json").read_text())["facts"]

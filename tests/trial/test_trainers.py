@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from plugin_samples import unchanged_registry
 from trainer_samples import DENSE, rehearsed_here, write_trainers
 from trial_samples import Dying, KilledError, drained
 
-from tune_sentcl.config import TrialConfig, parse_dotted
+from tune_sentcl.config import METHODS, TrialConfig, parse_dotted
 from tune_sentcl.errors import (
     BadInputError,
     NonFiniteError,
@@ -30,7 +31,8 @@ from tune_sentcl.space import load_space
 from tune_sentcl.store import StudyDriver, TrialFiles
 from tune_sentcl.trial import FinishedTrial, InputLoader, Output, Progress, run
 from tune_sentcl.trial import output as saving
-from tune_sentcl.trial.rehearsal import _held
+from tune_sentcl.trial.rehearsal import _held, fingerprint_here
+from tune_sentcl.tuning.remarks import _rehearsals
 from tune_sentcl.tuning.worker import check_fingerprints
 
 # Those of the library's own code.
@@ -133,6 +135,7 @@ def changed(old: str, new: str) -> str:
 _RETURN, _EVALUATOR = "    return SentenceTransformerTrainer(\n", "        evaluator=Embedding"
 _HEAD, _BODY = "def dense(*, lr: float = 1e-3,", "    model = SentenceTransformer(modules"
 _CALLED = "evaluator=EmbeddingSimilarityEvaluator(*TEXTS[:2], SCORES),"
+_LOSS = "SoftmaxLoss(model, 16, 3, concatenation_sent_multiplication=wide)"
 BAD = {
     "returns nothing": (_RETURN, _RETURN.replace("return ", ""), "and returns NoneType: line"),
     "no evaluator": (_CALLED, "", "must have an evaluator, which scores it"),
@@ -156,15 +159,42 @@ BAD = {
     "plateau": (
         '{"learning_rate": lr}',
         '{"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "epoch"}',
-        "its schedule must not follow scores",
+        "its lr_scheduler_type must not follow scores",
     ),
     "stops early": (
         _CALLED,
         f"{_CALLED} callbacks=[EarlyStoppingCallback()],",
-        "must not stop early, as the search's stages do that",
+        "must have no EarlyStoppingCallback, as --scheduler halving stops trials: line 11",
     ),
     "raises": (_BODY, f"    raise KeyError('no')\n{_BODY}", "raises KeyError ('no'): line"),
     "exits": (_BODY, f"    exit()\n{_BODY}", "raises SystemExit"),
+    "generator": (
+        'Dataset.from_dict({"a": TEXTS[0]',
+        'Dataset.from_generator(broken) or Dataset.from_dict({"a": TEXTS[0]',
+        "raises ValueError (a bad row): line 61",
+    ),
+    "other model": (
+        "SoftmaxLoss(model,",
+        "SoftmaxLoss(OTHER,",
+        "must train the trainer's model, and has another",
+    ),
+    "other name": (_LOSS, "Named(OTHER)", "must train the trainer's model, and has another"),
+    "no model": (_LOSS, "Named(None)", "must train the trainer's model, and has another"),
+    "wrapped": (
+        _LOSS,
+        "MatryoshkaLoss(model, SoftmaxLoss(OTHER, 16, 3), [16])",
+        "must train the trainer's model, and has another",
+    ),
+    "one of several": (
+        "train_dataset=rows,\n        loss=loss,",
+        'train_dataset={"a": rows, "b": rows},\n        loss={"a": loss, "b": Named(OTHER)},',
+        "must train the trainer's model, and has another",
+    ),
+    "same metrics": (
+        _CALLED,
+        f"evaluator=[{_CALLED.partition('=')[2].rstrip(',')}] * 2,",
+        "its evaluators must give different metrics, and several give spearman_cosine",
+    ),
     "bad evaluator": (_CALLED, "evaluator=Broken(),", "raises ZeroDivisionError (division"),
     "no numbers": (_CALLED, "evaluator=Wordy(),", "a number or a dict of numbers, and returns {'"),
     "no default": (_HEAD, "def dense(lr: float, *,", "lr: float: a knob must have a default"),
@@ -176,7 +206,24 @@ BAD = {
     "cost": ('trainer("dense")', 'trainer("cost")', "scores of an encoder's cost"),
 }
 _MORE = """
+import torch
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from transformers import EarlyStoppingCallback
+
+
+BASE = str(Path(__file__).parent / "base")
+OTHER = SentenceTransformer(modules=[Transformer(BASE), Pooling(16)])
+
+
+class Named(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.encoder = model
+
+
+def broken():
+    raise ValueError("a bad row")
+    yield
 
 
 MADE = SentenceTransformerTrainingArguments("not_here")
@@ -259,6 +306,59 @@ def test_without_accelerate_one_sentence_says_so(
         loader.load(config_of("dense"))
 
 
+def test_the_metric_of_the_last_of_several_evaluators_is_named(trainers: Path) -> None:
+    path = trainers.with_name("chained.py")
+    one = _CALLED.partition("=")[2].rstrip(",")
+    both = [one.replace("SCORES)", f'SCORES, name="{name}")') for name in ("dev", "test")]
+    path.write_text(changed(_CALLED, f"evaluator=[{', '.join(both)}],"))
+    with unchanged_registry(), rehearsed_here():
+        inputs = rehearsed(path).load(config_of("dense"))
+        read: Any = [SimpleNamespace(config=config_of("dense"), inputs=inputs)]
+        for metric, is_said in (("sequential_score", True), ("dev_pearson_cosine", False)):
+            objectives = parse_objectives([f"dense:{metric}:dev"], allow_test=False)
+            said = " ".join(_rehearsals(read, objectives))
+            assert ("is dev_spearman_cosine" in said, "is test_spearman_cosine" in said) == (
+                *(False, is_said),
+            )
+            assert ("give --objective dense:dev_spearman_cosine:dev" in said) == is_said
+
+
+@pytest.mark.filterwarnings("ignore:An input array is constant")
+def test_an_evaluator_without_a_finite_number_says_so(trainers: Path, loader: InputLoader) -> None:
+    path = trainers.with_name("constant.py")
+    path.write_text(changed(_CALLED, _CALLED.replace("SCORES", "[0.5] * 44")))
+    with unchanged_registry():
+        other = rehearsed(path)
+        with pytest.raises(NonFiniteError, match="Check the evaluator's labels and the learning"):
+            ran(other, config_of("dense"))
+
+
+def test_an_error_of_the_users_code_in_a_training_has_its_line(
+    trainers: Path, loader: InputLoader
+) -> None:
+    path = trainers.with_name("collates.py")
+    text = changed(
+        "    loss = SoftmaxLoss", "    rows = rows.with_transform(late)\n    loss = SoftmaxLoss"
+    )
+    late = """def late(batch):
+    if TEXTS[0][9] in batch["a"] and SEEN:
+        raise ValueError("a bad row")
+    return batch
+
+
+SEEN = []
+"""
+    text = text.replace("FOLDER =", f"{late}FOLDER =", 1)
+    path.write_text(text)
+    with unchanged_registry():
+        other = rehearsed(path)
+        other.load(config_of("dense"))
+        path_code: Any = METHODS["dense"].implementation
+        path_code.__globals__["SEEN"].append(1)
+        with pytest.raises(PluginError, match=r"raises ValueError \(a bad row\): line \d\d\."):
+            ran(other, config_of("dense"))
+
+
 def test_a_trial_that_stops_or_diverges_says_so(trainers: Path, loader: InputLoader) -> None:
     with pytest.raises(NonFiniteError, match="loss must be finite, but is nan at step"):
         ran(loader, config_of("dense", **{"method.lr": 1e30}))
@@ -325,7 +425,11 @@ def test_a_worker_that_reads_other_rows_is_told_apart(trainers: Path, loader: In
         expected = driver.load(config).fingerprints
         sent = pickle.dumps(driver)
         copies = [pickle.loads(sent) for _ in range(2)]  # noqa: S301  as Ray ships them
+        fingerprint_here.cache_clear()
         check_fingerprints(expected, copies[0].load(config))
         rows.write_text(rows.read_text().replace("word3 ", "word5 "))
-        with pytest.raises(OtherInputsError, match="reads other data, weights or plugins than"):
-            check_fingerprints(expected, copies[1].load(config))
+        # That of the driver is in the same process if trials run there.
+        for loader_there in (copies[1], driver):
+            fingerprint_here.cache_clear()
+            with pytest.raises(OtherInputsError, match=r"same order in each process: sort sets"):
+                check_fingerprints(expected, loader_there.load(config))

@@ -129,6 +129,8 @@ def _layout(
     }
     if "rank" in table and table["rank"].isna().any():
         legend["rank"] = "rank -: fewer seeds than the best, or a lost seed"
+        if "code_fingerprint" in table:
+            legend["rank"] += ", or older code of the plugin"
     kept = {*names, "rank", _CONFIRM, _CONFIRM_TEST, _VERDICT}
     constant = [k for k in others if k not in {*kept, _SEEN, _LAST, _AVERAGE, "seconds"}]
     drop_first = ["seconds", "origin", "status", _AVERAGE]

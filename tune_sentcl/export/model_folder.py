@@ -307,7 +307,9 @@ def _by_kind(scores: _Scores) -> dict[tuple[Any, ...], str]:
     for score in scores:
         whole = score["subset"] is None and score["aggregation"] in (None, "all")
         if whole and score["value"] is not None:
-            groups.setdefault(tuple(score[name] for name in _SCORE), []).append(score["value"])
+            # A trainer's evaluator does not tell which data it reads.
+            shown = score if score["n"] else {**score, "data": "", "n": ""}
+            groups.setdefault(tuple(shown[name] for name in _SCORE), []).append(score["value"])
     return {kind: _mean(values) for kind, values in groups.items()}
 
 

@@ -1,5 +1,6 @@
 """The definitions of plugins besides methods: tasks, watchers and sources of rows."""
 
+import dis
 import inspect
 import re
 import traceback
@@ -42,20 +43,51 @@ class Extension:
     plugin: str = ""
     fingerprint: str = ""
 
-    def line(self, error: BaseException | None = None) -> int:
-        """The last line of its own file that an error has passed, or its first line."""
+    @property
+    def _code(self) -> CodeType:
         code: CodeType = getattr(self.value, "begin", self.value).__code__
-        passed = reversed(traceback.extract_tb(error.__traceback__ if error else None))
-        own = (frame.lineno for frame in passed if frame.filename == code.co_filename)
-        return next(own, None) or code.co_firstlineno
+        return code
+
+    def _passed(self, error: BaseException) -> list[int]:
+        """The lines of its own file that an error has passed; 0 for each line of other files."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = self._code.co_filename
+        return [(frame.lineno or 0) if frame.filename == own else 0 for frame in frames]
+
+    def has_raised(self, error: BaseException) -> bool:
+        """Whether an error, or the one that it hides, has passed its own file."""
+        return any(self._passed(self._hidden(error)))
+
+    def _hidden(self, error: BaseException) -> BaseException:
+        """The error of its own code that a library has replaced, or else the error itself."""
+        cause, passed = error.__cause__, self._passed(error)
+        was_replaced = cause is not None and any(self._passed(cause)) and not any(passed[-1:])
+        return self._hidden(cause) if cause is not None and was_replaced else error
+
+    def line(self, error: BaseException) -> int:
+        """The last line of its own file that an error has passed, or its first line."""
+        return next(filter(None, reversed(self._passed(error))), self._code.co_firstlineno)
+
+    def _line_naming(self, rule: str) -> int:
+        """The first line of its code with one of the identifiers of a rule, or its first line."""
+        names = {*re.findall(r"\w*[A-Z_]\w*", rule)}
+        for instruction in dis.get_instructions(self._code):
+            value, place = instruction.argval, instruction.positions
+            used = value if isinstance(value, tuple) else (value,)
+            if place and place.lineno and any(isinstance(u, str) and u in names for u in used):
+                return place.lineno
+        return self._code.co_firstlineno
 
     def failure(self, what: str, fault: BaseException | str) -> PluginError:
         """The error that it raised, or the rule that it breaks, with the plugin's line."""
-        where, rule, error = f"{self.plugin}: {self.kind} {self.name}", str(fault), None
+        where = f"{self.plugin}: {self.kind} {self.name}"
         if isinstance(fault, BaseException):
-            rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
-            error = fault
-        rule += f": line {self.line(error)}"
+            hidden = self._hidden(fault)
+            text = first_line(str(hidden)) or "no message"
+            rule, line = f"raises {type(hidden).__name__} ({text})", self.line(hidden)
+        else:
+            rule, line = fault, self._line_naming(fault)
+        rule += f": line {line}"
         return PluginError(Fault(where, key=what, rule=rule, move="Change the plugin there."))
 
 

@@ -77,11 +77,17 @@ class TrialInputs:
     def fingerprints_now(self) -> Fingerprints:
         """The fingerprints, with that of the weights read anew, as files may have been replaced.
 
+        This process calls a trainer's function once for the hash of its rows.
+
         Raises:
             CheckpointError: The weights no longer exist.
+            PluginError: The function of a trainer breaks a rule.
         """
         if self.rehearsal is not None:
-            return self.fingerprints
+            from tune_sentcl.trial.rehearsal import fingerprint_here
+
+            code = self.fingerprints.code
+            return replace(self.fingerprints, data=fingerprint_here(self.corpus.source, code))
         return replace(self.fingerprints, checkpoint=fingerprint_now(self.checkpoint))
 
     def sentences(self) -> list[str]:
@@ -117,15 +123,10 @@ class InputLoader:
         self._checkpoints: dict[str, Checkpoint] = {}
         self._resources: dict[tuple[str, ...], Resource | None] = {}
         self._rehearsals: dict[str, Rehearsal] = {}
-        self._read_here: dict[str, str] | None = None  # hashes, by trainer; a copy has its own
 
     def __getstate__(self) -> dict[str, Any]:
-        """Workers receive rows, sets and rehearsals.
-
-        They resolve the names of checkpoints, and read the rows of trainers, on their machine.
-        """
-        own: dict[str, Any] = {"study": None, "newly_mined": {}, "_read_here": {}}
-        return {**self.__dict__, **own, "_checkpoints": {}}
+        """Workers receive rows, sets and rehearsals; they resolve the names of checkpoints."""
+        return {**self.__dict__, "study": None, "newly_mined": {}, "_checkpoints": {}}
 
     def load(self, config: TrialConfig) -> TrialInputs:
         """Load the inputs of a config.
@@ -160,15 +161,8 @@ class InputLoader:
             rule = f"trainer {name} gives no dense vector for each text, which these tasks need"
             move = "Remove evaluation.suites and evaluation.own."
             raise DataError(Fault("evaluation", rule=rule, move=move))
-        data = rehearsal.data
-        if self._read_here is not None:
-            from tune_sentcl.trial.rehearsal import fingerprint_here
-
-            if name not in self._read_here:
-                self._read_here[name] = fingerprint_here(name)
-            data = self._read_here[name]
-        corpus = Corpus("nothing", pa.table({}), name, data)
-        prints = Fingerprints(data, "", code=code_of(name))
+        corpus = Corpus("nothing", pa.table({}), name, rehearsal.data)
+        prints = Fingerprints(rehearsal.data, "", code=code_of(name))
         start = Checkpoint(name=name, path="", fingerprint="")
         return TrialInputs(corpus, sets, start, prints, rehearsal=rehearsal)
 

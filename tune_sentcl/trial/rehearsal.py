@@ -5,10 +5,10 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,6 +27,7 @@ from tune_sentcl.plugins.loading import plugin_named
 from tune_sentcl.plugins.sources import Plugin, Source
 from tune_sentcl.trial.trainers import (
     Rehearsal,
+    check_losses,
     guarded,
     is_dense,
     make_trainer,
@@ -44,12 +45,16 @@ class Leave(Exception):  # noqa: N818 - it is no error
 
 
 class _Ready(TrainerCallback):  # type: ignore[misc]
-    """Notes the number of steps, and leaves before the first."""
+    """Notes the number of steps, checks the losses, and leaves before the first step."""
 
     steps = 0
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def __init__(self, trainer: Any, name: str) -> None:
+        self._trainer, self._name = trainer, name
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         self.steps = state.max_steps
+        check_losses(self._trainer, self._name, more["optimizer"])
         raise Leave
 
 
@@ -71,8 +76,9 @@ def train_quietly(trainer: Any, checkpoint: Path | None = None) -> None:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
 
-def fingerprint_here(name: str) -> str:
-    """The `data` of a rehearsal, of the files that this process reads."""
+@cache
+def fingerprint_here(name: str, code: str) -> str:
+    """The `data` of a rehearsal, made once in this process for each version of the code."""
     with _usual_trainer(name) as trainer:
         return _fingerprints(trainer, name)[0]
 
@@ -86,7 +92,7 @@ def rehearse(name: str) -> Rehearsal:
     with _usual_trainer(name) as trainer:
         data, version = _fingerprints(trainer, name)
         metrics = metrics_of(trainer, name)
-        ready = _Ready()
+        ready = _Ready(trainer, name)
         trainer.add_callback(ready)
         guarded(name, partial(train_quietly, trainer))
         rows = ready.steps * rows_a_step(trainer)
@@ -102,7 +108,23 @@ def rehearse(name: str) -> Rehearsal:
             tuple(bounded),
             weights,
             is_dense(trainer),
+            _chained(trainer, name, metrics),
         )
+
+
+def _chained(trainer: Any, name: str, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    """The metrics of several evaluators if the last one is also their common score; else none.
+
+    Raises:
+        PluginError: Two evaluators give their numbers the same names, so that one set is lost.
+    """
+    parts = getattr(trainer.evaluator, "evaluators", ())
+    named = [one for part in parts if (one := getattr(part, "primary_metric", None))]
+    if len({*named}) < len(named):
+        rule = f"its evaluators must give different metrics, and several give {named[-1]}: name "
+        raise source_of(name).failure("", f"{rule}each by name=")
+    is_last = bool(named) and metrics.get("sequential_score") == metrics.get(named[-1])
+    return tuple(named) if is_last else ()
 
 
 def rows_a_step(trainer: Any) -> int:
@@ -189,16 +211,19 @@ def rehearse_apart(name: str) -> Rehearsal:
         found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else None
     if found is None:
         last = (ended.stderr.strip().splitlines() or [""])[-1]
-        rule = f"its trial call before the search ended with code {ended.returncode} ({last:.200})"
+        rule = (
+            f"its trial call before the search ended with code {ended.returncode} ({last[-200:]})"
+        )
         where = f"{plugin.name}: trainer {name}"
         raise PluginError(
             Fault(where, rule=rule, move="Call the function in a script of its own.")
         )
     if "faults" in found:
         raise PluginError([Fault(**fault) for fault in found["faults"]])
-    return replace(
-        Rehearsal(**found), metrics=tuple(found["metrics"]), bounded=tuple(found["bounded"])
-    )
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in found.items()
+    }
+    return Rehearsal(**values)
 
 
 def main() -> None:

@@ -28,10 +28,12 @@ from tune_sentcl.trial.encoder_cost import model_cost_scores
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
 from tune_sentcl.trial.output import Output, StateWriter, TrialState
 from tune_sentcl.trial.rehearsal import Leave, rows_a_step, texts_of, train_quietly
-from tune_sentcl.trial.running import Progress, TrialRun, measure_end, save_if_due, value_of
+from tune_sentcl.trial.running import Progress, TrialRun, measure_end, save_if_due
 from tune_sentcl.trial.trainers import (
     DenseModel,
     Rehearsal,
+    check_losses,
+    guarded,
     make_trainer,
     metrics_of,
     own_random_state,
@@ -64,9 +66,22 @@ class TrainerTrial(TrialRun):
         """Measure the stage objective at the end of a stage."""
         if self.stage_objective.task != self.name:
             return super().pause(step)
-        return self._paused(
-            step.total, value_of(self.stage_objective, self.own_scores(), self.inputs.sets.data)
-        )
+        return self._paused(step.total, self.own_value(self.own_scores()))
+
+    def own_value(self, scores: list[Score]) -> float:
+        """The value of the stage objective, which is one of the evaluator's numbers.
+
+        Raises:
+            NonFiniteError: It has no value.
+        """
+        value = self.stage_objective.value(scores, self.inputs.sets.data)
+        if value is None:
+            text = (
+                f"{self.stage_objective} must be finite, and the evaluator gave no finite number"
+            )
+            move = "Check the evaluator's labels and the learning rate"
+            raise NonFiniteError(f"{text}. {move}, or give another --objective")
+        return value
 
     def own_scores(self) -> list[Score]:
         """The evaluator's numbers, times 100 where the rehearsal found them in -1 to 1."""
@@ -77,7 +92,7 @@ class TrainerTrial(TrialRun):
             rule = "its evaluator must return the same metrics with all hyperparameters"
             raise source_of(self.name).failure("", rule)
         of = partial(Score, "own", self.name, "dev", protocol="plugin", version=known.version)
-        of = partial(of, data=self.inputs.sets.data, n=known.scored)
+        of = partial(of, data=self.inputs.sets.data, n=0)  # an evaluator does not tell
         scores = []
         for metric in known.metrics:
             value = values[metric] * (100 if metric in known.bounded else 1)
@@ -107,8 +122,9 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
         self.last: Step | None = None
         self.ends_stage = False
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Restore the losses' own weights, which the trainer's checkpoint lacks."""
+        check_losses(self._trial.trainer, self._trial.name, more["optimizer"])
         if self._resumed is None:
             return
         saved = self._resumed.training.tensors
@@ -191,7 +207,8 @@ def run_trainer(
         account.begin_training()
         steps = _Steps(trial, output, state)
         trainer.add_callback(steps)
-        train_quietly(trainer, None if state is None else state.files)
+        training = partial(train_quietly, trainer, None if state is None else state.files)
+        guarded(config.method.name, training, always=False)
         last = steps.last
         if steps.ends_stage and last is not None and output is not None:
             progress = trial.pause(last)
@@ -243,7 +260,7 @@ def _scores(trial: TrainerTrial) -> tuple[Score, ...]:
     """
     own, sets = trial.own_scores(), trial.inputs.sets
     if trial.stage_objective.task == trial.name:
-        value_of(trial.stage_objective, own, sets.data)
+        trial.own_value(own)
     if sets.own or sets.sts or sets.transfer:
         return (*own, *measure_end(trial))
     measures = measures_of(trial.config)

@@ -38,6 +38,7 @@ class Rehearsal:
         bounded: Those that lie in -1 to 1, and are stored times 100.
         size: Bytes of the model's weights.
         dense: Whether the model gives one dense vector for each text.
+        chained: The metrics of several evaluators, of which the last one is their common score.
     """
 
     data: str
@@ -49,6 +50,7 @@ class Rehearsal:
     bounded: tuple[str, ...] = ()
     size: int = 0
     dense: bool = False
+    chained: tuple[str, ...] = ()
 
 
 _LARGEST = 2**32
@@ -117,14 +119,17 @@ def source_of(name: str) -> Extension:
     return Extension("trainer", name, own.implementation, plugin=own.plugin)
 
 
-def guarded(name: str, call: Callable[[], Any]) -> Any:
-    """Call the user's code; PluginError if it raises an error."""
+def guarded(name: str, call: Callable[[], Any], *, always: bool = True) -> Any:
+    """Call the user's code; PluginError if it raises an error.
+
+    Without `always`, an error of a library that has not passed the user's code stays as it is.
+    """
     try:
         return call()
     except TuneSentclError:
         raise
     except (Exception, SystemExit) as error:
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) or not (always or source_of(name).has_raised(error)):
             raise
         raise source_of(name).failure("", error) from error
 
@@ -214,10 +219,39 @@ def _broken_rule(trainer: Any, made: Sequence[Any]) -> str:
         "its train_dataset must not stream, as a trial may go on from any row": isinstance(
             rows, IterableDataset
         ),
-        "its trainer must not stop early, as the search's stages do that": stops_early,
-        "its schedule must not follow scores, as only stages are scored": follows,
+        "its trainer must have no EarlyStoppingCallback, as --scheduler halving stops trials": (
+            stops_early
+        ),
+        "its lr_scheduler_type must not follow scores, as only stages are scored": follows,
     }
     return next((rule for rule, is_broken in rules.items() if is_broken), "")
+
+
+def check_losses(trainer: Any, name: str, optimizer: Any) -> None:
+    """Check that the training changes the trainer's model; asked when it begins.
+
+    The library trains the model that a loss holds, and its optimizer takes the losses' weights.
+
+    Raises:
+        PluginError: A loss was made for another model.
+    """
+    from sentence_transformers.base.model import BaseModel
+
+    model, losses = trainer.model, trainer.loss
+    weights = {id(weight) for weight in model.parameters()}
+    trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    is_wrong = weights.isdisjoint(trained)
+    for loss in losses.values() if isinstance(losses, dict) else [losses]:
+        held = [part for part in loss.modules() if isinstance(part, BaseModel)]
+        is_wrong |= bool(held) and model not in held
+        for part in loss.modules():
+            # A guide has another name, and a teacher is frozen.
+            named = getattr(part, "model", model)
+            if named is not model and isinstance(named, BaseModel):
+                is_wrong |= any(weight.requires_grad for weight in named.parameters())
+    if is_wrong:
+        rule = "its loss must train the trainer's model, and has another one, or frozen weights"
+        raise source_of(name).failure("", rule)
 
 
 def own_weights(trainer: Any) -> dict[str, Tensor]:

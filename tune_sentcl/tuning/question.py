@@ -147,7 +147,7 @@ def ask(
     check_objectives(read, objectives)
     for text in row_notes(space, loader, sampled=sampled, allow_overlap=options.allow_overlap):
         watcher.say(text)
-    for text in warnings(space, read, num_batches, sampled=sampled):
+    for text in warnings(space, read, num_batches, objectives, sampled=sampled):
         watcher.say(text)
     best = best_params(past_studies(options.learn_from, space, objectives, loader))
     priors = [params for params in prior_params(space) if params not in best]

@@ -7,6 +7,7 @@ from tune_sentcl.config import AUTO_FALLBACKS, TrialConfig, usual_ranges
 from tune_sentcl.errors import TuneSentclError, first_names
 from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
 from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
+from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
 from tune_sentcl.train import rows_left_out
 from tune_sentcl.tuning.input_checks import (
@@ -21,6 +22,7 @@ def warnings(
     space: Space,
     read: Sequence[GridInputs],
     num_batches: Mapping[BatchKind, int],
+    objectives: Sequence[Objective] = (),
     *,
     sampled: bool,
 ) -> Iterator[str]:
@@ -30,10 +32,11 @@ def warnings(
         space: The space that is searched.
         read: Its grid's configurations with their inputs.
         num_batches: From `check_first_batches`.
+        objectives: The objectives of the search.
         sampled: Whether configurations are sampled from the ranges too.
     """
     yield from _unread_tasks(read)
-    yield from _rehearsals(read)
+    yield from _rehearsals(read, objectives)
     each = ((point.inputs.checkpoint, point.config.encoder.pooling) for point in read)
     encoders = dict.fromkeys(each)
     for checkpoint, pooling in encoders:
@@ -59,13 +62,19 @@ def _unread_tasks(read: Sequence[GridInputs]) -> Iterator[str]:
         yield f"{task} is not measured: {error}"
 
 
-def _rehearsals(read: Sequence[GridInputs]) -> Iterator[str]:
+def _rehearsals(read: Sequence[GridInputs], objectives: Sequence[Objective]) -> Iterator[str]:
     known = {point.config.method.name: point.inputs.rehearsal for point in read}
     for name, rehearsal in known.items():
         if rehearsal is not None:
             rows, metrics = rehearsal.rows // rehearsal.steps, first_names(rehearsal.metrics)
             made = f"{rehearsal.steps:,} steps of {rows} examples with its defaults"
-            yield f"{name} makes {made}. Its evaluator gives {metrics}"
+            yield f"{name} makes {made}, which decide the stages. Its evaluator gives {metrics}"
+            chained, ranks_by = rehearsal.chained, {one.metric for one in objectives}
+            if len(chained) > 1 and rehearsal.metrics[0] in ranks_by:
+                yield (
+                    f"{rehearsal.metrics[0]} is {chained[-1]}, the metric of the last evaluator; "
+                    f"to rank by another one, give --objective {name}:{chained[0]}:dev"
+                )
 
 
 def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
