@@ -223,11 +223,12 @@ COLUMNS = ("part", "ours", "peer", "ratio", "target", "share of limit")
 
 def table(facts: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown, with the least and the largest number of each median's runs."""
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *map(_cells, facts)]
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *map(cells, facts)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def cells(row: dict[str, Any]) -> list[str]:
+    """A row's cells in the columns of `COLUMNS`."""
     peer = row["peer_name"]
     if row["peer"] is not None:
         peer += f": {_number(row['peer'], row['peer_range'])}"
