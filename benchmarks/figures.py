@@ -6,12 +6,12 @@
 
 `figures.toml` lists the figures: tables, sentences, pictures and example pages. A figure has
 
-- `name`, `claim` (what it is evidence for), and `digits` (which of them depend on the machine);
+- `name`, `claim` (what it shows), and `digits` (which of them depend on the machine);
 - `command`: bash runs it at the root of the checkout. What it prints is the figure. `$FOLDER` is a
   folder outside of git for studies, which go on after an interruption, and for further texts: a
   file `PART.md` there is the block `NAME.PART`;
 - `pages`: the Markdown pages that have the blocks, and `files`: pictures and pages that it writes;
-- `measures`: the paths whose change makes the figure old;
+- `measures`: the paths whose change makes the figure old, or names of `[paths]`;
 - `hours`: roughly. A figure that takes longer than half an hour is made only if it is named;
 - `gpu = true`: it needs a GPU, and prints JSON rows. All these together are the block `gpu`.
 
@@ -88,7 +88,11 @@ class Checkout:
         self.root = root
         self.list = root / "benchmarks" / "figures.toml"
         listed = tomllib.loads(self.list.read_text(encoding="utf-8"))
-        self.figures = [Figure(**each) for each in listed["figure"]]
+        names = listed.get("paths", {})
+        self.figures = []
+        for each in listed["figure"]:
+            measures = [path for name in each["measures"] for path in names.get(name, [name])]
+            self.figures.append(Figure(**{**each, "measures": measures}))
 
     @cached_property
     def has_history(self) -> bool:
@@ -338,17 +342,14 @@ def _unmeasured(body: str) -> str:
 
 
 def _costs(checkout: Checkout, stamps: Stamps, mark: str) -> str:
-    """What it costs to repeat each figure."""
-    lines = [
-        "| claim | command | time | commit | digits that depend on the machine |",
-        "|---" * 5 + "|",
-    ]
-    for figure in checkout.figures:
-        stamp = stamps.get(figure.name)
-        cost = f"{_time(stamp)} | {stamp['commit'][:8]}" if stamp else "not measured yet | "
+    """What it cost to make each figure that was made."""
+    lines = [["claim", "command", "time", "commit", "digits that depend on the machine"]]
+    lines.append(["---"] * len(lines[0]))
+    for figure in (one for one in checkout.figures if one.name in stamps):
+        stamp = stamps[figure.name]
         command = f"`make figures FIGURES={figure.name}`"
-        lines.append(f"| {figure.claim} | {command} | {cost} | {figure.digits} |")
-    return "\n".join(lines)
+        lines.append([figure.claim, command, _time(stamp), stamp["commit"][:8], figure.digits])
+    return _table_of(lines) if len(lines) > 2 else ""
 
 
 def _on_gpus(checkout: Checkout, stamps: Stamps, mark: str) -> str:
@@ -366,6 +367,10 @@ def _on_gpus(checkout: Checkout, stamps: Stamps, mark: str) -> str:
         card = stamp["machine"].rpartition("; ")[2]
         where = f"{card}, {stamp['commit'][:8]}, {stamp['date']}"
         lines += [[*cells(row), where] for row in stamp["rows"]]
+    return _table_of(lines)
+
+
+def _table_of(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
