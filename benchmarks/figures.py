@@ -8,8 +8,7 @@
 
 - `name`, `claim` (what it shows), and `digits` (which of them depend on the machine);
 - `command`: bash runs it at the root of the checkout. What it prints is the figure. `$FOLDER` is a
-  folder outside of git for studies, which go on after an interruption, and for further texts: a
-  file `PART.md` there is the block `NAME.PART`;
+  folder outside of git for studies, which go on after an interruption;
 - `pages`: the Markdown pages that have the blocks, and `files`: pictures and pages that it writes;
 - `measures`: the paths whose change makes the figure old, or names of `[paths]`;
 - `hours`: roughly. A figure that takes longer than half an hour is made only if it is named;
@@ -36,11 +35,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from measuring import COLUMNS, ROOT, cells, describe_machine
+from measuring import COLUMNS, ROOT, cells, describe_machine, markdown
 
 SHORT = 0.5  # hours
 PAGES = ("README.md", "docs/*.md", "benchmarks/*.md", "search_spaces/README.md")
@@ -48,8 +46,8 @@ SHOWN = {".html", ".png", ".svg", ".jpg", ".pdf"}
 LIBRARIES = ("torch", "sentence-transformers", "ray", "optuna")
 EARLIER = "*Not measured at this version: these are figures of an earlier one.*"
 NEVER = "*Not measured yet.*"
-_BLOCK = re.compile(r"(<!-- figure ([\w.-]+): begin -->)(.*?)(<!-- figure \2: end -->)", re.S)
-_MARK = re.compile(r"<!-- figure ([\w.-]+): (?:begin|end) -->")
+_BLOCK = re.compile(r"(<!-- figure ([\w-]+): begin -->)(.*?)(<!-- figure \2: end -->)", re.S)
+_MARK = re.compile(r"<!-- figure ([\w-]+): (?:begin|end) -->")
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
 # A table is measured if more than half of its filled cells begin with a number. Of tables of
 # settings, presets and exit codes, at most a third do.
@@ -109,10 +107,6 @@ class Checkout:
         """Whether paths differ from a commit, also by changes that are not committed."""
         return self.git("diff", "--quiet", commit, "--", *paths).returncode != 0
 
-    def is_past(self, commit: str) -> bool:
-        """Whether a commit is in this history."""
-        return self.git("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0
-
     def commit(self, figure: Figure) -> str:
         """The commit that a figure is measured at.
 
@@ -140,12 +134,6 @@ class Checkout:
         names = [page.relative_to(self.root).as_posix() for page in found]
         return {name: (self.root / name).read_text(encoding="utf-8") for name in names}
 
-    def marks(self) -> dict[str, set[str]]:
-        """The blocks of each page."""
-        return {
-            page: {each[2] for each in _BLOCK.finditer(text)} for page, text in self.pages.items()
-        }
-
     def age(self, figure: Figure, stamps: Stamps) -> str:
         """Why a figure is to be made again; empty if it is up to date."""
         stamp = stamps.get(figure.name)
@@ -160,14 +148,13 @@ class Checkout:
         return ""
 
 
-def digests(root: Path, files: Sequence[str]) -> dict[str, str | None]:
-    """The SHA-256 of each file; None: there is none."""
-    return {
-        name: hashlib.sha256((root / name).read_bytes()).hexdigest()
-        if (root / name).exists()
-        else None
-        for name in files
-    }
+def digests(root: Path, files: Sequence[str]) -> dict[str, str]:
+    """The SHA-256 of each file; empty: there is no file."""
+    found = {}
+    for name in files:
+        path = root / name
+        found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+    return found
 
 
 def make(checkout: Checkout, names: Sequence[str]) -> int:
@@ -226,10 +213,11 @@ def _make(checkout: Checkout, figure: Figure) -> None:
         "machine": describe_machine(),
         "versions": {name: version(name) for name in LIBRARIES},
         "files": digests(root, figure.files),
-        **_results(checkout, figure, folder, output),
+        **({"rows": json.loads(output)} if figure.gpu else {"text": output}),
     }
-    if absent := [name for name, digest in stamp["files"].items() if digest is None]:
-        raise UnmadeError(f"it did not write {', '.join(absent)}")
+    absent = [name for name, digest in stamp["files"].items() if not digest]
+    if absent or (figure.pages and not output):
+        raise UnmadeError(f"its command did not write {', '.join(absent) or 'anything'}")
     target = root / "benchmarks" / "figures" / f"{figure.name}.json"
     target.parent.mkdir(exist_ok=True)
     note.write_text(json.dumps(stamp, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -251,51 +239,27 @@ def _seconds_before(checkout: Checkout, figure: Figure, folder: Path, commit: st
     ):
         return float(begun["seconds"]) if "$FOLDER" in figure.command else 0.0
     if folder.exists():
-        places = (folder.with_name(f"{folder.name}.{number}") for number in count(1))
-        aside = next(place for place in places if not place.exists())
+        aside = folder.with_name(f"{folder.name}.{time.time_ns()}")
         folder.rename(aside)
         print(f"{figure.name}: an earlier run is in {aside}", file=sys.stderr)
     return 0.0
 
 
 def _output(root: Path, figure: Figure, folder: Path) -> str:
-    beside = Path(sys.executable).parent
     # The package of this checkout is measured, whichever one is installed.
-    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-    given = {
-        "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(paths),
-        "FOLDER": folder.relative_to(root).as_posix(),
-    }
+    beside = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(root)}
+    paths = {name: f"{first}:{os.environ.get(name, '')}" for name, first in beside.items()}
+    environment = {**os.environ, **paths, "FOLDER": folder.relative_to(root).as_posix()}
     data = root.parent / "shared" / "data"
+    if data.is_dir():
+        environment.setdefault("TUNE_SENTCL_DATA", str(data))
+    command = ["bash", "-euo", "pipefail", "-c", figure.command]
     ended = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", figure.command],
-        cwd=root,
-        env={**({"TUNE_SENTCL_DATA": str(data)} if data.is_dir() else {}), **os.environ, **given},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
+        command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
     if ended.returncode:
         raise UnmadeError(f"its command ended with {ended.returncode}")
     return ended.stdout.strip()
-
-
-def _results(checkout: Checkout, figure: Figure, folder: Path, output: str) -> dict[str, Any]:
-    """What a stamp has of a figure: rows, or the text of each of its blocks."""
-    if figure.gpu:
-        return {"rows": json.loads(output)}
-    parts = {f"{figure.name}.{part.stem}": part.read_text("utf-8") for part in folder.glob("*.md")}
-    texts = {figure.name: output, **{name: text.strip() for name, text in parts.items()}}
-    marks = {mark for marks in checkout.marks().values() for mark in marks}
-    if absent := [mark for mark in marks if name_of(mark) == figure.name and not texts.get(mark)]:
-        raise UnmadeError(f"it did not print the block {', '.join(absent)}")
-    return {"texts": {name: text for name, text in texts.items() if text}}
-
-
-def name_of(mark: str) -> str:
-    """The figure that a block belongs to."""
-    return mark.partition(".")[0]
 
 
 def write_pages(checkout: Checkout) -> None:
@@ -310,29 +274,22 @@ def rendered(checkout: Checkout, text: str) -> str:
     stamps = checkout.stamps
 
     def block(found: re.Match[str]) -> str:
-        begin, mark, body, end = found.groups()
-        made = MADE_OF_STAMPS.get(mark, _text_of)
-        return f"{begin}\n\n{made(checkout, stamps, mark) or _unmeasured(body)}\n\n{end}"
+        begin, name, body, end = found.groups()
+        if name in MADE_OF_STAMPS:
+            made = MADE_OF_STAMPS[name](checkout.figures, stamps)
+        else:
+            made = f"{stamps[name]['text']}\n\n{line_of(stamps[name])}" if name in stamps else ""
+        return f"{begin}\n\n{made or _unmeasured(body)}\n\n{end}"
 
     return _BLOCK.sub(block, text)
-
-
-def _text_of(checkout: Checkout, stamps: Stamps, mark: str) -> str:
-    stamp = stamps.get(name_of(mark), {})
-    text = stamp.get("texts", {}).get(mark)
-    return f"{text}\n\n{line_of(stamp)}" if text else ""
 
 
 def line_of(stamp: dict[str, Any]) -> str:
     """The sentence under a figure that says when and where it was measured."""
     begin, end = stamp["load"]
-    when = f"at commit {stamp['commit'][:8]} on {stamp['date']} in {_time(stamp)}"
+    when = f"at commit {stamp['commit'][:8]} on {stamp['date']} in {stamp['seconds']:,.0f} s"
     where = f"{stamp['machine']}; load {begin} at the beginning and {end} at the end"
     return f"*Measured {when} ({where}).*"
-
-
-def _time(stamp: dict[str, Any]) -> str:
-    return f"{stamp['seconds']:,.0f} s"
 
 
 def _unmeasured(body: str) -> str:
@@ -341,37 +298,29 @@ def _unmeasured(body: str) -> str:
     return f"{kept}\n\n{EARLIER}" if kept else NEVER
 
 
-def _costs(checkout: Checkout, stamps: Stamps, mark: str) -> str:
-    """What it cost to make each figure that was made."""
-    lines = [["claim", "command", "time", "commit", "digits that depend on the machine"]]
-    lines.append(["---"] * len(lines[0]))
-    for figure in (one for one in checkout.figures if one.name in stamps):
-        stamp = stamps[figure.name]
-        command = f"`make figures FIGURES={figure.name}`"
-        lines.append([figure.claim, command, _time(stamp), stamp["commit"][:8], figure.digits])
-    return _table_of(lines) if len(lines) > 2 else ""
-
-
-def _on_gpus(checkout: Checkout, stamps: Stamps, mark: str) -> str:
-    """One table of all figures that need a GPU; empty as long as none was made."""
-    figures = [figure for figure in checkout.figures if figure.gpu]
-    if not any(figure.name in stamps for figure in figures):
-        return ""
-    columns = [*COLUMNS, "card, commit, date"]
-    lines = [columns, ["---"] * len(columns)]
+def _costs(figures: Sequence[Figure], stamps: Stamps) -> str:
+    """What it cost to make each figure that was made; empty as long as none was."""
+    columns = ("claim", "command", "seconds", "commit", "digits that depend on the machine")
+    rows = []
     for figure in figures:
-        stamp = stamps.get(figure.name)
-        if stamp is None:
-            lines.append([figure.claim, *[""] * (len(COLUMNS) - 1), "unmeasured"])
-            continue
-        card = stamp["machine"].rpartition("; ")[2]
-        where = f"{card}, {stamp['commit'][:8]}, {stamp['date']}"
-        lines += [[*cells(row), where] for row in stamp["rows"]]
-    return _table_of(lines)
+        if stamp := stamps.get(figure.name):
+            command = f"`make figures FIGURES={figure.name}`"
+            seconds, commit = f"{stamp['seconds']:,.0f}", stamp["commit"][:8]
+            rows.append((figure.claim, command, seconds, commit, figure.digits))
+    return markdown(columns, rows) if rows else ""
 
 
-def _table_of(lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def _on_gpus(figures: Sequence[Figure], stamps: Stamps) -> str:
+    """One table of all figures that need a GPU; empty as long as none was made."""
+    rows, where = [], ""
+    for figure in (one for one in figures if one.gpu):
+        if stamp := stamps.get(figure.name):
+            card = stamp["machine"].rpartition("; ")[2]
+            where = f"{card}, {stamp['commit'][:8]}, {stamp['date']}"
+            rows += [[*cells(row), where] for row in stamp["rows"]]
+        else:
+            rows.append([figure.claim, *[""] * (len(COLUMNS) - 1), "unmeasured"])
+    return markdown([*COLUMNS, "card, commit, date"], rows) if where else ""
 
 
 MADE_OF_STAMPS = {"costs": _costs, "gpu": _on_gpus}
@@ -379,13 +328,14 @@ MADE_OF_STAMPS = {"costs": _costs, "gpu": _on_gpus}
 
 def faults(checkout: Checkout) -> Iterator[str]:
     """What is wrong with the list, the pages and the stamps."""
-    marks = checkout.marks()
+    pages = checkout.pages
     for figure in checkout.figures:
-        shown = {page for page, names in marks.items() if figure.name in map(name_of, names)}
-        yield from (f"{page} has no block of {figure.name}" for page in {*figure.pages} - shown)
+        for page in figure.pages:
+            if f"<!-- figure {figure.name}: begin -->" not in pages.get(page, ""):
+                yield f"{page} has no block of {figure.name}"
         absent = [path for path in figure.measures if not (checkout.root / path).exists()]
         yield from (f"{figure.name} measures {path}, which does not exist" for path in absent)
-    for page, text in checkout.pages.items():
+    for page, text in pages.items():
         yield from _faults_of_page(checkout, page, text)
     listed = {checkout.root / file for figure in checkout.figures for file in figure.files}
     for path in sorted({*(checkout.root / "docs").rglob("*")} - listed):
@@ -402,14 +352,15 @@ def _faults_of_stamps(checkout: Checkout) -> Iterator[str]:
             yield f"{place} is of a figure that is not listed"
         elif stamp["files"] != digests(checkout.root, figures[name].files):
             yield f"the files of {name} are not those of {place}"
-        if checkout.has_history and not checkout.is_past(commit):
+        past = ("merge-base", "--is-ancestor", commit, "HEAD")
+        if checkout.has_history and checkout.git(*past).returncode:
             yield f"{place}: its commit {commit[:8]} is not in this history"
 
 
 def _faults_of_page(checkout: Checkout, page: str, text: str) -> Iterator[str]:
     for found in _BLOCK.finditer(text):
         owners = [one.name for one in checkout.figures if page in one.pages]
-        if found[2] not in MADE_OF_STAMPS and name_of(found[2]) not in owners:
+        if found[2] not in [*MADE_OF_STAMPS, *owners]:
             yield f"{page} shows {found[2]}, which no entry lists for this page"
     outside = _BLOCK.sub(lambda found: "\n" * found[0].count("\n"), text)
     if found := _MARK.search(outside):

@@ -22,7 +22,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from measuring import options
+from measuring import markdown, options
 
 from tune_sentcl.history import Configuration, Result
 from tune_sentcl.objective import parse_objectives
@@ -208,36 +208,38 @@ def main() -> None:
     if given.json:
         print(json.dumps(rows, indent=1))
         return
-    print("\n".join(_tables(rows)))
+    print("\n\n".join(_tables(rows)))
 
 
 def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Three Markdown tables: false claims, found differences, and users who follow `judge`."""
     kinds = [row for row in rows if row["procedure"] != "follow"]
     sizes = _values(rows, "configurations")
-    yield f"False claims, % of studies, with {_several(_values(kinds, 'seeds'))} seeds:\n"
-    yield from _head("seeds", "scores", *(f"{size} configurations" for size in sizes))
+    titles = [f"{size} configurations" for size in sizes]
+    yield f"False claims, % of studies, with {_several(_values(kinds, 'seeds'))} seeds:"
+    told = []
     for procedure, case in product(_values(kinds, "procedure"), _VARIANTS):
         equal = _only(kinds, procedure=procedure, case=case, difference_sd=0.0)
         groups = [_only(equal, configurations=size) for size in sizes]
-        yield _line(procedure, _TOLD[case], *(_shares(group, "false_claims") for group in groups))
-    yield "\nStudies that find the better configuration, %, normal scores:\n"
-    yield from _head("seeds", "better by, sds", *(f"{size} configurations" for size in sizes))
-    better = [row for row in kinds if row["difference_sd"]]
+        told.append([procedure, _TOLD[case], *(_shares(each, "false_claims") for each in groups)])
+    yield markdown(["seeds", "scores", *titles], told)
+    yield "Studies that find the better configuration, %, normal scores:"
+    told, better = [], [row for row in kinds if row["difference_sd"]]
     for procedure, sds in product(_values(better, "procedure"), _values(better, "difference_sd")):
         same = _only(better, procedure=procedure, difference_sd=sds)
         groups = [_only(same, configurations=size) for size in sizes]
-        yield _line(procedure, f"{sds:g}", *(_shares(group, "established") for group in groups))
+        told.append([procedure, f"{sds:g}", *(_shares(each, "established") for each in groups)])
+    yield markdown(["seeds", "better by, sds", *titles], told)
     following = _only(rows, procedure="follow")
-    told = _several(_values(following, "configurations"))
-    yield f"\nUsers who run what `judge` proposes, with {told} configurations:\n"
-    yield from _head("better by, sds", "false claims, %", "found, %", "confirmation seeds")
+    some = _several(_values(following, "configurations"))
+    yield f"Users who run what `judge` proposes, with {some} configurations:"
+    told = []
     for sds in _values(following, "difference_sd"):
         group = _only(following, difference_sd=sds)
         spent = ", ".join(f"{row['spent']:.2g}" for row in group)
-        yield _line(
-            f"{sds:g}", _shares(group, "false_claims"), _shares(group, "established"), spent
-        )
+        shares = [_shares(group, key) for key in ("false_claims", "established")]
+        told.append([f"{sds:g}", *shares, spent])
+    yield markdown(["better by, sds", "false claims, %", "found, %", "confirmation seeds"], told)
 
 
 def _only(rows: list[dict[str, Any]], **values: Any) -> list[dict[str, Any]]:
@@ -254,15 +256,6 @@ def _several(values: list[int]) -> str:
 
 def _shares(rows: list[dict[str, Any]], key: str) -> str:
     return ", ".join(f"{100 * row[key]:.1f}" for row in rows)
-
-
-def _head(*titles: str) -> Iterator[str]:
-    yield _line(*titles)
-    yield _line(*["---"] * len(titles))
-
-
-def _line(*told: str) -> str:
-    return f"| {' | '.join(told)} |"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from measuring import ROOT, data_root, options
+from measuring import ROOT, data_root, markdown, options
 from replay import Replays, interval
 from replay_plot import half_interval
 from replay_search import DEFAULT
@@ -56,16 +56,15 @@ GROUPS = (
 
 
 def main() -> None:
-    """Replay, and print each row when it is known."""
+    """Replay, and print."""
     given = options(__doc__)
-    print(_line(COLUMNS))
-    print(_line(["---"] * len(COLUMNS)))
+    rows: list[list[str]] = []
     for group in GROUPS:
         files = sorted((group.folder or data_root() / "replay").glob(group.pattern))
         tables = list(map(read_table, map(str, files)))
-        for row in _rows(group, tables, quick=given.quick):
-            print(_line(row))
-            sys.stdout.flush()
+        rows += _rows(group, tables, quick=given.quick)
+    print(markdown(COLUMNS, rows))
+    sys.stdout.flush()
 
 
 def _rows(group: Group, tables: Sequence[Table], *, quick: bool) -> Iterator[list[str]]:
@@ -92,10 +91,6 @@ def _difference(ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]
         means.append(float(paired.mean()))
     mean, half = fmean(means), half_interval(ends)
     return f"{mean:z.3f} ({mean - half:z.3f} to {mean + half:z.3f})"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ It reads the studies that its command line names, and is not run by `make bench`
 """
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
+from measuring import markdown
 
 import tune_sentcl
 from tune_sentcl.analysis.frames import test_columns
@@ -26,11 +26,11 @@ def main() -> None:
     parser.add_argument("--objective", nargs="+", help="scores; default: the search's")
     parser.add_argument("--average", metavar="PROTOCOL", help="of the tasks' test accuracies too")
     parser.add_argument("--query", help="rows, as pandas' `query` has it")
-    print("\n".join(lines(parser.parse_args())))
+    print(table_of(parser.parse_args()))
 
 
-def lines(given: Any) -> Iterator[str]:
-    """The table, line by line."""
+def table_of(given: Any) -> str:
+    """The table."""
     studies = tune_sentcl.read_study(given.studies)
     objectives = studies.objectives(given.objective)
     frame = studies.configurations(objectives)
@@ -44,12 +44,11 @@ def lines(given: Any) -> Iterator[str]:
         frame = frame.query(given.query)
     knobs = given.knobs or [name for name in frame.columns if "." in name]
     scores = [name.removesuffix("_mean") for name in frame.columns if name.endswith("_mean")]
-    yield line([*knobs, *(title(score, titles) for score in scores)])
-    yield line(["---"] * (len(knobs) + len(scores)))
-    for _, row in frame.iterrows():
-        yield line(
-            [*(setting(row[knob]) for knob in knobs), *(cell(row, score) for score in scores)]
-        )
+    rows = [
+        [*(setting(row[knob]) for knob in knobs), *(cell(row, score) for score in scores)]
+        for _, row in frame.iterrows()
+    ]
+    return markdown([*knobs, *(title(score, titles) for score in scores)], rows)
 
 
 def average(studies: Any, protocol: str) -> pd.DataFrame:
@@ -84,11 +83,6 @@ def cell(row: Any, score: str) -> str:
         return ""
     digits = ".2f" if abs(mean) >= 1 else ".2g"
     return f"{mean:,{digits}}" + (f"±{sd:{digits}}" if sd > 0 else "")
-
-
-def line(cells: list[str]) -> str:
-    """A row of a table."""
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
