@@ -11,6 +11,6 @@ tune-sentcl judge "$1" || test $? -ne 2 # the other exit codes are verdicts
 for table in "${@:3}"; do
     echo
     tune-sentcl verify "$1" --paper "$2" --table "$table" |
-        grep -E '^ *paper|^ ?[A-Za-z]|^  (avg|STS-B-dev) ' | sed 's/ *\[[][0-9]*$//'
+        grep -E '^ *paper +ours|^ ?[A-Za-z]|^  (avg|STS-B-dev) ' | sed 's/ *\[[][0-9]*$//'
 done
 echo '```'
