@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # One environment serves all, and it is made once.
 .NOTPARALLEL:
-.PHONY: demo test test-all test-gpu check format bench bench-all clean
+.PHONY: demo test test-all test-gpu check format bench bench-all figures clean
 
 demo: $(VENV)/.core
 	$(BIN)/tune-sentcl demo
@@ -29,18 +29,23 @@ test-gpu: $(VENV)/.installed
 
 # One table on stdout: our number, another library's, their ratio, our share of the machine's limit. The
 # machine should run nothing else. `bench` takes under a quarter of an hour on two cores, `bench-all` hours.
-# `make -s bench BENCH=--write` also writes the table to benchmarks/speed.md.
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/run_all.py $(BENCH)
 
 bench-all: $(VENV)/.installed
 	$(BIN)/python benchmarks/run_all.py --long $(BENCH)
 
+# The tables, pictures and example pages of the documentation that are missing or old, without those that take
+# over half an hour. FIGURES="scl-lambda speed" makes these alone, the long ones too.
+figures: $(VENV)/.installed
+	$(BIN)/python benchmarks/figures.py $(FIGURES)
+
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python benchmarks/figures.py --check
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

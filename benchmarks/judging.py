@@ -15,12 +15,14 @@ or in the last one. There a claim is false if it is of the last one.
 
 import json
 import math
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
-from measuring import options
+from measuring import markdown, options
 
 from tune_sentcl.history import Configuration, Result
 from tune_sentcl.objective import parse_objectives
@@ -37,6 +39,12 @@ _VARIANTS = {
     "t3": ("t3",),
     "spread": ("spread of the baseline", "spread of a rival"),
     "collapse": ("collapse of all", "collapse of one"),
+}
+_TOLD = {
+    "normal": "normal",
+    "t3": "Student's t, 3 degrees",
+    "spread": "the baseline or another 4 times as wide",
+    "collapse": "a tenth falls by 10 sds, in all or in one",
 }
 _SIZES = [(k, n) for k in (2, 6, 20) for n in (3, 5, 10)]
 
@@ -200,10 +208,54 @@ def main() -> None:
     if given.json:
         print(json.dumps(rows, indent=1))
         return
-    for row in rows:
-        shares = f"{row['established']:7.3f} {row['false_claims']:7.3f}"
-        name = f"{row['procedure']:10} {row['case']:8} {row['configurations']:3} {row['seeds']:3}"
-        print(f"{name} {row['difference_sd']:4g} {shares} {row['spent']:5.1f}")
+    print("\n\n".join(_tables(rows)))
+
+
+def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Three Markdown tables: false claims, found differences, and users who follow `judge`."""
+    kinds = [row for row in rows if row["procedure"] != "follow"]
+    sizes = _values(rows, "configurations")
+    titles = [f"{size} configurations" for size in sizes]
+    yield f"False claims, % of studies, with {_several(_values(kinds, 'seeds'))} seeds:"
+    told = []
+    for procedure, case in product(_values(kinds, "procedure"), _VARIANTS):
+        equal = _only(kinds, procedure=procedure, case=case, difference_sd=0.0)
+        groups = [_only(equal, configurations=size) for size in sizes]
+        told.append([procedure, _TOLD[case], *(_shares(each, "false_claims") for each in groups)])
+    yield markdown(["seeds", "scores", *titles], told)
+    yield "Studies that find the better configuration, %, normal scores:"
+    told, better = [], [row for row in kinds if row["difference_sd"]]
+    for procedure, sds in product(_values(better, "procedure"), _values(better, "difference_sd")):
+        same = _only(better, procedure=procedure, difference_sd=sds)
+        groups = [_only(same, configurations=size) for size in sizes]
+        told.append([procedure, f"{sds:g}", *(_shares(each, "established") for each in groups)])
+    yield markdown(["seeds", "better by, sds", *titles], told)
+    following = _only(rows, procedure="follow")
+    some = _several(_values(following, "configurations"))
+    yield f"Users who run what `judge` proposes, with {some} configurations:"
+    told = []
+    for sds in _values(following, "difference_sd"):
+        group = _only(following, difference_sd=sds)
+        spent = ", ".join(f"{row['spent']:.2g}" for row in group)
+        shares = [_shares(group, key) for key in ("false_claims", "established")]
+        told.append([f"{sds:g}", *shares, spent])
+    yield markdown(["better by, sds", "false claims, %", "found, %", "confirmation seeds"], told)
+
+
+def _only(rows: list[dict[str, Any]], **values: Any) -> list[dict[str, Any]]:
+    return [row for row in rows if all(row[key] == value for key, value in values.items())]
+
+
+def _values(rows: list[dict[str, Any]], key: str) -> list[Any]:
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
+def _several(values: list[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _shares(rows: list[dict[str, Any]], key: str) -> str:
+    return ", ".join(f"{100 * row[key]:.1f}" for row in rows)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,11 +223,17 @@ COLUMNS = ("part", "ours", "peer", "ratio", "target", "share of limit")
 
 def table(facts: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown, with the least and the largest number of each median's runs."""
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *map(_cells, facts)]
+    return markdown(COLUMNS, map(cells, facts))
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def cells(row: dict[str, Any]) -> list[str]:
+    """A row's cells in the columns of `COLUMNS`."""
     peer = row["peer_name"]
     if row["peer"] is not None:
         peer += f": {_number(row['peer'], row['peer_range'])}"

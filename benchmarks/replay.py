@@ -13,6 +13,7 @@ of `--learn`; `default` learns from them if there are any. A run does not learn 
 `--confirm` changes no choice, and is not run. A TABLE is a Parquet file
 (`replay_table`) or a study's folder. A row tells for one table and policy:
 
+- `regrets`: of each repeat's chosen configuration; policies share the repeats' seeds;
 - `regret_mean`: of the chosen configuration, 0 for the best in the table and 1 for the median,
   with a 95 % interval (`regret_low`, `regret_high`), the median and the 90th percentile;
 - `regret_held_out`: judged by seeds that the search did not see (`--held-out`; tables of three
@@ -260,9 +261,10 @@ def outcome(task: Task, run: Run) -> Outcome:
 
 def _summary(found: Sequence[Outcome]) -> dict[str, Any]:
     regrets = np.array([one.regret for one in found])
-    low, high = _interval(regrets)
+    low, high = interval(regrets)
     return {
         "repeats": len(found),
+        "regrets": regrets.tolist(),
         "regret_mean": float(regrets.mean()),
         "regret_low": low,
         "regret_high": high,
@@ -277,11 +279,11 @@ def _summary(found: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _held_out(regrets: Sequence[float]) -> dict[str, Any]:
-    low, high = _interval(regrets) if regrets else (None, None)
+    low, high = interval(regrets) if regrets else (None, None)
     return {"regret_held_out": _mean(regrets), "held_out_low": low, "held_out_high": high}
 
 
-def _interval(regrets: Any) -> tuple[float, float]:
+def interval(regrets: Any) -> tuple[float, float]:
     """A 95 % interval of the mean by the bootstrap."""
     drawn = np.random.default_rng(0).choice(regrets, (_RESAMPLES, len(regrets)))
     low, high = np.quantile(drawn.mean(axis=1), (0.025, 0.975)).tolist()

@@ -1,0 +1,407 @@
+"""Make the figures of the documentation, and check that each page shows what was measured.
+
+    python benchmarks/figures.py            # `make figures`: short ones that are missing or old
+    python benchmarks/figures.py NAME ...   # these, if they are; `speed` means all of `speed-...`
+    python benchmarks/figures.py --check    # `make check`
+
+`figures.toml` lists the figures: tables, sentences, pictures and example pages. A figure has
+
+- `name`, `claim` (what it shows), and `digits` (which of them depend on the machine);
+- `command`: bash runs it at the root of the checkout. What it prints is the figure. `$FOLDER` is a
+  folder outside of git for studies, which go on after an interruption;
+- `pages`: the Markdown pages that have the blocks, and `files`: pictures and pages that it writes;
+- `measures`: the paths whose change makes the figure old, or names of `[paths]`;
+- `hours`: roughly. A figure that takes longer than half an hour is made only if it is named;
+- `gpu = true`: it needs a GPU, and prints JSON rows. All these together are the block `gpu`.
+
+A page shows a figure between `<!-- figure NAME: begin -->` and `<!-- figure NAME: end -->`. A
+figure that was made has a stamp, `benchmarks/figures/NAME.json`, with its text, command, commit,
+date, machine, versions, load and seconds. All blocks are written from the stamps, and so are the
+blocks `costs` and `gpu`. So after a merge, `make figures` repairs the pages without measuring.
+
+Without git, on a machine that only has a copy of the files, set FIGURES_COMMIT to their commit.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from measuring import COLUMNS, ROOT, cells, describe_machine, markdown
+
+SHORT = 0.5  # hours
+PAGES = ("README.md", "docs/*.md", "benchmarks/*.md", "search_spaces/README.md")
+SHOWN = {".html", ".png", ".svg", ".jpg", ".pdf"}
+LIBRARIES = ("torch", "sentence-transformers", "ray", "optuna")
+EARLIER = "*Not measured at this version: these are figures of an earlier one.*"
+NEVER = "*Not measured yet.*"
+_BLOCK = re.compile(r"(<!-- figure ([\w-]+): begin -->)(.*?)(<!-- figure \2: end -->)", re.S)
+_MARK = re.compile(r"<!-- figure ([\w-]+): (?:begin|end) -->")
+_TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
+# A table is measured if more than half of its filled cells begin with a number. Of tables of
+# settings, presets and exit codes, at most a third do.
+_NUMBER = re.compile(r"[-+±~]?\d")
+_STARTED = "begun.json"
+Stamps = dict[str, dict[str, Any]]
+
+
+class UnmadeError(Exception):
+    """A figure could not be made; the message says why."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An entry of the list; the module's docstring explains its fields."""
+
+    name: str
+    claim: str
+    command: str
+    measures: Sequence[str]
+    pages: Sequence[str] = ()
+    files: Sequence[str] = ()
+    digits: str = ""
+    hours: float = 0.0
+    gpu: bool = False
+
+    def is_named(self, names: Sequence[str]) -> bool:
+        """Whether one of the names is this figure's, or the first words of it."""
+        return any(f"{self.name}-".startswith(f"{name}-") for name in names)
+
+
+class Checkout:
+    """A checkout: its list of figures, their stamps, the pages, and git."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.list = root / "benchmarks" / "figures.toml"
+        listed = tomllib.loads(self.list.read_text(encoding="utf-8"))
+        names = listed.get("paths", {})
+        self.figures = []
+        for each in listed["figure"]:
+            measures = [path for name in each["measures"] for path in names.get(name, [name])]
+            self.figures.append(Figure(**{**each, "measures": measures}))
+
+    @cached_property
+    def has_history(self) -> bool:
+        """Whether git knows the whole history here."""
+        shallow = ("rev-parse", "--is-shallow-repository")
+        return (self.root / ".git").exists() and self.git(*shallow).stdout.strip() == "false"
+
+    def git(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run git here; its exit code is the answer."""
+        command = ["git", "-C", str(self.root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def changed(self, commit: str, paths: Sequence[str]) -> bool:
+        """Whether paths differ from a commit, also by changes that are not committed."""
+        return self.git("diff", "--quiet", commit, "--", *paths).returncode != 0
+
+    def commit(self, figure: Figure) -> str:
+        """The commit that a figure is measured at.
+
+        Raises:
+            UnmadeError: What it measures has changes that are not committed, or there is no git.
+        """
+        if (self.root / ".git").exists():
+            if found := self.git("status", "--porcelain", "--", *figure.measures).stdout:
+                raise UnmadeError(f"commit what it measures first:\n{found.rstrip()}")
+            return self.git("rev-parse", "HEAD").stdout.strip()
+        if given := os.environ.get("FIGURES_COMMIT"):
+            return given
+        raise UnmadeError("there is no git here: set FIGURES_COMMIT to the commit of these files")
+
+    @property
+    def stamps(self) -> Stamps:
+        """What was made, by name."""
+        files = sorted((self.root / "benchmarks" / "figures").glob("*.json"))
+        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+    @property
+    def pages(self) -> dict[str, str]:
+        """The text of each page, by its path."""
+        found = [page for pattern in PAGES for page in sorted(self.root.glob(pattern))]
+        names = [page.relative_to(self.root).as_posix() for page in found]
+        return {name: (self.root / name).read_text(encoding="utf-8") for name in names}
+
+    def age(self, figure: Figure, stamps: Stamps) -> str:
+        """Why a figure is to be made again; empty if it is up to date."""
+        stamp = stamps.get(figure.name)
+        if stamp is None:
+            return "not measured yet"
+        if stamp["command"] != figure.command:
+            return "its command has changed"
+        if stamp["files"] != digests(self.root, figure.files):
+            return "a file that it wrote has changed"
+        if self.has_history and self.changed(stamp["commit"], figure.measures):
+            return f"older than the last change of what it measures ({stamp['commit'][:8]})"
+        return ""
+
+
+def digests(root: Path, files: Sequence[str]) -> dict[str, str]:
+    """The SHA-256 of each file; empty: there is no file."""
+    found = {}
+    for name in files:
+        path = root / name
+        found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+    return found
+
+
+def make(checkout: Checkout, names: Sequence[str]) -> int:
+    """Make figures, one after another, and write the pages.
+
+    Args:
+        checkout: Where.
+        names: Of the figures; empty: all short ones.
+
+    Returns:
+        The exit code: 1 if a figure failed, 2 if no figure has one of the names.
+    """
+    for name in names:
+        if not any(figure.is_named([name]) for figure in checkout.figures):
+            print(f"{checkout.list} has no figure {name!r}", file=sys.stderr)
+            return 2
+    code = 0
+    for figure in checkout.figures:
+        is_short = figure.hours <= SHORT and not figure.gpu
+        reason = checkout.age(figure, checkout.stamps)
+        if not reason or not (figure.is_named(names) if names else is_short):
+            continue
+        print(f"{figure.name}: {reason}; about {60 * figure.hours:.0f} min", file=sys.stderr)
+        try:
+            _make(checkout, figure)
+        except UnmadeError as error:
+            print(f"{figure.name} failed: {error}", file=sys.stderr)
+            code = 1
+        write_pages(checkout)
+    write_pages(checkout)
+    return code
+
+
+def _make(checkout: Checkout, figure: Figure) -> None:
+    root, commit = checkout.root, checkout.commit(figure)
+    folder = root / "studies" / "figures" / figure.name
+    begun = {"command": figure.command, "commit": commit, "seconds": 0.0}
+    begun["seconds"] = before = _seconds_before(checkout, figure, folder, commit)
+    load, date, started = os.getloadavg()[0], time.strftime("%Y-%m-%d"), time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    note = folder / _STARTED
+    note.write_text(json.dumps(begun), encoding="utf-8")
+    try:
+        output = _output(root, figure, folder)
+    finally:
+        begun["seconds"] = seconds = round(before + time.monotonic() - started, 1)
+        note.write_text(json.dumps(begun), encoding="utf-8")
+    if checkout.has_history and checkout.changed(commit, figure.measures):
+        raise UnmadeError("what it measures has changed meanwhile")
+    stamp = {
+        "command": figure.command,
+        "commit": commit,
+        "date": date,
+        "seconds": seconds,
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "machine": describe_machine(),
+        "versions": {name: version(name) for name in LIBRARIES},
+        "files": digests(root, figure.files),
+        **({"rows": json.loads(output)} if figure.gpu else {"text": output}),
+    }
+    absent = [name for name, digest in stamp["files"].items() if not digest]
+    if absent or (figure.pages and not output):
+        raise UnmadeError(f"its command did not write {', '.join(absent) or 'anything'}")
+    target = root / "benchmarks" / "figures" / f"{figure.name}.json"
+    target.parent.mkdir(exist_ok=True)
+    note.write_text(json.dumps(stamp, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    note.replace(target)  # whole, or not at all
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _seconds_before(checkout: Checkout, figure: Figure, folder: Path, commit: str) -> float:
+    """The seconds of interrupted runs that this one continues; older studies are put aside.
+
+    A finished study is not continued: a search would find nothing to do, and its results would
+    get the stamp of another version.
+    """
+    note = folder / _STARTED
+    begun = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
+    if begun.get("command") == figure.command and (
+        begun["commit"] == commit or not checkout.changed(begun["commit"], figure.measures)
+    ):
+        return float(begun["seconds"]) if "$FOLDER" in figure.command else 0.0
+    if folder.exists():
+        aside = folder.with_name(f"{folder.name}.{time.time_ns()}")
+        folder.rename(aside)
+        print(f"{figure.name}: an earlier run is in {aside}", file=sys.stderr)
+    return 0.0
+
+
+def _output(root: Path, figure: Figure, folder: Path) -> str:
+    # The package of this checkout is measured, whichever one is installed.
+    beside = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(root)}
+    paths = {name: f"{first}:{os.environ.get(name, '')}" for name, first in beside.items()}
+    environment = {**os.environ, **paths, "FOLDER": folder.relative_to(root).as_posix()}
+    data = root.parent / "shared" / "data"
+    if data.is_dir():
+        environment.setdefault("TUNE_SENTCL_DATA", str(data))
+    command = ["bash", "-euo", "pipefail", "-c", figure.command]
+    ended = subprocess.run(
+        command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if ended.returncode:
+        raise UnmadeError(f"its command ended with {ended.returncode}")
+    return ended.stdout.strip()
+
+
+def write_pages(checkout: Checkout) -> None:
+    """Bring all blocks of all pages up to date with the stamps."""
+    for page, text in checkout.pages.items():
+        if (new := rendered(checkout, text)) != text:
+            (checkout.root / page).write_text(new, encoding="utf-8")
+
+
+def rendered(checkout: Checkout, text: str) -> str:
+    """A page's text with its blocks as the stamps have them."""
+    stamps = checkout.stamps
+
+    def block(found: re.Match[str]) -> str:
+        begin, name, body, end = found.groups()
+        if name in MADE_OF_STAMPS:
+            made = MADE_OF_STAMPS[name](checkout.figures, stamps)
+        else:
+            made = f"{stamps[name]['text']}\n\n{line_of(stamps[name])}" if name in stamps else ""
+        return f"{begin}\n\n{made or _unmeasured(body)}\n\n{end}"
+
+    return _BLOCK.sub(block, text)
+
+
+def line_of(stamp: dict[str, Any]) -> str:
+    """The sentence under a figure that says when and where it was measured."""
+    begin, end = stamp["load"]
+    when = f"at commit {stamp['commit'][:8]} on {stamp['date']} in {stamp['seconds']:,.0f} s"
+    where = f"{stamp['machine']}; load {begin} at the beginning and {end} at the end"
+    return f"*Measured {when} ({where}).*"
+
+
+def _unmeasured(body: str) -> str:
+    """A block without a stamp keeps its figures, and says that they are of an earlier version."""
+    kept = body.strip().removesuffix(EARLIER).removesuffix(NEVER).strip()
+    return f"{kept}\n\n{EARLIER}" if kept else NEVER
+
+
+def _costs(figures: Sequence[Figure], stamps: Stamps) -> str:
+    """What it cost to make each figure that was made; empty as long as none was."""
+    columns = ("claim", "command", "seconds", "commit", "digits that depend on the machine")
+    rows = []
+    for figure in figures:
+        if stamp := stamps.get(figure.name):
+            command = f"`make figures FIGURES={figure.name}`"
+            seconds, commit = f"{stamp['seconds']:,.0f}", stamp["commit"][:8]
+            rows.append((figure.claim, command, seconds, commit, figure.digits))
+    return markdown(columns, rows) if rows else ""
+
+
+def _on_gpus(figures: Sequence[Figure], stamps: Stamps) -> str:
+    """One table of all figures that need a GPU; empty as long as none was made."""
+    rows, where = [], ""
+    for figure in (one for one in figures if one.gpu):
+        if stamp := stamps.get(figure.name):
+            card = stamp["machine"].rpartition("; ")[2]
+            where = f"{card}, {stamp['commit'][:8]}, {stamp['date']}"
+            rows += [[*cells(row), where] for row in stamp["rows"]]
+        else:
+            rows.append([figure.claim, *[""] * (len(COLUMNS) - 1), "unmeasured"])
+    return markdown([*COLUMNS, "card, commit, date"], rows) if where else ""
+
+
+MADE_OF_STAMPS = {"costs": _costs, "gpu": _on_gpus}
+
+
+def faults(checkout: Checkout) -> Iterator[str]:
+    """What is wrong with the list, the pages and the stamps."""
+    pages = checkout.pages
+    for figure in checkout.figures:
+        for page in figure.pages:
+            if f"<!-- figure {figure.name}: begin -->" not in pages.get(page, ""):
+                yield f"{page} has no block of {figure.name}"
+        absent = [path for path in figure.measures if not (checkout.root / path).exists()]
+        yield from (f"{figure.name} measures {path}, which does not exist" for path in absent)
+    for page, text in pages.items():
+        yield from _faults_of_page(checkout, page, text)
+    listed = {checkout.root / file for figure in checkout.figures for file in figure.files}
+    for path in sorted({*(checkout.root / "docs").rglob("*")} - listed):
+        if path.suffix in SHOWN:
+            yield f"{path.relative_to(checkout.root)} is a figure that no entry lists"
+    yield from _faults_of_stamps(checkout)
+
+
+def _faults_of_stamps(checkout: Checkout) -> Iterator[str]:
+    figures = {figure.name: figure for figure in checkout.figures}
+    for name, stamp in checkout.stamps.items():
+        place, commit = f"benchmarks/figures/{name}.json", stamp["commit"]
+        if name not in figures:
+            yield f"{place} is of a figure that is not listed"
+        elif stamp["files"] != digests(checkout.root, figures[name].files):
+            yield f"the files of {name} are not those of {place}"
+        past = ("merge-base", "--is-ancestor", commit, "HEAD")
+        if checkout.has_history and checkout.git(*past).returncode:
+            yield f"{place}: its commit {commit[:8]} is not in this history"
+
+
+def _faults_of_page(checkout: Checkout, page: str, text: str) -> Iterator[str]:
+    for found in _BLOCK.finditer(text):
+        owners = [one.name for one in checkout.figures if page in one.pages]
+        if found[2] not in [*MADE_OF_STAMPS, *owners]:
+            yield f"{page} shows {found[2]}, which no entry lists for this page"
+    outside = _BLOCK.sub(lambda found: "\n" * found[0].count("\n"), text)
+    if found := _MARK.search(outside):
+        yield f"{page} lacks the other mark of {found[0]}"
+    for table in _TABLE.finditer(outside):
+        rows = table[0].splitlines()[2:]
+        filled = [cell for row in rows for cell in map(str.strip, row.split("|")) if cell]
+        if sum(bool(_NUMBER.match(cell)) for cell in filled) > len(filled) / 2:
+            line = outside.count("\n", 0, table.start()) + 1
+            yield f"{page}, line {line}: a measured table that no entry lists"
+    if rendered(checkout, text) != text:
+        yield f"{page} differs from the stamps; `make figures` writes it"
+
+
+def check(checkout: Checkout) -> int:
+    """Print faults and old figures.
+
+    Returns:
+        The exit code: 1 if there are faults. Old figures are none.
+    """
+    found = list(faults(checkout))
+    stamps = checkout.stamps
+    for figure in checkout.figures:
+        if age := checkout.age(figure, stamps):
+            print(f"{figure.name}: {age}")
+    if not checkout.has_history:
+        print("git does not know the whole history here, so commits of figures are not checked.")
+    for fault in found:
+        print(f"error: {fault}", file=sys.stderr)
+    return 1 if found else 0
+
+
+def main() -> int:
+    """Make or check the figures of this checkout."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--check", action="store_true", help="measure nothing")
+    given = parser.parse_args()
+    checkout = Checkout(ROOT)
+    return check(checkout) if given.check else make(checkout, given.names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Print the configurations of studies as a Markdown table: mean±sd over seeds, the best first.
+
+It reads the studies that its command line names, and is not run by `make bench`.
+
+    python benchmarks/study_table.py STUDY... [--knobs KEY ...] [--objective NAME ...]
+        [--average PROTOCOL] [--query QUERY]
+"""
+
+import argparse
+from typing import Any
+
+import pandas as pd
+from measuring import markdown
+
+import tune_sentcl
+from tune_sentcl.analysis.frames import test_columns
+
+AVERAGE = "average"
+
+
+def main() -> None:
+    """Read, and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("studies", nargs="+", metavar="STUDY")
+    parser.add_argument("--knobs", nargs="+", help="columns; default: all that differ")
+    parser.add_argument("--objective", nargs="+", help="scores; default: the search's")
+    parser.add_argument("--average", metavar="PROTOCOL", help="of the tasks' test accuracies too")
+    parser.add_argument("--query", help="rows, as pandas' `query` has it")
+    print(table_of(parser.parse_args()))
+
+
+def table_of(given: Any) -> str:
+    """The table."""
+    studies = tune_sentcl.read_study(given.studies)
+    objectives = studies.objectives(given.objective)
+    frame = studies.configurations(objectives)
+    titles = {"objective": objectives[0], **test_columns(objectives)}
+    titles |= {f"objective_{number + 2}": one for number, one in enumerate(objectives[1:])}
+    titles = {column: str(objective) for column, objective in titles.items()}
+    titles |= {"sts_avg": "average of STS", AVERAGE: f"average of {given.average}"}
+    if given.average:
+        frame = frame.merge(average(studies, given.average), on="configuration", how="left")
+    if given.query:
+        frame = frame.query(given.query)
+    knobs = given.knobs or [name for name in frame.columns if "." in name]
+    scores = [name.removesuffix("_mean") for name in frame.columns if name.endswith("_mean")]
+    rows = [
+        [*(setting(row[knob]) for knob in knobs), *(cell(row, score) for score in scores)]
+        for _, row in frame.iterrows()
+    ]
+    return markdown([*knobs, *(title(score, titles) for score in scores)], rows)
+
+
+def average(studies: Any, protocol: str) -> pd.DataFrame:
+    """The mean over tasks of the test accuracy, over the search's seeds."""
+    trials = studies.wide(protocol=protocol).query("origin != 'confirm'")
+    tasks = trials.filter(regex=f":accuracy:test:{protocol}$")
+    values = tasks.mean(axis=1, skipna=False).groupby(trials["configuration"])
+    found = values.agg(["mean", "std", "count"]).set_axis(["mean", "sd", "n"], axis=1)
+    return found.add_prefix(f"{AVERAGE}_").reset_index()
+
+
+def title(score: str, titles: dict[str, str]) -> str:
+    """What a column shows; a confirmed score has the name of the score."""
+    if not score.startswith("confirm"):
+        return titles[score]
+    confirmed = score.replace("confirm", "objective", 1)
+    name = titles.get(confirmed, titles.get(confirmed.removeprefix("objective_"), confirmed))
+    return f"confirmed {name}"
+
+
+def setting(value: Any) -> str:
+    """A knob's value; empty where the method lacks the knob."""
+    if pd.isna(value):
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def cell(row: Any, score: str) -> str:
+    """Mean and deviation; the deviation only over several seeds that differ."""
+    mean, sd = row[f"{score}_mean"], row[f"{score}_sd"]
+    if pd.isna(mean):
+        return ""
+    digits = ".2f" if abs(mean) >= 1 else ".2g"
+    return f"{mean:,{digits}}" + (f"±{sd:{digits}}" if sd > 0 else "")
+
+
+if __name__ == "__main__":
+    main()

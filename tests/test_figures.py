@@ -1,0 +1,259 @@
+"""The list of the documentation's figures: what is made again, and what a page may not show.
+
+Commands are stubs in a temporary repository; `$FOLDER` is the folder for a figure's studies.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+sys.path.append(str(FOLDER))
+
+import figures  # noqa: E402 - found by the line above
+from figures import Checkout, check, faults, make  # noqa: E402 - as above
+
+PAGE = "docs/page.md"
+BLOCK = "<!-- figure {0}: begin -->\n\n| a |\n|---|\n| 1 |\n\n<!-- figure {0}: end -->\n"
+
+
+class Repository:
+    """A repository with a list of stub figures, a page that shows them, and what they measure."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for folder in ("docs", "benchmarks", "source"):
+            (root / folder).mkdir()
+        self.write("source/code.py", "1")
+        self.write(".gitignore", "studies/")
+        self.git("init", "-q", "-b", "main")
+        for key in ("name", "email"):
+            self.git("config", f"user.{key}", "test")
+
+    def git(self, *words: str) -> None:
+        subprocess.run(["git", "-C", str(self.root), *words], check=True, capture_output=True)
+
+    def write(self, path: str, text: str) -> None:
+        (self.root / path).write_text(text, encoding="utf-8")
+
+    def read(self, path: str) -> str:
+        return (self.root / path).read_text(encoding="utf-8")
+
+    def commit(self) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-qm", "change", "--allow-empty")
+
+    def listing(self, **commands: str) -> Checkout:
+        """A checkout with these figures, which all measure `source`; the page shows them."""
+        entries = [
+            f"[[figure]]\nname = '{name}'\nclaim = 'of {name}'\ncommand = '''{command}'''\n"
+            f"measures = ['source']\npages = ['{PAGE}']\n"
+            for name, command in commands.items()
+        ]
+        self.write("benchmarks/figures.toml", "\n".join(entries))
+        self.write(PAGE, "# Page\n\n" + "\n".join(map(BLOCK.format, commands)))
+        self.commit()
+        return self.checkout
+
+    @property
+    def checkout(self) -> Checkout:
+        return Checkout(self.root)
+
+    def runs(self) -> list[str]:
+        """What the stubs have noted."""
+        file = self.root / "studies/runs"
+        return file.read_text().split() if file.exists() else []
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    monkeypatch.setattr(figures, "describe_machine", lambda: "a processor; no GPU")
+    monkeypatch.delenv("FIGURES_COMMIT", raising=False)
+    return Repository(tmp_path)
+
+
+def stub(word: str) -> str:
+    return f"echo {word} >> studies/runs; echo the figure {word}"
+
+
+def test_a_second_call_makes_nothing_and_the_page_says_where_it_was_measured(
+    repository: Repository,
+) -> None:
+    checkout = repository.listing(one=stub("one"))
+    assert make(checkout, ["one"]) == 0
+    page = repository.read(PAGE)
+    head = subprocess.run(
+        ["git", "-C", str(repository.root), "rev-parse", "--short=8", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"the figure one\n\n*Measured at commit {head.stdout.strip()} on " in page
+    assert "a processor; no GPU; load" in page
+    assert make(repository.checkout, []) == 0 and repository.runs() == ["one"]
+    assert repository.read(PAGE) == page
+    assert check(repository.checkout) == 0
+
+
+def test_a_failure_is_told_and_the_others_are_made(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout = repository.listing(bad="echo half; false", silent="true", good=stub("good"))
+    assert make(checkout, []) == 1
+    assert list(repository.checkout.stamps) == ["good"]
+    told = capsys.readouterr().err
+    assert "bad failed: its command ended with 1" in told
+    assert "silent failed: its command did not write anything" in told
+    assert make(checkout, ["goo"]) == 2  # no figure has this name
+
+
+def test_an_interrupted_study_goes_on_and_its_seconds_add_up(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished one does not go on: its results are of the version that ran it."""
+    checkout = repository.listing(study="ls $FOLDER; touch $FOLDER/trial")
+    clock, output = iter(range(0, 1000, 10)), figures._output
+
+    def interrupted(*arguments: Any) -> str:
+        output(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(figures, "_output", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make(checkout, [])
+    assert not checkout.stamps
+    monkeypatch.setattr(figures, "_output", output)
+    repository.write("docs/other.md", "not measured")
+    repository.commit()
+    assert make(checkout, []) == 0
+    stamp = checkout.stamps["study"]
+    assert stamp["seconds"] == 20.0 and "trial" in stamp["text"]
+    repository.write("source/code.py", "2")
+    repository.commit()
+    assert make(checkout, []) == 0
+    stamp = checkout.stamps["study"]
+    assert stamp["seconds"] == 10.0 and "trial" not in stamp["text"]
+    assert len(list((repository.root / "studies/figures").glob("study.*/trial"))) == 1
+
+
+def test_a_change_of_what_it_measures_makes_a_figure_old(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout = repository.listing(one=stub("one"))
+    make(checkout, [])
+    repository.write("docs/other.md", "not measured")
+    repository.write("source/code.py", "2")
+    assert make(checkout, []) == 1  # not committed
+    assert "commit what it measures first" in capsys.readouterr().err
+    repository.commit()
+    assert check(checkout) == 0
+    assert "one: older than the last change" in capsys.readouterr().out
+    assert make(checkout, []) == 0 and repository.runs() == ["one", "one"]
+
+
+def test_a_figure_of_which_the_code_changes_meanwhile_has_no_stamp(repository: Repository) -> None:
+    checkout = repository.listing(one="echo 2 > source/code.py; echo done")
+    assert make(checkout, []) == 1 and not checkout.stamps
+
+
+def test_pages_are_written_from_the_stamps(repository: Repository) -> None:
+    """So a page that was edited by hand is a fault, and is repaired without measuring."""
+    repository.write("docs/costs.md", BLOCK.format("costs"))
+    checkout = repository.listing(one=stub("one"))
+    assert make(checkout, []) == 0
+    assert "| of one | `make figures FIGURES=one` | " in repository.read("docs/costs.md")
+    page = repository.read(PAGE)
+    repository.write(PAGE, page.replace("the figure", "a better figure"))
+    assert list(faults(checkout)) == [f"{PAGE} differs from the stamps; `make figures` writes it"]
+    make(checkout, [])
+    assert repository.read(PAGE) == page and repository.runs() == ["one"]
+
+
+def test_figures_of_an_earlier_version_say_so(repository: Repository) -> None:
+    checkout = repository.listing(one=stub("one"))
+    assert any("differs from the stamps" in fault for fault in faults(checkout))
+    figures.write_pages(checkout)
+    once = repository.read(PAGE)
+    assert f"| 1 |\n\n{figures.EARLIER}\n" in once
+    figures.write_pages(checkout)
+    assert repository.read(PAGE) == once and not list(faults(checkout))
+
+
+MEASURED = "| a | b |\n|---|---|\n| x | 1.5±0.2 |\n| 3 | |\n"
+SETTINGS = "| a | b |\n|---|---|\n| x | at 1.5 |\n| 3 | y |\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "rule"),
+    [
+        (PAGE, "nothing", "has no block of one"),
+        ("README.md", BLOCK.format("two"), "shows two, which no entry lists"),
+        ("README.md", BLOCK.format("one"), "shows one, which no entry lists for this page"),
+        ("README.md", "<!-- figure one: begin -->", "lacks the other mark"),
+        ("docs/new.md", f"\n{MEASURED}", "line 2: a measured table that no entry lists"),
+        ("docs/new.md", SETTINGS, ""),
+        ("docs/new.png", "", "docs/new.png is a figure that no entry lists"),
+        ("benchmarks/figures/two.json", "", "is of a figure that is not listed"),
+        ("benchmarks/figures/one.json", "", "its commit 00000000 is not in this history"),
+    ],
+)
+def test_what_a_page_may_not_show(repository: Repository, path: str, text: str, rule: str) -> None:
+    checkout = repository.listing(one=stub("one"))
+    make(checkout, [])
+    if path.endswith(".json"):
+        stamp = {**checkout.stamps["one"]}
+        if "one" in path:
+            stamp["commit"] = "0" * 40
+        text = json.dumps(stamp)
+    repository.write(path, text)
+    found = list(faults(checkout))
+    assert any(rule in fault for fault in found) if rule else not found
+
+
+def test_without_history_commits_are_not_checked(
+    repository: Repository, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without git, the commit is named by FIGURES_COMMIT; a shallow clone lacks it."""
+    make(repository.listing(one=stub("one")), [])
+    (repository.root / ".git").rename(repository.root / "away")
+    checkout = repository.checkout
+    assert check(checkout) == 0
+    assert "commits of figures are not checked" in capsys.readouterr().out
+    (repository.root / "benchmarks/figures/one.json").unlink()
+    assert make(checkout, []) == 1
+    monkeypatch.setenv("FIGURES_COMMIT", "0123456789")
+    assert make(checkout, []) == 0 and checkout.stamps["one"]["commit"] == "0123456789"
+
+
+def test_figures_that_need_a_gpu_are_one_table(repository: Repository) -> None:
+    row = {"part": "steps", "ours": 2.0, "peer": None, "peer_name": "none", "ratio": None}
+    row |= {"unit": "pairs/s", "target": None, "share": None, "ours_range": None}
+    repository.listing(steps=f"echo '{json.dumps([row])}'", idle="false")
+    listed = repository.read("benchmarks/figures.toml")
+    listed = re.sub(r"pages = .*", "gpu = true", listed)
+    repository.write("benchmarks/figures.toml", listed)
+    repository.write(PAGE, BLOCK.format("gpu"))
+    checkout = repository.checkout
+    assert make(checkout, []) == 0 and not checkout.stamps  # only by name
+    assert make(checkout, ["steps"]) == 0
+    lines = repository.read(PAGE).splitlines()
+    assert any(
+        re.fullmatch(r"\| steps \| 2 pairs/s .* no GPU, \w{8}, [\d-]+ \|", line) for line in lines
+    )
+    assert any(re.fullmatch(r"\| of idle .* unmeasured \|", line) for line in lines)
+
+
+def test_the_list_of_this_checkout_has_its_pages() -> None:
+    """`make check` says the same; the history is not looked at, which a test may lack."""
+    checkout = Checkout(FOLDER.parent)
+    vars(checkout)["has_history"] = False
+    assert not list(faults(checkout))
+    assert not {"/", os.sep} & {*"".join(figure.name for figure in checkout.figures)}
