@@ -55,6 +55,26 @@ def test_a_file_becomes_a_space_that_can_be_planned(
     refused(again, "mine.toml", "must be a new file")
 
 
+@pytest.mark.parametrize(
+    ("number", "header", "mines"),
+    [
+        (1_300, "anchor,positive", True),
+        (1_200, "anchor,positive", False),  # 960 are left to train on
+        (1_300, "anchor,positive,negative", False),
+    ],
+)
+def test_only_many_pairs_get_mined_negatives(number: int, header: str, mines: bool) -> None:
+    texts = [[f"{role} {i}" for i in range(number)] for role in header.split(",")]
+    write("mine.csv", header, *texts)
+    done = invoke(*INIT)
+    assert (done.code, "which toy mines" in done.out) == (0, mines)
+    space = load_space("mine.toml")
+    assert ({"data.mined", "data.mined_margin"} <= {one.key for one in space.ranges}) == mines
+    assert {config.data.mined for config in space.configurations} == {0}
+    found = invoke("plan", "mine.toml", "--samples", "1", "--json")
+    assert found.code == 0
+
+
 def test_rows_that_do_not_match_stand_neither_in_training_nor_in_evaluation() -> None:
     marks = [str(int(number % 3 > 0)) for number in range(300)]
     write("mine.csv", "qid,question1,question2,is_duplicate", GRADES, WORDS, ANSWERS, marks)

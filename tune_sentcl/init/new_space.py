@@ -46,6 +46,14 @@ class _Recipe:
     order: str = "distinct"
 
 
+_MANY_PAIRS = 1_000
+"""A search over more pairs than that also samples the number of mined negatives."""
+
+_MINED = {
+    "data.mined": "{ choices = [0, 1, 2, 4, 8], prior = 4 }",
+    "data.mined_margin": "{ low = 0.0, high = 0.2, prior = 0.05 }    # Moreira et al. 2024",
+}
+
 _RECIPES: dict[Rows, _Recipe] = {
     "graded_pairs": _Recipe(("cosent", "angle"), {"method.temperature": _TEMPERATURE}),
     "labeled_pairs": _Recipe(
@@ -125,6 +133,13 @@ def new_space(
     if objective is None:
         rule, move = "none of the tasks has a dev score", "Give a task with a dev split."
         raise DataError(Fault("--own", value=", ".join(own), rule=rule, move=move))
+    recipe = _RECIPES[kind]
+    mines = kind == "triplets" and not corpus.negatives() and len(corpus) > _MANY_PAIRS
+    if mines:
+        notes.append(
+            f"more than {_MANY_PAIRS:,} pairs: the search also samples numbers of hard negatives, "
+            f"which {encoder} mines"
+        )
     values = {
         "rows": rows.name,
         "encoder": encoder,
@@ -135,7 +150,9 @@ def new_space(
         # A classifier's score is too slow to be taken while a trial runs.
         "is_scored": any(score.is_cheap and score.split == "dev" for score in scores),
         **_sizes(len(corpus), encoder),
-        **vars(_RECIPES[kind]),
+        **vars(recipe),
+        "ranges": {**recipe.ranges, **(_MINED if mines else {})},
+        "mines": mines,
     }
     template = Path(__file__).with_suffix(".toml.jinja").read_text(encoding="utf-8")
     text = jinja2.Template(template, undefined=jinja2.StrictUndefined).render(values)
