@@ -42,7 +42,7 @@ def test_a_column_that_judges_the_pairs_selects_the_positives_for_every_method(
             corpus = load(source)
             assert rows_of(corpus) == KEPT
             told, unread = corpus.notes
-            assert told == f"rows with {condition} are the positives: 2 of 3"
+            assert told == f"rows with {condition} are read as positives: 2 of 3"
             assert unread == "columns that are not read: id"
 
 
@@ -55,7 +55,7 @@ def test_a_column_that_judges_the_pairs_selects_the_positives_for_every_method(
         (
             "score",
             [95, 12, 60],
-            "score: the scores reach 95, and data.min_score = 4 is for scores up to 5",
+            "score: the scores reach 95, but data.min_score = 4 is for scores up to 5",
         ),
         ("similarity", [0.2, 0.9, 0.2], "similarity: .*from 0.2 to 0.9.*ignored = "),
         ("relevance", [0.2, 0.9, 0.4], "relevance: .*from 0.2 to 0.9.*min_score.*ignored = "),
@@ -119,7 +119,9 @@ def test_numbers_beside_a_premise_may_mean_either_and_names_do_not(tmp_path: Pat
         for source in write_forms(tmp_path / f"{number}", {**columns, "label": labels}):
             config = DataConfig(source=str(source))
             for kind in ("labeled_pairs", "positive_pairs", "triplets"):
-                with pytest.raises(DataError, match=r"label: holds only 0 and 1.*anchor and pos"):
+                with pytest.raises(
+                    DataError, match=r"label: the column holds only 0 and 1.*anchor and pos"
+                ):
                     load_rows(kind, config, None)
             with pytest.raises(DataError, match=r"label = .*do not say which pairs match"):
                 load_rows("graded_pairs", config, None)
@@ -174,7 +176,9 @@ def test_lists_of_scores_select_among_the_lists_of_positives(tmp_path: Path) -> 
     assert len(load_triplets(path, columns={"ignored": "pos_scores"})) == 3
     wrong = [{**line, "neg_scores": [1 for _ in line["neg"]]} for line in MINED]
     path = write(tmp_path / "c.jsonl", "".join(f"{json.dumps(line)}\n" for line in wrong))
-    with pytest.raises(DataError, match="neg_scores = 1: says of some negatives that they match"):
+    with pytest.raises(
+        DataError, match="neg_scores = 1: this column says that some negatives match"
+    ):
         load_triplets(path)
 
 
@@ -183,10 +187,16 @@ def test_rows_of_other_splits_are_not_trained_on(tmp_path: Path) -> None:
     for source in write_forms(tmp_path / "rows", columns):
         corpus = load_triplets(source)
         assert rows_of(corpus) == KEPT
-        assert (corpus.notes, corpus.splits) == (("2 of 3 rows are of the split train",), ("dev",))
+        assert (corpus.notes, corpus.splits) == (
+            ("2 of 3 rows belong to the split train",),
+            ("dev",),
+        )
         dev = load_rows("triplets", DataConfig(source=str(source)), None, "dev")
         assert rows_of(dev) == [("b", "y")]
-    for split, rule in (("fold 1", "split = 'fold 1': must be train"), ("test", "no row is of")):
+    for split, rule in (
+        ("fold 1", "split = 'fold 1': must be train"),
+        ("test", "no row belongs to"),
+    ):
         for source in write_forms(tmp_path / split, {**PAIR, "split": [split] * 3}):
             with pytest.raises(DataError, match=rule):
                 load_triplets(source)
