@@ -133,7 +133,7 @@ class TrialState:
             )
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             rule = f"must be the complete state of a trial ({error})"
-            move = "Delete it; the trial then starts from the beginning."
+            move = "Delete the state; the trial then starts from the beginning."
             raise StudyError(Fault(str(folder), rule=rule, move=move)) from error
 
 
