@@ -126,7 +126,7 @@ UNKNOWN = "nvidia-smi does not tell which GPU it is, and how much memory it has"
         (ONE, {"CUDA_VISIBLE_DEVICES": "MIG-1"}, UNKNOWN),
         (ONE.replace("Disabled", "Enabled"), {}, UNKNOWN),
         (f"{ONE}\n{OTHER}", {"CUDA_VISIBLE_DEVICES": "1"}, UNKNOWN),
-        (ONE, {}, "its server does not serve; see the logs in {folder}"),
+        (ONE, {}, "the MPS server does not answer; see the logs in {folder}"),
         (OTHER, {"CUDA_VISIBLE_DEVICES": "1"}, "{folder} cannot be used (others can write to it)"),
     ],
 )

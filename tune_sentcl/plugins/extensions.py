@@ -56,7 +56,9 @@ class Extension:
             rule = f"raises {type(fault).__name__} ({first_line(rule) or 'no message'})"
             error = fault
         rule += f": line {self.line(error)}"
-        return PluginError(Fault(where, key=what, rule=rule, move="Change the plugin there."))
+        return PluginError(
+            Fault(where, key=what, rule=rule, move="Correct the plugin in that line.")
+        )
 
 
 EXTENSIONS: dict[tuple[str, str], Extension] = {}
@@ -147,7 +149,7 @@ def _marked(own: Extension, value: T, fits: bool, wanted: str) -> T:
     if not fits:
         where, shown = f"{own.kind} {own.name}", getattr(value, "__name__", repr(value))
         raise PluginError(
-            Fault(where, value=shown, rule=f"must be {wanted}", move="Decorate one.")
+            Fault(where, value=shown, rule=f"must be {wanted}", move="Decorate such an object.")
         )
     setattr(value, MARK, own)
     return value

@@ -125,7 +125,7 @@ def _serve(folder: Path, environment: dict[str, str]) -> str:
     if _answers(environment, _START_S) and _output([sys.executable, "-Ic", _PROBE], environment):
         return ""
     os.close(held)
-    return f"its server does not serve; see the logs in {folder}"
+    return f"the MPS server does not answer; see the logs in {folder}"
 
 
 def _answers(environment: Mapping[str, str], seconds: float = 0.0) -> bool:
