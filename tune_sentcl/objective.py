@@ -242,14 +242,14 @@ def unmeasured(
                 rule, move = "the trials do not measure costs", "Give --set evaluation.cost=true."
                 yield Fault("--objective", value=str(objective), rule=rule, move=move)
         elif any(objective.suite not in config.suites for config in asked):
-            rule = f"the trials do not measure the suite {objective.suite}"
+            rule = f"the trials do not score the suite {objective.suite}"
             suites = ",".join(f'"{suite}"' for suite in dict.fromkeys(("sts", objective.suite)))
             names = dict.fromkeys(name for config in asked for name in _measured_tasks(config))
             move = f"Name a task that they measure ({', '.join(names)}), or give "
             move += f"--set 'evaluation.suites=[{suites}]'."
             yield Fault("--objective", value=str(objective), rule=rule, move=move)
         elif not always and any(objective.protocol not in c.protocols for c in asked):
-            rule = f"the trials do not measure by the protocol {objective.protocol}"
+            rule = f"the trials are not scored by the protocol {objective.protocol}"
             move = "Add the protocol to --set evaluation.protocols=[...]."
             yield Fault("--objective", value=str(objective), rule=rule, move=move)
 
@@ -301,7 +301,7 @@ def _parse(text: str, allow_test: bool) -> Objective:
     if not task or not 1 <= len(parts) <= 3:
         rule = f"must be TASK:METRIC[:SPLIT[:PROTOCOL]] with a task of {', '.join(OFFERS)}"
         rule += ", or a custom task"
-        raise _wrong(text, rule, f"Write it like {DEFAULT} or docs:ndcg@10.")
+        raise _wrong(text, rule, f"Write the objective like {DEFAULT} or docs:ndcg@10.")
     objective = _parse_senteval(text, named, parts) if named else _parse_own(text, task, parts)
     if objective.split == "test" and not allow_test:
         rule = (

@@ -302,5 +302,7 @@ def test_a_lost_file_of_scores_is_named(tmp_path: Path) -> None:
     (file,) = (tmp_path / "scores").iterdir()
     file.unlink()
     for read in (Standings.read, configurations, judge):
-        with pytest.raises(StudyError, match="scores: holds no score of 2 of 2 finished trials"):
+        with pytest.raises(
+            StudyError, match="scores: the study lacks the scores of 2 of 2 finished trials"
+        ):
             read(study)

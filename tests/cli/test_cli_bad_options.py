@@ -49,8 +49,11 @@ SIX = " ".join(
 OPTION_FAULTS = [
     ("--objective STS-B:spearman:test", ["STS-B:spearman:test", "test split", "--allow-test"]),
     ("--objective STS99:spearman", ["STS99:spearman", "score STS12, STS13", "Did you mean"]),
-    ("--objective STS-B", ["--objective: STS-B", "TASK:METRIC[:SPLIT[:PROTOCOL]]", "Write it"]),
-    ("--objective MR:accuracy", ["MR:accuracy:dev", "do not measure the suite transfer", "--set"]),
+    (
+        "--objective STS-B",
+        ["--objective: STS-B", "TASK:METRIC[:SPLIT[:PROTOCOL]]", "Write the objective like"],
+    ),
+    ("--objective MR:accuracy", ["MR:accuracy:dev", "do not score the suite transfer", "--set"]),
     (SIX, ["STS-B:spearman, STS-B:pearson", "columns for 5 objectives", "Remove some of them."]),
     ("--seeds a,b", ["--seeds: a,b", "distinct whole numbers", "--seeds 0,1,2"]),
     ("--samples -1", ["--samples: -1", "must be 0 or more", "Pass such a number."]),
@@ -204,7 +207,7 @@ def test_a_checkpoint_of_an_unknown_name(place: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ('data.columns={"anchor":"question"}', ["data.columns", "with = instead of :"]),
+        ('data.columns={"anchor":"question"}', ["data.columns", "with = in place of :"]),
         ("data.order=groups", ["data.order", "that reads other rows than labeled pairs"]),
         ("method.temperature=-1", ["method.temperature = -1", "must be above 0"]),
     ],

@@ -62,7 +62,7 @@ def test_rows_that_do_not_match_stand_neither_in_training_nor_in_evaluation() ->
     assert done.code == 0
     assert "200 rows, read as pairs, columns anchor=question1, positive=question2" in done.out
     assert "rows with is_duplicate = 1 are read as positives: 200 of 300" in done.out
-    assert "columns that are not read: qid" in done.out
+    assert "these columns are not read: qid" in done.out
     texts = Path("mine/held-out/queries.jsonl").read_text("utf-8")
     trained = pq.read_table("mine/train.parquet")["anchor"].to_pylist()
     wrong = {f"text number {number}" for number in range(0, 300, 3)}

@@ -228,7 +228,7 @@ def test_json_has_a_row_for_every_number_and_people_have_the_counts(held: Path) 
     legend = done.out.rstrip().rpartition("\n\n")[2]
     assert "CLSR, Table 2" not in invoke("verify", held, "--paper", "CLSR", "--table", 1).out
     not_run = sum(row["verdict"] == "NOT RUN" for row in rows)
-    assert f"{not_run:4} NOT RUN" in legend and "the study has no trial for this number" in legend
+    assert f"{not_run:4} NOT RUN" in legend and "the study has no score for this number" in legend
 
 
 def test_bad_names_are_refused(held: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_column_that_judges_the_pairs_selects_the_positives_for_every_method(
             assert rows_of(corpus) == KEPT
             told, unread = corpus.notes
             assert told == f"rows with {condition} are read as positives: 2 of 3"
-            assert unread == "columns that are not read: id"
+            assert unread == "these columns are not read: id"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_column_of_two_values_judges_only_if_no_name_says_so(tmp_path: Path) -
     for source in write_forms(tmp_path / "rows", columns):
         corpus = load_triplets(source)
         assert rows_of(corpus) == KEPT
-        assert "columns that are not read: has_image" in corpus.notes
+        assert "these columns are not read: has_image" in corpus.notes
     for source in write_forms(tmp_path / "alike", {**PAIR, "weight": [0.5, 0.5, 0.5]}):
         assert len(load_triplets(source)) == 3
 
@@ -88,7 +88,7 @@ def test_lists_of_judgments_and_embeddings_in_parquet_are_not_forgotten(tmp_path
     for source in (tmp_path / "a.parquet", tmp_path / "set"):
         corpus = load_triplets(source)
         assert rows_of(corpus) == [("q", "a")]
-        assert corpus.notes[-1] == "columns that are not read: vector"
+        assert corpus.notes[-1] == "these columns are not read: vector"
 
 
 def test_a_column_that_the_user_names_is_the_only_one_that_judges(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_two_values_that_are_no_judgment_are_named_and_not_read(
     for source in write_forms(tmp_path / "rows", {**PAIR, column: values}):
         corpus = load_triplets(source)
         assert len(corpus) == 3
-        assert corpus.notes == (f"columns that are not read: {column}",)
+        assert corpus.notes == (f"these columns are not read: {column}",)
 
 
 def test_numbers_beside_a_premise_may_mean_either_and_names_do_not(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_lists_of_scores_select_among_the_lists_of_positives(tmp_path: Path) -> 
     path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(line)}\n" for line in MINED))
     corpus = load_triplets(path)
     assert rows_of(corpus) == [("q", "a", "x")]
-    assert "columns that are not read: neg_scores" in corpus.notes
+    assert "these columns are not read: neg_scores" in corpus.notes
     taught = [{**line, "pos_scores": [9.5, 3.25][: len(line["pos"])]} for line in MINED]
     path = write(tmp_path / "b.jsonl", "".join(f"{json.dumps(line)}\n" for line in taught))
     with pytest.raises(DataError, match=r'pos_scores = .*ignored = "pos_scores"'):

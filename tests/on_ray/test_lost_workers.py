@@ -187,7 +187,7 @@ def test_a_failed_capture_costs_no_try(
     assert sorted(seen) == [*2 * [(False, False)], (False, True), (True, False), (True, True)]
     assert sorted(row["error_text"] for row in rows(study)) == [
         *2 * [failed.error_text],
-        f"each of 1 tries lost its worker; the last: {failed.error_text}",
+        f"each of 1 tries lost its worker; the last error: {failed.error_text}",
     ]
     said = capsys.readouterr().err
     assert said.count("continues without CUDA graphs in another worker") == 2
@@ -240,7 +240,7 @@ def test_each_harm_costs_its_own_trial_alone(
     assert "an illegal memory access" in ended[0.2]["error_text"]
     assert ended[0.4]["data_fingerprint"] in ended[0.4]["error_text"]
     died = ended[0.5]["error_text"]
-    assert died.startswith("each of 2 tries lost its worker; the last: The actor died")
+    assert died.startswith("each of 2 tries lost its worker; the last error: The actor died")
     assert "worker process has died" in died and "\x1b" not in died
     workers = {knob: tries(tmp_path, knob) for knob in ended}
     twice = {0.2: 2, 0.3: 2, 0.5: 2, 0.6: 2}

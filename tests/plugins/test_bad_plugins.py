@@ -126,7 +126,7 @@ BAD = {
     "task twice": (
         HEAD + task_file() + task_file().replace("def ", "def other_"),
         "my_loss.py: tickets: a task of this name already exists (my_loss.py). Choose another "
-        "name for it.",
+        "name.",
     ),
     "watcher name": (
         HEAD + watcher_file("mlflow"),

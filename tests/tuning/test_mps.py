@@ -115,7 +115,7 @@ def test_on_ray_the_server_ends_with_the_workers(commands: Path, tmp_path: Path)
     wait_until(lambda: ended(folder), "the end of the server")
 
 
-UNKNOWN = "nvidia-smi does not tell which GPU it is, and how much memory it has"
+UNKNOWN = "nvidia-smi does not tell which GPU this is, and how much memory it has"
 
 
 @pytest.mark.parametrize(

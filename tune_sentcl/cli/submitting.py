@@ -131,7 +131,7 @@ def _check_location(where: str, location: str) -> None:
         StudyFiles.at(location)  # raises for a URL of no known kind
     elif not location.startswith("/"):
         rule = "must be a URL or an absolute path, because the cluster opens it"
-        move = "Write its location on the cluster."
+        move = "Write the study's location on the cluster."
         raise ConfigError(Fault(where, value=location or "''", rule=rule, move=move))
 
 

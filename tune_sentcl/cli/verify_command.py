@@ -22,7 +22,7 @@ _MEANINGS = {
     "NOT ENOUGH SEEDS": "the numbers differ, and fewer than three seeds give no interval",
     "MISS": "the paper's number lies outside the interval",
     "NOT COMPARABLE": "our trials were trained or measured in another way: see the footnote",
-    "NOT RUN": "the study has no trial for this number",
+    "NOT RUN": "the study has no score for this number",
 }
 
 

@@ -28,7 +28,7 @@ def joined_columns(value: object) -> object:
     """
     if isinstance(value, str):
         if value.lstrip().startswith("{"):
-            raise _refused('{ anchor = "question" }, with = instead of :')
+            raise _refused('written with = in place of :, as { anchor = "question" }')
         parts = [part.partition("=") for part in value.split(",") if part.strip()]
         value = {role.strip(): column for role, _, column in parts}
     if not isinstance(value, Mapping):

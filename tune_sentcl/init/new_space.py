@@ -253,7 +253,7 @@ def _sizes(rows: int, encoder: str) -> dict[str, object]:
 def _rate(checkpoint: Checkpoint) -> dict[str, object]:
     """The learning rate, and where it comes from."""
     if checkpoint.is_static:
-        usual = "0.2 is sentence-transformers' for new static vectors"
+        usual = "0.2 is sentence-transformers' value for new static vectors"
         return {"lr": 0.2 if checkpoint.is_new_static else 0.01, "usual": usual}
     usual = "2e-5 to 5e-5 is usual (Devlin et al. 2019)"
     return {"lr": 5e-5 if (checkpoint.width or 0) <= 384 else 2e-5, "usual": usual}

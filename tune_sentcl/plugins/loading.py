@@ -76,7 +76,7 @@ def activate(plugins: Sequence[Plugin]) -> None:
             whose = found[key].plugin if key in found else "built in"
             rule = f"a {one.kind} of this name already exists ({whose})"
             raise PluginError(
-                Fault(one.plugin, value=one.name, rule=rule, move="Choose another name for it.")
+                Fault(one.plugin, value=one.name, rule=rule, move="Choose another name.")
             )
         found[key] = one
     names = {plugin.name for plugin in plugins}

@@ -122,7 +122,7 @@ def judge(
         return judge_winner(standings, evidence, _named(standings, baseline), study)[:1]
     plain = standings.baselines()
     if not plain:
-        rule = "has no baseline: no method `none`, no lambda 0, no first point of a grid"
+        rule = "has no baseline, such as method `none`, lambda 0 or the first point of a grid"
         raise standings.fault("", rule, "Name a baseline by --baseline KNOB=VALUE.")
     return judge_winner(standings, evidence, plain[0], study)
 

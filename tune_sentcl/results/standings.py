@@ -187,7 +187,7 @@ class Standings:
         where = ", ".join(manifests)
         if unscored := history.unscored():
             count = f"{len(unscored)} of {len(history.with_status('finished'))} finished trials"
-            rule = f"holds no score of {count} ({first_names(unscored)})"
+            rule = f"the study lacks the scores of {count} ({first_names(unscored)})"
             move = "Restore the file of the scores from a copy, or run: tune-sentcl measure STUDY."
             raise StudyError(Fault(where, key="scores", rule=rule, move=move))
         tried: dict[str, Configuration] = {}

@@ -294,4 +294,4 @@ def refuse_foreign(files: StudyFiles) -> None:
         raise StudyError(Fault(files.where, rule=rule, move="Choose a new or empty folder."))
     if outer := files.inside_of(MANIFEST):
         rule = f"must not lie inside another study, {outer}"
-        raise StudyError(Fault(files.where, rule=rule, move="Choose a folder outside of it."))
+        raise StudyError(Fault(files.where, rule=rule, move="Choose a folder outside that study."))

@@ -112,7 +112,10 @@ class TrialState:
                 step = (file.metadata() or {}).get(_STEP)
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if step != str(rest["number"]):
-                raise ValueError(f"its weights are of step {step}, the rest of {rest['number']}")
+                raise ValueError(
+                    f"its weights are those of step {step}, its other parts those of "
+                    f"{rest['number']}"
+                )
             best = rest["best"]
             if keep is not None:
                 shutil.copytree(folder / _FILES, keep)

@@ -125,10 +125,9 @@ class SearchOptions:
         "halving",
         STAGES,
         "halving: every sampled configuration trains for a small part of a training, the "
-        "best quarter four times as long, and so on to the end. The best third of all "
-        "configurations, including the grid, trains with a further seed. The grid trains to "
-        "the end, with all seeds. none: every configuration trains to the end, with all "
-        "seeds.",
+        "best quarter four times as long, and so on to the end. The best third of those that "
+        "reach the end, including the grid, trains with a further seed. The grid trains to the "
+        "end, with all seeds. none: every configuration trains to the end, with all seeds.",
     )
     stage_objective: Text | None = _option(
         None,
@@ -174,7 +173,7 @@ class SearchOptions:
     deterministic: bool = _option(
         False,
         RESOURCES,
-        "Make a repeated trial equal to the bit on a GPU. Trials are slower, because "
+        "Make trials on a GPU reproducible, bit by bit. Trials are slower, because "
         "they use no CUDA graphs.",
     )
     max_failures: int = _option(

@@ -468,8 +468,8 @@ def _changed_code(history: History) -> Iterator[str]:
     for method, count in sorted(older.items()):
         trials = f"{count} trial{'' if count == 1 else 's'} of method {method}"
         yield (
-            f"{METHODS[method].plugin} has changed since {trials} began: they stay in the study, "
-            "and the search runs others with the new code"
+            f"{METHODS[method].plugin} has changed since {trials} began: these trials stay in the "
+            "study, and the search runs new trials with the new code"
         )
 
 

@@ -290,7 +290,7 @@ def _verified(
 ) -> VerifiedCell:
     """The study's best value for a printed number."""
     if not cell.presets:
-        return VerifiedCell(cell, reasons=("the paper copied this number from another source",))
+        return VerifiedCell(cell, reasons=("the paper copied this number of another system",))
     found = [
         _reproduced(cell, tried, texts, scores)
         for preset in cell.presets

@@ -204,7 +204,7 @@ def _told(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
     unread = [role for role in table.column_names if role.startswith(UNREAD)]
     if unread:
         names = ", ".join(role.removeprefix(UNREAD) for role in unread)
-        where = replace(where, notes=(*where.notes, f"columns that are not read: {names}"))
+        where = replace(where, notes=(*where.notes, f"these columns are not read: {names}"))
     return table.drop_columns(unread), where
 
 

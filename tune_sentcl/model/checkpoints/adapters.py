@@ -83,7 +83,7 @@ def merge(transformer: Any) -> None:
             setattr(transformer.get_submodule(parent), last, part.get_base_layer())
     kept = [name for name in transformer.state_dict() if _NOT_MERGED.search(name)]
     if kept:
-        rule = f"its adapters hold weights that cannot be added: {kept[0]}"
+        rule = f"its adapters hold weights that cannot be merged: {kept[0]}"
         move = "Merge the adapters by peft's merge_and_unload, and save the whole model."
         raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move=move))
     transformer._hf_peft_config_loaded = False
@@ -109,7 +109,7 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
         chosen = [name for name in linear if _named(name, asked)]
     unknown = [name for name in asked if not any(_named(layer, [name]) for layer in chosen)]
     if unknown or not chosen:
-        rule = f"names layers that are not trained or not linear: {', '.join(unknown)}"
+        rule = f"names no linear layer of the trained encoder: {', '.join(unknown)}"
         ends = list(dict.fromkeys(name.rpartition(".")[2] for name in linear))
         move = f"Use all-linear, or some of {', '.join(ends[:_SHOWN])}."
         raise CheckpointError(Fault("encoder.lora_targets", value=targets, rule=rule, move=move))
