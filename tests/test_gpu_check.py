@@ -109,8 +109,8 @@ def test_the_command_prints_a_table_and_exits_with_1_on_a_fail(
     ("words", "code", "text"),
     [
         (["--gpu"], 1, "finds no CUDA device here, so nothing was checked"),
-        (["--gpu", "smoke"], 2, "must be given, or --gpu, but not both"),
-        ([], 2, "must be given, or --gpu, but not both"),
+        (["--gpu", "smoke"], 2, "either SPACE or --gpu must be given"),
+        ([], 2, "either SPACE or --gpu must be given"),
     ],
 )
 def test_what_the_command_refuses(

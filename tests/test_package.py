@@ -56,15 +56,15 @@ CALLS = [
     ("search('smoke', 'new', overrides=['a=1'])", "overrides: ['a=1']: must be a valid dict"),
     ("search('smoke', 'new', overrides={'method.lamda': 1})", "overrides: method.lamda = 1: no"),
     ("search('smoke', 'new', watcher=print)", "watcher: <built-in function print>: must be"),
-    ("search('smok', 'new')", "space: smok: no space of this name"),
-    ("search('smoke', 'other')", "other: belongs to space"),
+    ("search('smok', 'new')", "space: smok: no preset has this name"),
+    ("search('smoke', 'other')", "other: belongs to the search space"),
     (
         "search('smoke', 'new', options=SearchOptions(memory_per_trial=1e6))",
         "SearchOptions.memory_per_trial: 1e+06: must fit this machine",
     ),
     (
         "search('smoke', 'new', options=SearchOptions(objectives=('foo:spearman:dev',)))",
-        "SearchOptions.objectives: foo:spearman:dev: the trials measure no such task",
+        "SearchOptions.objectives: foo:spearman:dev: the trials do not score this task",
     ),
     ("load_space('smoke', plugins='a.py')", "plugins: 'a.py': must be a list or a tuple"),
     ("load_space('smoke').with_overrides([])", "overrides: []: must be"),
@@ -75,17 +75,20 @@ CALLS = [
     ("train_one({'a': 1}, study=None, data=None)", "settings: a = 1: no such key"),
 ]
 COMMANDS = [
-    ("search smoke --study held", "held: another driver has this study"),
-    ("search smoke --study other", "other: belongs to space 'scl/lambda', not 'smoke'"),
-    ("search smoke --study other/trials/new", "other/trials/new: must not lie in another"),
+    ("search smoke --study held", "held: another driver writes to this study"),
+    (
+        "search smoke --study other",
+        "other: belongs to the search space 'scl/lambda', not to 'smoke'",
+    ),
+    ("search smoke --study other/trials/new", "other/trials/new: must not lie inside another"),
     ("search smoke --study=", "--study: '': must not be empty"),
     ("search smoke --study new --objective foo:spearman:dev", "--objective: foo:spearman:dev: "),
     ("search smoke --study new --set evaluation.own=[faq=gone]", "faq = gone: there is no such"),
     ("search smoke --study new --launcher local --address auto", "--address: auto: cannot be"),
     ("plan smoke --study afile", "afile: must be a folder"),
-    ("check smoke --launcher local", "--launcher: local: runs on no cluster"),
-    ("train --study other", "other: belongs to space"),
-    ("init mine.toml --rows one.csv", "needs 20 rows or more"),
+    ("check smoke --launcher local", "--launcher: local: local uses no cluster"),
+    ("train --study other", "other: belongs to the search space"),
+    ("init mine.toml --rows one.csv", "need 20 rows or more"),
 ]
 if sys.platform == "linux" and not list(Path("/dev").glob("nvidia*")):
     COMMANDS += [("search smoke --study new --gpus-per-trial 1", "--gpus-per-trial: 1: must fit")]

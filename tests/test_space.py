@@ -197,7 +197,7 @@ def test_several_sources_are_a_list_in_a_grid_and_a_text_in_a_range(tmp_path: Pa
     assert [config.data.source for config in space.configurations] == ["toy", "toy + snli"]
     assert [r.choices for r in space.ranges] == [("toy", "toy + snli")]
     for wrong in ('["toy", "snli"]', '"toy"'):
-        with pytest.raises(BadInputError, match=r"data.source.*(no lists|two choices)"):
+        with pytest.raises(BadInputError, match=r"data.source.*(not be lists|two choices)"):
             load_space(write(tmp_path, text.replace('"toy + snli"', wrong)))
     with pytest.raises(BadInputError, match="seed: the seed cannot be sampled"):
         load_space(write(tmp_path, f"{text}seed = {{ choices = [0, 1] }}"))

@@ -99,8 +99,11 @@ def refuse_credentials(where: str, key: str, text: str) -> None:
     A URL's user, password, query and fragment may contain them.
     """
     if "://" in text and _CREDENTIALS.search(text):
-        rule = "must not contain user, password, query or fragment, because studies and messages"
-        move = "Set keys and endpoints by variables such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL."
+        rule = "must not contain a user, password, query or fragment, because studies and messages"
+        move = (
+            "Pass keys and endpoints in environment variables such as AWS_ACCESS_KEY_ID and "
+            "AWS_ENDPOINT_URL."
+        )
         raise ConfigError(Fault(where, key=key, rule=f"{rule} show URLs", move=move))
 
 

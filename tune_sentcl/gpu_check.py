@@ -85,7 +85,7 @@ class Finding:
 
 
 Findings = Iterator[Finding]
-_OFF = f"set {CaptureError.variable}=0, which trains without graphs, and report it"
+_OFF = f"set {CaptureError.variable}=0, which trains without CUDA graphs, and report the failure"
 
 
 def check_gpu(device: torch.device) -> Findings:
@@ -319,7 +319,9 @@ def _noise(device: torch.device) -> Findings:
     first, other, same = found
     error, repeats = _error(other, first), _error(same, first)
     yield Finding("each replay draws new dropout", error > 1e-3, f"{error:.1e} apart", means)
-    yield Finding("a state repeats it", repeats < 1e-5, f"{repeats:.1e} apart", means)
+    yield Finding(
+        "a restored state repeats its dropout", repeats < 1e-5, f"{repeats:.1e} apart", means
+    )
     encoder.drop_runner()
 
 
@@ -332,11 +334,11 @@ def _memory(device: torch.device) -> Findings:
         loss = encoder(_tokens([24] * inputs)).sum()
         loss.backward()
         grown.append((torch.cuda.memory_reserved(device) - base) / 2**20)
-    found = f"{grown[0]:.0f} MiB with the largest, {grown[-1]:.0f} with all"
+    found = f"{grown[0]:.0f} MiB with the largest graph, {grown[-1]:.0f} with all graphs"
     yield Finding("graphs share memory", grown[-1] <= 1.3 * grown[0], found, means)
     encoder.drop_runner()  # while the last loss lives
     kept = (torch.cuda.memory_reserved(device) - base) / 2**20
-    found = f"{kept:.0f} of {grown[-1]:.0f} MiB stay"
+    found = f"{kept:.0f} of {grown[-1]:.0f} MiB stay in use"
     yield Finding("graphs give memory back", kept <= 0.3 * grown[-1], found, means)
 
 
@@ -414,8 +416,11 @@ def _graphs(*, allowed: bool) -> Iterator[None]:
 
 _PARTS: dict[Callable[[torch.device], Findings], str] = {
     _mps: "set TUNE_SENTCL_MPS=0, or give each trial a whole GPU",
-    _versions: "inputs are padded, which takes longer; install the torch of constraints.txt",
-    _operations: f"{_OFF}; if it fails then, the GPU is not usable",
+    _versions: (
+        "inputs are padded, so that training takes longer; install the version of torch that "
+        "constraints.txt names"
+    ),
+    _operations: f"{_OFF}; if the check fails then too, the GPU is not usable",
     _encoders: _OFF,
     _updates: _OFF,
     _noise: _OFF,

@@ -140,7 +140,7 @@ def measure(
             Fault(
                 "--best",
                 value=str(best),
-                rule="is for trials that are trained again",
+                rule="applies only to trials that are trained again",
                 move="Add --train.",
             )
         )

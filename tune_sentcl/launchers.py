@@ -45,7 +45,7 @@ def _run_trial(session: Session, assignment: Assignment, settings: WorkerSetting
     except StudyError as error:
         session.abort(error)
     except DeviceError as lost:
-        session.abort(type(lost)(f"{lost}; repeat the command to go on in a new process"))
+        session.abort(type(lost)(f"{lost}; repeat the command to continue in a new process"))
 
 
 @contextmanager

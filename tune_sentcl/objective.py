@@ -187,7 +187,7 @@ def parse_stage_objective(text: str) -> Objective:
     if not objective.is_cheap:
         rule = "must be a dev score of pairs, retrieval or a plugin"
         raise ObjectiveError(
-            Fault(option, value=text, rule=rule, move=f"Name one, such as {DEFAULT}.")
+            Fault(option, value=text, rule=rule, move=f"Name such a score, for example {DEFAULT}.")
         )
     return objective
 
@@ -206,12 +206,16 @@ def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objecti
     objectives = tuple(_parse(text, allow_test) for text in texts) or (DEFAULT,)
     shown = ", ".join(texts)
     if len(set(objectives)) < len(objectives):
-        raise _wrong(shown, "must differ from each other", "Drop one.")
+        raise _wrong(shown, "must differ from each other", "Remove one of the two.")
     if objectives[0].is_cost:
-        rule = "a cost must not rank, because the cheapest encoder may be of no use"
-        raise _wrong(shown, rule, f"Name a score before it, such as {DEFAULT}.")
+        rule = (
+            "a cost must not be the first objective, because the cheapest encoder may be of no use"
+        )
+        raise _wrong(shown, rule, f"Name a score before the cost, such as {DEFAULT}.")
     if len(objectives) > MAX_OBJECTIVES:
-        raise _wrong(shown, f"a study has columns for {MAX_OBJECTIVES} objectives", "Drop some.")
+        raise _wrong(
+            shown, f"a study has columns for {MAX_OBJECTIVES} objectives", "Remove some of them."
+        )
     return objectives
 
 
@@ -235,18 +239,18 @@ def unmeasured(
             yield from _not_own(objective, asked)
         elif objective.is_cost:
             if not all(config.cost for config in asked):
-                rule, move = "the trials do not measure it", "Give --set evaluation.cost=true."
+                rule, move = "the trials do not measure costs", "Give --set evaluation.cost=true."
                 yield Fault("--objective", value=str(objective), rule=rule, move=move)
         elif any(objective.suite not in config.suites for config in asked):
-            rule = f"the trials do not measure the suite {objective.suite}"
+            rule = f"the trials do not score the suite {objective.suite}"
             suites = ",".join(f'"{suite}"' for suite in dict.fromkeys(("sts", objective.suite)))
             names = dict.fromkeys(name for config in asked for name in _measured_tasks(config))
             move = f"Name a task that they measure ({', '.join(names)}), or give "
             move += f"--set 'evaluation.suites=[{suites}]'."
             yield Fault("--objective", value=str(objective), rule=rule, move=move)
         elif not always and any(objective.protocol not in c.protocols for c in asked):
-            rule = f"the trials do not measure by the protocol {objective.protocol}"
-            move = "Name it in --set evaluation.protocols=[...]."
+            rule = f"the trials are not scored by the protocol {objective.protocol}"
+            move = "Add the protocol to --set evaluation.protocols=[...]."
             yield Fault("--objective", value=str(objective), rule=rule, move=move)
 
 
@@ -255,7 +259,7 @@ def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Itera
         names = _measured_tasks(config)
         # A trainer's own scores are known once it has been rehearsed.
         if objective.task not in names and not is_trainer(objective.task):
-            rule = f"the trials measure no such task; they measure {', '.join(names)}"
+            rule = f"the trials do not score this task; they score {', '.join(names)}"
             near = difflib.get_close_matches(objective.task, names, 1)
             hint = f"Did you mean {near[0]}? " if near else ""
             move = f"{hint}Name one of these, or add a task to evaluation.own."
@@ -296,11 +300,14 @@ def _parse(text: str, allow_test: bool) -> Objective:
     named = names.get(spelled_alike(task))
     if not task or not 1 <= len(parts) <= 3:
         rule = f"must be TASK:METRIC[:SPLIT[:PROTOCOL]] with a task of {', '.join(OFFERS)}"
-        rule += ", or one of your own"
-        raise _wrong(text, rule, f"Write it like {DEFAULT} or docs:ndcg@10.")
+        rule += ", or a custom task"
+        raise _wrong(text, rule, f"Write the objective like {DEFAULT} or docs:ndcg@10.")
     objective = _parse_senteval(text, named, parts) if named else _parse_own(text, task, parts)
     if objective.split == "test" and not allow_test:
-        rule = f"{objective.task} would be chosen on its test split, which makes its test score "
+        rule = (
+            f"the search would choose by the test split of {objective.task}, which makes its "
+            "test score "
+        )
         rule += "too high"
         there = replace(objective, split="dev") if objective.is_own else DEFAULT
         move = f"Choose a dev split ({there}), or give --allow-test-objective."
@@ -319,8 +326,8 @@ def _parse_own(text: str, task: str, parts: Sequence[str]) -> Objective:
         raise _wrong(text, f"{rule}K of 1 or more", f"Try {task}:recall@5.")
     protocols = (*_OWN, "mteb", "plugin")
     if split not in ("dev", "test") or protocol not in protocols:
-        rule = f"a task of your own has the splits dev and test, by {' or '.join(protocols)}"
-        raise _wrong(text, rule, "Name one of them.")
+        rule = f"a custom task has the splits dev and test, scored by {' or '.join(protocols)}"
+        raise _wrong(text, rule, "Name one of these.")
     return Objective(task, metric, split, protocol)
 
 
@@ -328,7 +335,7 @@ def _parse_senteval(text: str, named: str, parts: Sequence[str]) -> Objective:
     protocol = parts[2].casefold() if parts[2:] else _default(named, "")
     if protocol not in OFFERS[named]:
         rule = f"the protocol of {named} must be {' or '.join(OFFERS[named])}"
-        raise _wrong(text, rule, "Name one of them.")
+        raise _wrong(text, rule, "Name one of these protocols.")
     offers = OFFERS[named][protocol]
     metric = parts[0].casefold()
     splits = [split for name, split in offers if name == metric]
@@ -339,7 +346,7 @@ def _parse_senteval(text: str, named: str, parts: Sequence[str]) -> Objective:
     split = parts[1].casefold() if parts[1:] else splits[0]
     if split not in splits:
         rule = f"{named} has {metric} by {protocol} only on the split {' and '.join(splits)}"
-        raise _wrong(text, rule, "Name one of them.")
+        raise _wrong(text, rule, "Name one of these splits.")
     return Objective(named, metric, split, protocol)
 
 

@@ -143,7 +143,7 @@ def test_seeds_in_different_precision_are_told(tmp_path: Path) -> None:
     ]
     (judgement,) = judged(unplanned(tmp_path / "two", apart))
     assert [note for note in judgement.notes if "(seeds " in note] == [
-        "Not all seeds were trained in one precision, which may explain the difference. "
+        "Not all seeds were trained in the same precision, which may explain the difference. "
         "lambda=0.3 (lambda3): bf16 (seeds 0,1); "
         "lambda=0.5 (lambda5): fp32 (seeds 0), tf32 (seeds 1).",
     ]
@@ -151,7 +151,7 @@ def test_seeds_in_different_precision_are_told(tmp_path: Path) -> None:
     for study in ("two", "single"):
         page = tmp_path / f"{study}.html"
         code, _, _ = run("report", tmp_path / study, "--out", page)
-        assert code == 0 and "trained in one precision" in page.read_text()
+        assert code == 0 and "trained in the same precision" in page.read_text()
 
 
 def test_the_winner_is_judged_against_baseline_and_runner_up(many: Study) -> None:
@@ -173,7 +173,7 @@ def test_what_is_no_better_is_not_established(many: Study) -> None:
     for a, b in (("lambda1", "lambda5"), ("lambda5", "lambda1")):
         judgement = judge(many, a, b)
         assert (judgement.verdict, judgement.seeds_needed) == ("UNDECIDED", None)
-        assert any("more seeds hardly help" in note for note in judgement.notes)
+        assert any("More seeds hardly help" in note for note in judgement.notes)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,10 @@ def test_a_confirmation_that_was_stopped_goes_on_with_the_same_number(tmp_path: 
     (judgement,) = judged(planned(tmp_path, trials, 3, 4))
     assert judgement.comparison is None and judgement.seeds_needed == 4
     assert judgement.next_step.endswith("--confirm 4")
-    assert any("has not ended: --confirm 4 goes on" in note for note in judgement.notes)
+    assert any(
+        "has not ended: repeat the search with --confirm 4 to continue" in note
+        for note in judgement.notes
+    )
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-14, 0.3])
@@ -283,8 +286,8 @@ BEST_OF = seeded(0.7, [69.0, 69.5])
 @pytest.mark.parametrize(
     ("seeds", "more", "halved", "reason"),
     [
-        (12, BEST_OF, True, "the search gave all seeds only to the best configurations"),
-        (0, [], True, "no seeds were planned in advance"),
+        (12, BEST_OF, True, "the search trained only the best configurations with all seeds"),
+        (0, [], True, "the study has no seeds that were planned before the search"),
         (12, BEST_OF, False, "not all planned trials have finished"),
         (13, [], False, "not all planned trials have finished"),
     ],
@@ -325,7 +328,7 @@ def test_a_configuration_that_was_added_supports_no_claim(tmp_path: Path) -> Non
     assert judge(study).row()["configurations"] == 2
     sentence = judge(study, "lambda3", "lambda1").sentence
     assert (
-        "lambda=0.1 (lambda1) was not among those of the planned seeds; only confirmation"
+        "lambda=0.1 (lambda1) was not trained with the planned seeds; only confirmation"
         in sentence
     )
 
@@ -382,7 +385,7 @@ def test_the_sign_decides_between_constants(tmp_path: Path, seeds: int) -> None:
     assert (against.verdict, against.sentence) == ("REVERSED", judgement.sentence)
     same = judge(study, "cls", "first_last")
     assert (same.verdict, same.seeds_needed) == ("NO DIFFERENCE", None)
-    assert "differ by at most 0.005 points" in same.sentence
+    assert "differ by 0.005 points at most" in same.sentence
 
 
 def test_a_constant_is_compared_with_every_seed(tmp_path: Path) -> None:
@@ -445,7 +448,7 @@ def test_what_this_tool_prints_is_a_name(tmp_path: Path, name: str, configuratio
         ("", "fits no configuration"),
         ({"lambda": 0.9}, "fits no configuration"),
         ({"method": "scl"}, "fits several configurations"),
-        ({"lamda": 0.3}, "is no knob"),
+        ({"lamda": 0.3}, "is no hyperparameter"),
         ({"lambda": 0.5}, "compared with itself"),
     ],
 )
@@ -456,7 +459,7 @@ def test_a_name_that_fits_not_one_is_refused(few: Study, name: Any, words: str) 
 
 def test_an_empty_study_is_refused(tmp_path: Path) -> None:
     study = unplanned(tmp_path / "empty", [])
-    with pytest.raises(StudyError, match="Run its space first"):
+    with pytest.raises(StudyError, match="Run the study's search first"):
         judge(study)
     with pytest.raises(StudyError, match="two configurations"):
         judged(study)
@@ -495,7 +498,7 @@ def test_the_exit_code_is_the_verdict(
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("lambda3",), "Name B too"),
+        (("lambda3",), "Name B after A"),
         (("lambda3", "lambda5", "--baseline", "lambda1"), "cannot be combined with A and B"),
         (("--alpha", "0"), "between 0 and 1"),
         (("--smallest", "-1"), "0 or more"),
@@ -528,7 +531,7 @@ def test_few_seeds_ask_for_as_many_fresh_ones_as_suffice(tmp_path: Path, seeds: 
     # Finds a number that another procedure than that of the confirmation seeds needs.
     asked = judged(planned(tmp_path / "a", lambdas(seeds), seeds))[0]
     assert asked.verdict == "UNDECIDED"
-    assert seeds > 1 or "one seed shows no noise" in asked.sentence
+    assert seeds > 1 or "one seed does not show the noise between seeds" in asked.sentence
     more = asked.seeds_needed
     assert more is not None and asked.next_step.endswith(f"--confirm {more}")
     trials = [*lambdas(seeds), *lambdas(more, 1000, 50, origin="confirm")]
@@ -559,7 +562,7 @@ def test_differences_that_no_table_shows_are_no_difference(tmp_path: Path) -> No
     for pair in (("lambda3", "lambda5"), ("lambda5", "lambda3")):
         judgement = judge(study, *pair)
         assert judgement.verdict == "NO DIFFERENCE"
-        assert "differ by at most 0.005 points" in judgement.sentence
+        assert "differ by 0.005 points at most" in judgement.sentence
 
 
 def test_a_collapsed_seed_is_named_and_counts(tmp_path: Path) -> None:
@@ -632,7 +635,10 @@ def test_each_question_is_told_how_likely_the_next_doubling_decides_it(tmp_path:
     asked = [one.asked for one in judgements if one.verdict == "UNDECIDED"]
     for one in judgements:
         if one.asked in asked:
-            assert any(n.startswith(f"Winner and {one.asked}: --confirm 8") for n in one.notes)
+            assert any(
+                n.startswith(f"Winner and {one.asked}: a search with --confirm 8")
+                for n in one.notes
+            )
             assert one.chance is not None
     assert len({one.next_step for one in judgements if one.next_step}) == 1
 

@@ -107,7 +107,7 @@ def test_neither_the_order_of_seeds_nor_of_configurations_matters(
 
 SEEDS: dict[str, list[tuple[str, Sequence[float | Status]]]] = {
     # A constant has as many seeds as the most: it holds for them too.
-    "one lucky seed, has 1 seed and the winner 3": [
+    "one lucky seed, has 1 seed, the winner 3": [
         ("lucky", [81.0]),
         ("good", [80.2, 80.8, 81.1]),
         ("weak", [78.5]),
@@ -132,7 +132,7 @@ SEEDS: dict[str, list[tuple[str, Sequence[float | Status]]]] = {
     ],
 }
 RANKED = {
-    "one lucky seed, has 1 seed and the winner 3": ["good", "still"],
+    "one lucky seed, has 1 seed, the winner 3": ["good", "still"],
     "lost seeds, lost 2 of 3 seeds": ["whole", "plain"],
     "a lost seed of what moves": ["drawn", "weaker"],
 }
@@ -161,7 +161,7 @@ def test_everybody_orders_by_the_mean_and_ranks_whole_configurations(
         ]
     told = run("judge", str(tmp_path), "--json")
     note = case.partition(", ")[2]
-    assert (f"has a higher mean, but {note}" if note else '"verdict"') in told
+    assert (f"has a higher mean than the winner, but {note}" if note else '"verdict"') in told
     counts = case.startswith(("lost seeds", "a lost seed of what moves"))
     assert ("lost" in table) == counts and ("lost" in told) <= counts
 
@@ -302,5 +302,7 @@ def test_a_lost_file_of_scores_is_named(tmp_path: Path) -> None:
     (file,) = (tmp_path / "scores").iterdir()
     file.unlink()
     for read in (Standings.read, configurations, judge):
-        with pytest.raises(StudyError, match="scores: holds no score of 2 of 2 finished trials"):
+        with pytest.raises(
+            StudyError, match="scores: the study lacks the scores of 2 of 2 finished trials"
+        ):
             read(study)

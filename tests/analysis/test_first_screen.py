@@ -40,41 +40,41 @@ SENTENCES: Mapping[str, tuple[dict[str, Sequence[float]], dict[str, Sequence[flo
         {"start": START, "hand": HAND, "tuned": TUNED},
         {"hand": [91.0, 91.1, 91.2], "tuned": [95.2, 95.3, 95.4]},
         "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 4.2 above your "
-        "hand-set settings; both gains are confirmed on 3 new seeds.",
+        "hand-set hyperparameters; both gains are confirmed on 3 new seeds.",
     ),
     "not yet": (
         {"start": START, "hand": HAND, "tuned": TUNED},
         {},
         "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 4.2 above your "
-        "hand-set settings; neither gain is tested on new seeds.",
+        "hand-set hyperparameters; neither gain is tested on new seeds.",
     ),
     "one of two": (
         {"start": START, "hand": HAND, "tuned": TUNED},
         {"hand": [95.1, 95.4, 95.0], "tuned": [95.2, 95.3, 95.4]},
         "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 0.13 above your "
-        "hand-set settings; the gain over the untrained encoder is confirmed on 3 new seeds, "
-        "that over your hand-set settings is not proven on 3 new seeds.",
+        "hand-set hyperparameters; the gain over the untrained encoder is confirmed on 3 new "
+        "seeds, that over your hand-set hyperparameters is not proven on 3 new seeds.",
     ),
-    "hand-set settings without new seeds": (
+    "hand-set hyperparameters without new seeds": (
         {"start": START, "hand": HAND, "tuned": TUNED, "other": SECOND},
         {"other": [93.0, 93.1, 93.2], "tuned": [85.2, 85.3, 85.4]},
         "Tuning raised nDCG@10 on dev from 75.8 to 85.3 (test 74.8 to 84.3), 4.2 above your "
-        "hand-set settings; the gain over the untrained encoder is confirmed on 3 new seeds, "
-        "that over your hand-set settings is not tested on new seeds.",
+        "hand-set hyperparameters; the gain over the untrained encoder is confirmed on 3 new "
+        "seeds, that over your hand-set hyperparameters is not tested on new seeds.",
     ),
-    "hand-set settings with seeds of the search": (
+    "hand-set hyperparameters with seeds of the search": (
         {"start": START, "hand": HAND, "tuned": TUNED, "other": SECOND},
         {"other": [93.0, 93.1, 93.2], "tuned": [95.2, 95.3, 95.4, 95.2, 95.3, 95.4]},
         "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 4.2 above your "
-        "hand-set settings; the gain over the untrained encoder is confirmed on 3 new seeds, "
-        "that over your hand-set settings is confirmed on 3 search seeds.",
+        "hand-set hyperparameters; the gain over the untrained encoder is confirmed on 3 new "
+        "seeds, that over your hand-set hyperparameters is confirmed on 3 search seeds.",
     ),
     "no difference": (
         {"start": START, "hand": [95.3], "tuned": [95.301]},
         {"hand": [95.3, 95.4, 95.2], "tuned": [95.301, 95.401, 95.201]},
         "Tuning raised nDCG@10 on dev from 75.8 to 95.3 (test 74.8 to 94.3), 0.00 above your "
-        "hand-set settings; the gain over the untrained encoder is confirmed on 3 new seeds, "
-        "that over your hand-set settings is negligible on 3 new seeds.",
+        "hand-set hyperparameters; the gain over the untrained encoder is confirmed on 3 new "
+        "seeds, that over your hand-set hyperparameters is negligible on 3 new seeds.",
     ),
     "nothing gained": (
         {"start": START, "hand": [70.0, 70.2, 70.1]},
@@ -97,7 +97,7 @@ SENTENCES: Mapping[str, tuple[dict[str, Sequence[float]], dict[str, Sequence[flo
         {"plain": [70.0, 70.2, 70.1], "hand": HAND, "tuned": TUNED},
         {"plain": [70.0, 70.1, 70.2], "hand": [91.0, 91.1, 91.2], "tuned": [95.2, 95.3, 95.4]},
         "Tuning raised nDCG@10 on dev from 70.1 to 95.3 (test 69.1 to 94.3), 4.2 above your "
-        "hand-set settings; both gains are confirmed on 3 new seeds.",
+        "hand-set hyperparameters; both gains are confirmed on 3 new seeds.",
     ),
     "without an untrained encoder": (
         {"hand": HAND, "other": [80.0, 80.1, 80.2]},

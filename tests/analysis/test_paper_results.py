@@ -59,7 +59,7 @@ def test_printed_averages_are_the_means_of_their_scores_but_for_the_known_ones()
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("conisi", "Did you mean ConIsI"), ("BERT", "Name one of them")]
+    ("name", "hint"), [("conisi", "Did you mean ConIsI"), ("BERT", "Name one of these")]
 )
 def test_an_unknown_paper_is_told_the_three(name: Any, hint: str) -> None:
     for read in (paper_results, paper_errata):

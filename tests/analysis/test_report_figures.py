@@ -63,7 +63,7 @@ def test_what_was_stopped_is_drawn_by_the_score_that_stopped_it(tmp_path: Path) 
     assert points.stopped["last"].to_list() == pytest.approx([82.6181, 82.694, 82.349], abs=1e-3)
     assert points.stopped["seen"].to_list() == ["6.2 %", "25 %", "1.6 %"]
     (figure,) = (one for one in knob_figures(points) if one.name == "knob-method-lambda")
-    assert len(figure.data["stopped"]) == 2 and "2 stopped ones" in figure.caption
+    assert len(figure.data["stopped"]) == 2 and "Triangles show 2 configurations" in figure.caption
     drawn = picture(figure, points)
     assert len(drawn["datasets"]["stopped"]) == 2
     assert drawn["layer"][0]["encoding"]["y"]["field"] == "t0" in drawn["datasets"]["stopped"][0]
@@ -135,7 +135,7 @@ def test_the_others_are_counted_although_the_best_have_no_curve(
     ]
     write_study(tmp_path, trials, [DEV])
     (figure,) = curve_figures(subject_of(tmp_path))
-    assert "Grey: 4 of the 8 others" in figure.caption
+    assert "Grey lines: 4 of the 8 others" in figure.caption
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,15 @@ COMPARABLE = {
     "other protocol": (
         MR,
         replace(model(MR).numbered(LOGREG), score={"n": 10_662}),
-        ("MR by the protocol logreg-10fold; the paper's scl-paper-compat", "truncated file"),
+        (
+            "MR is scored by the protocol logreg-10fold; the paper's by scl-paper-compat",
+            "truncated file",
+        ),
     ),
     "whole files": (
         MR,
         replace(model(MR).numbered(other(protocol="senteval-5fold")), score={"n": 10_662}),
-        ("MR on 10,662 rows; the paper's on 74 of a truncated file",),
+        ("MR is scored on 10,662 rows; the paper's on 74 of a truncated file",),
     ),
     "toy sets": (
         LAMBDA,
@@ -91,7 +94,7 @@ COMPARABLE = {
     "fewer rows": (
         LAMBDA,
         replace(model(LAMBDA), score={"n": 3_000}),
-        ("STS14 on 3,000 rows; the paper's on 3,750",),
+        ("STS14 is scored on 3,000 rows; the paper's on 3,750",),
     ),
     "other base model": (
         LAMBDA,
@@ -113,13 +116,13 @@ COMPARABLE = {
     "pairs of lower scores": (
         STS_B,
         model(STS_B).set(data__min_score=2.0),
-        ("training rows: pairs with a score from 2; the paper's from 4",),
+        ("training rows: pairs with a score of 2 or more; the paper's: 4 or more",),
     ),
     "other settings": (
         LAMBDA,
         model(LAMBDA).set(optimizer__lr=1e-4, encoder__share_duplicates=True),
         (
-            "other settings: encoder.share_duplicates = true instead of false",
+            "other hyperparameters: encoder.share_duplicates = true instead of false",
             "optimizer.lr = 0.0001",
         ),
     ),
@@ -181,12 +184,12 @@ NO_VARIANCE = {"value": None, "reason": "no variance"}
         (
             LAMBDA,
             model(LAMBDA).fact(status="failed", error_type="NonFiniteError"),
-            "its trials failed (NonFiniteError)",
+            "the trials of this configuration failed (NonFiniteError)",
         ),
         (LAMBDA, model(LAMBDA).fact(status="pruned"), "were stopped at the end of a stage"),
-        (AVERAGE, model(LAMBDA), "not measured: STS12, STS13, STS15, STS16"),
+        (AVERAGE, model(LAMBDA), "these scores are not measured: STS12, STS13, STS15, STS16"),
         (LAMBDA, replace(model(LAMBDA), score=NO_VARIANCE), "STS14 (no variance)"),
-        (LAMBDA, replace(model(LAMBDA), seeds=()), "the study has no such trial"),
+        (LAMBDA, replace(model(LAMBDA), seeds=()), "the study has no trial of this configuration"),
     ],
 )
 def test_a_number_without_a_score_is_not_run(
@@ -201,7 +204,7 @@ def test_of_two_configurations_that_answer_the_one_with_more_seeds_does(tmp_path
     few = replace(moved(model(LAMBDA), LAMBDA, 5.0), seeds=(0,)).fact(data_fingerprint="other")
     found = verdict(LAMBDA, few, model(LAMBDA), path=tmp_path)
     assert (found.verdict, found.ours.n) == ("MATCH", 3)
-    assert "1 more of the study's configurations" in "; ".join(found.footnotes)
+    assert "1 other configurations of the study" in "; ".join(found.footnotes)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tune_sentcl.space import load_space
 
 TOY = ("--set", "encoder.checkpoint=toy", "--set", "data.source=toy", "--set", "data.limit=32")
 """The smallest trial."""
-_TOY_NOTE = "optimizer.batch_size = 64 is more than the 32 rows: a batch holds them all"
+_TOY_NOTE = "optimizer.batch_size = 64 is more than the 32 rows, so one batch holds them all"
 
 SMOKE = load_space("smoke").text
 

@@ -27,7 +27,7 @@ def test_a_damaged_evaluation_set(sts_root: Path, place: Path) -> None:
     ]
     for command in commands:
         done = invoke(*command)
-        refused(done, "STSBenchmark", "line 5", "byte 0xe9", "must be utf-8", "Convert it")
+        refused(done, "STSBenchmark", "line 5", "byte 0xe9", "must be utf-8", "Convert the file")
         assert done.out == "" or command[0] == "data"
     assert snapshot(place) == before
 
@@ -39,7 +39,7 @@ def test_a_damaged_evaluation_set(sts_root: Path, place: Path) -> None:
         (["model/readme"], ["encoder.checkpoint: 'model'", "holds no config.json"]),
         (
             ["model/config.json", "model/model.safetensors", "model/vocab.txt"],
-            ["encoder.checkpoint: 'model'", "cannot be loaded", "Repair the files."],
+            ["encoder.checkpoint: 'model'", "cannot be loaded", "Repair the model's files."],
         ),
     ],
 )
@@ -56,10 +56,15 @@ def test_a_folder_that_is_no_study_of_this_space(held: Path, place: Path) -> Non
     write(place / "mine" / "thesis.tex", "mine")
     shutil.copytree(held, place / "study")
     before = snapshot(place)
-    holds = ["holds thesis.tex but no study.json", "new or empty folder"]
+    holds = ["holds thesis.tex and no study.json", "new or empty folder"]
     refused(invoke("train", *TOY, "--study", "mine"), "mine", *holds)
     refused(invoke("search", "smoke", "--study", "mine"), "mine", *holds)
     refused(invoke("show", "mine"), "mine", "must be a study", "Check the path.")
     other = invoke("search", "smoke", "--study", "study")
-    refused(other, "study", "belongs to space 'single', not 'smoke'", "Choose another folder")
+    refused(
+        other,
+        "study",
+        "belongs to the search space 'single', not to 'smoke'",
+        "Choose another folder",
+    )
     assert snapshot(place) == before

@@ -22,7 +22,11 @@ KEY_FAULTS = [
     ("method.num_positives=-3", ["method.num_positives = -3", 'above 0, or "all"', "default"]),
     (
         "method.name=sclx",
-        ["method.name = 'sclx'", "must be one of sbert, scl", "Choose one, or give its --plugin."],
+        [
+            "method.name = 'sclx'",
+            "must be one of sbert, scl",
+            "Choose one of them, or load its plugin by --plugin.",
+        ],
     ),
     ("method.name=MultipleNegativesRankingLoss", ["RankingLoss is called mnr here."]),
     ("method.name=NT-Xent", ["is called mnr with method.symmetric = true here."]),
@@ -44,10 +48,13 @@ SIX = " ".join(
 
 OPTION_FAULTS = [
     ("--objective STS-B:spearman:test", ["STS-B:spearman:test", "test split", "--allow-test"]),
-    ("--objective STS99:spearman", ["STS99:spearman", "measure STS12, STS13", "Did you mean"]),
-    ("--objective STS-B", ["--objective: STS-B", "TASK:METRIC[:SPLIT[:PROTOCOL]]", "Write it"]),
-    ("--objective MR:accuracy", ["MR:accuracy:dev", "do not measure the suite transfer", "--set"]),
-    (SIX, ["STS-B:spearman, STS-B:pearson", "columns for 5 objectives", "Drop some."]),
+    ("--objective STS99:spearman", ["STS99:spearman", "score STS12, STS13", "Did you mean"]),
+    (
+        "--objective STS-B",
+        ["--objective: STS-B", "TASK:METRIC[:SPLIT[:PROTOCOL]]", "Write the objective like"],
+    ),
+    ("--objective MR:accuracy", ["MR:accuracy:dev", "do not score the suite transfer", "--set"]),
+    (SIX, ["STS-B:spearman, STS-B:pearson", "columns for 5 objectives", "Remove some of them."]),
     ("--seeds a,b", ["--seeds: a,b", "distinct whole numbers", "--seeds 0,1,2"]),
     ("--samples -1", ["--samples: -1", "must be 0 or more", "Pass such a number."]),
     ("--samples 2 --sampler grid", ["--samples: 2", "grid", "--sampler tpe"]),
@@ -115,7 +122,7 @@ def test_what_the_parser_refuses(arguments: str, option: str, place: Path) -> No
         ),
         ("train --data missing --set data.source=snli", ["missing", "folder does not exist"]),
         ("search smoke --study memory://x --address local", ["memory://x", "lies in one process"]),
-        ("train --objective mine:spearman", ["measure no such task"]),
+        ("train --objective mine:spearman", ["do not score this task"]),
     ],
 )
 def test_options_of_other_commands(arguments: str, words: list[str], place: Path) -> None:
@@ -173,10 +180,10 @@ def test_all_faults_of_a_space_are_told_at_once(place: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("scl/lamda", ["scl/lamda", "no space of this name", "Did you mean scl/lambda?"]),
-        ("zzz", ["zzz", "no space of this name", "tune-sentcl spaces"]),
-        ("mine", ["mine", "no space of this name", "must end in .toml"]),
-        ("none.toml", ["none.toml", "no such file", "tune-sentcl spaces"]),
+        ("scl/lamda", ["scl/lamda", "no preset has this name", "Did you mean scl/lambda?"]),
+        ("zzz", ["zzz", "no preset has this name", "tune-sentcl spaces"]),
+        ("mine", ["mine", "no preset has this name", "must end in .toml"]),
+        ("none.toml", ["none.toml", "this file does not exist", "tune-sentcl spaces"]),
         ("folder.toml", ["folder.toml", "must be a readable TOML file"]),
     ],
 )
@@ -200,7 +207,7 @@ def test_a_checkpoint_of_an_unknown_name(place: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ('data.columns={"anchor":"question"}', ["data.columns", "with = instead of :"]),
+        ('data.columns={"anchor":"question"}', ["data.columns", "with = in place of :"]),
         ("data.order=groups", ["data.order", "that reads other rows than labeled pairs"]),
         ("method.temperature=-1", ["method.temperature = -1", "must be above 0"]),
     ],

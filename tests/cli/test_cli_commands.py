@@ -142,12 +142,12 @@ def test_a_study_of_single_trials_measures_what_its_first_asked_for(
     refused(invoke("train", *TOY, *more, "--study", "study"), way)
     done = invoke("measure", "study", *more, *HERE)
     assert done.code == 0, done.err
-    assert "1 trials were scored now, 0 failed. Study: study" in done.out
+    assert "1 trials were scored in this run, 0 failed. Study: study" in done.out
     assert "relatedness" in invoke("train", *TOY, "--study", "study").out
     other = invoke("train", *TOY, "--set", "seed=1", "--study", "study")
     assert other.code == 0 and "relatedness" in other.out, "new trials get all"
     assert {row["origin"] for row in trials("study")} == {"single"}
-    assert "0 trials were scored now" in invoke("measure", "study", *HERE).out
+    assert "0 trials were scored in this run" in invoke("measure", "study", *HERE).out
 
 
 def test_show_prints_the_trials_table(held: Path) -> None:

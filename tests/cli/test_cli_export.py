@@ -48,8 +48,11 @@ def test_bad_input_is_refused_before_anything_is_written(opposite: Path, place: 
         ((opposite, "--to", "link"), "must not exist yet"),
         ((opposite, "--to", inside), "must not be inside the study"),
         ((opposite.as_uri(), "--to", inside), "must not be inside the study"),
-        ((opposite, "--to", "s3://bucket/model"), "folder of this machine"),
-        ((opposite, "--trial", "a", "--best", "STS-B:spearman", "--to", "x"), "Keep one"),
+        ((opposite, "--to", "s3://bucket/model"), "folder on this machine"),
+        (
+            (opposite, "--trial", "a", "--best", "STS-B:spearman", "--to", "x"),
+            "Remove all but one",
+        ),
         ((opposite, "--best", "STS-B:accuracy", "--to", "x"), "spearman"),
         (("nowhere", "--to", "x"), "must be a study"),
     ):

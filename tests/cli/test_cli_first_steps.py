@@ -43,8 +43,8 @@ def test_a_file_becomes_a_space_that_can_be_planned(
     write("mine.csv", header, *columns, separator=separator)
     done = invoke(*INIT)
     assert (done.code, done.err) == (0, "")
-    assert "30 examples held out as dev and 30 as test" in done.out
-    assert "the 240 examples left to train on" in done.out
+    assert "30 examples for dev and 30 for test are held out" in done.out
+    assert "the 240 examples that remain for training" in done.out
     command = done.out.splitlines()[-1].split()
     assert command[:3] == ["tune-sentcl", "search", "mine.toml"]
     space = load_space("mine.toml")
@@ -81,8 +81,8 @@ def test_rows_that_do_not_match_stand_neither_in_training_nor_in_evaluation() ->
     done = invoke(*INIT)
     assert done.code == 0
     assert "200 rows, read as pairs, columns anchor=question1, positive=question2" in done.out
-    assert "rows with is_duplicate = 1 are the positives: 200 of 300" in done.out
-    assert "columns that are not read: qid" in done.out
+    assert "rows with is_duplicate = 1 are read as positives: 200 of 300" in done.out
+    assert "these columns are not read: qid" in done.out
     texts = Path("mine/held-out/queries.jsonl").read_text("utf-8")
     trained = pq.read_table("mine/train.parquet")["anchor"].to_pylist()
     wrong = {f"text number {number}" for number in range(0, 300, 3)}
@@ -93,9 +93,9 @@ def test_a_column_split_decides_what_is_held_out() -> None:
     splits = [("train", "dev", "test", "train", "train")[number % 5] for number in range(300)]
     write("mine.csv", "split,anchor,positive", splits, WORDS, ANSWERS)
     done = invoke(*INIT)
-    assert "60 examples held out as dev and 60 as test" in done.out
-    assert "the 180 examples left to train on" in done.out
-    assert "(dev and test by the column split)" in done.out
+    assert "60 examples for dev and 60 for test are held out" in done.out
+    assert "the 180 examples that remain for training" in done.out
+    assert "(the column split gives dev and test)" in done.out
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_is_wrong_with_rows_is_told() -> None:
     write("mine.csv", "anchor,positive", anchors, answers)
     done = invoke(*INIT)
     for words in (
-        "rows with a blank text, which are left out: 1",
+        "rows with a blank text are left out: 1",
         "rows with a positive equal to the anchor: 1 (the first: 'text number 3')",
         "texts that toy cuts off after 64 tokens: 1 of ",
     ):
@@ -142,7 +142,7 @@ def test_a_task_of_your_own_is_taken_and_must_not_be_trained_on() -> None:
     assert done.code == 0
     # A file that is named after its split gives the task no name, and its folder does.
     assert "place dev contains 30 of the training rows" in done.out
-    assert "a search refuses them" in done.out
+    assert "a search refuses these rows" in done.out
     refused(invoke("plan", "mine.toml"), "place dev contains 30", "--allow-overlap")
     Path("mine.toml").unlink()
     write("my grades.csv", "sentence1,sentence2,score", WORDS[:30], WORDS[30:60], GRADES[:30])
@@ -194,15 +194,15 @@ def test_useless_rows_are_counted_and_clean_trains_without_them(*, has_dev: bool
         found.append("contains 30 of the training rows (such as 'text number 0')")
     told = invoke(*INIT, *dev).out
     assert "Cyrillic in 2 texts: mine.csv line 305 (one of them: 'как оплатить')" in told
-    assert all(line in told for line in found) and told.count("--clean drops them") == len(found)
+    assert all(line in told for line in found) and told.count("--clean drops") == len(found)
     again = invoke("init", "clean.toml", *INIT[2:], *dev, "--clean")
     assert (again.code, again.err) == (0, "")
     assert all(line in again.out for line in found)
-    assert again.out.count("they are dropped") == len(found) and "--clean" not in again.out
+    assert again.out.count("these rows are dropped") == len(found) and "--clean" not in again.out
     (source,) = {config.data.source for config in load_space("clean.toml").configurations}
     trained = pq.read_table(source).to_pydict()
     assert len(trained["anchor"]) == (271 if has_dev else 241)
-    assert f"the {len(trained['anchor'])} examples left to train on" in again.out
+    assert f"the {len(trained['anchor'])} examples that remain for training" in again.out
     assert {*trained["anchor"]} <= {*WORDS, "как оплатить"}
     # The first rows of a sorted file do not stand for all.
     assert trained["anchor"] != sorted(trained["anchor"], key=[*WORDS, "как оплатить"].index)
@@ -313,4 +313,8 @@ def test_two_encoders_are_compared_on_the_same_items(held: Path) -> None:
     classes = rows("evaluate", "toy", "toy", "--toy", "--suite", "transfer")
     assert {row["task"] for row in classes} >= {"MR", "TREC"}
     assert {(row["A - B"], row["low"]) for row in classes if row["task"] == "MR"} == {(0, None)}
-    refused(invoke("evaluate", "toy", "toy", "toy", "--toy"), "MODEL", "must be one or two")
+    refused(
+        invoke("evaluate", "toy", "toy", "toy", "--toy"),
+        "MODEL",
+        "one or two models must be named",
+    )

@@ -36,11 +36,11 @@ def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     options = ("--samples", "1", "--sampler", "random")
     first = run("search", "smoke", "--study", "study", *SMALL, *options, "--max-concurrent", "1")
     assert first.code == 0, first.err
-    assert "3 runs ended now, 0 of them failed" in first.out and "[3/3]" in first.err
+    assert "3 trials ended in this run, 0 of them failed" in first.out and "[3/3]" in first.err
     before = trials("study")
     assert [row["status"] for row in before] == ["finished"] * 3
     assert sorted(row["origin"] for row in before) == ["grid", "grid", "sampler"]
-    assert "0 runs ended now" in search("study", *options).out
+    assert "0 trials ended in this run" in search("study", *options).out
     assert trials("study") == before
     (told,) = json.loads(search("study", *options, "--json").out)
     (best,) = {row["configuration"] for row in before if row["verdict"] == "winner"}
@@ -52,7 +52,7 @@ def test_a_repeated_command_adds_nothing(run: Callable[..., Done]) -> None:
     # A test split is an objective with leave, and what the study holds answers it without a run.
     leave = "--objective STS12:spearman --allow-test-objective --stage-objective STS-B:spearman"
     other = search("study", *options, *leave.split())
-    assert "0 runs ended now" in other.out and "STS12:spearman:test" in other.out
+    assert "0 trials ended in this run" in other.out and "STS12:spearman:test" in other.out
     expected = {
         score["trial_id"]: score["value"]
         for score in Study.read("study").scores().to_pylist()

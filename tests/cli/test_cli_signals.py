@@ -78,7 +78,7 @@ def has(word: str) -> Callable[[dict[int, str]], bool]:
 
 def said(number: int) -> str:
     by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
-    return f"interrupted{by}; repeat the command to go on\n"
+    return f"interrupted{by}; repeat the command to continue\n"
 
 
 @pytest.mark.ray
@@ -198,7 +198,7 @@ cli.main()
     with started([sys.executable, "-c", script, "one", "two"], own) as process:
         out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (0, "None one two\nfailed one two\n")
-    assert err == "full: begins again without graphs\n"
+    assert err == "full; the command starts again without CUDA graphs\n"
 
 
 SEARCH = ("search", "smoke", "--study", "study", *SMALL[:4], "--launcher", "local")

@@ -116,8 +116,14 @@ def test_a_limit_shortens_the_tables_and_says_so(place: Path) -> None:
     ("text", "words"),
     [
         ("STS99:spearman", ["STS99:spearman:dev", "no finished trial has this score"]),
-        ("SICK-R:spearman", ["there are STS-B:pearson:dev, STS-B:spearman:dev, STS12:spearman:t"]),
-        ("STS12:pearson", ["STS12:pearson:test", "there are STS12:spearman:test, STS-B:pearson"]),
+        (
+            "SICK-R:spearman",
+            ["the study has STS-B:pearson:dev, STS-B:spearman:dev, STS12:spearman:t"],
+        ),
+        (
+            "STS12:pearson",
+            ["STS12:pearson:test", "the study has STS12:spearman:test, STS-B:pearson"],
+        ),
         ("STS-B:accuracy", ["STS-B:accuracy", "spearman or pearson"]),
     ],
 )
@@ -182,7 +188,7 @@ def test_a_study_lies_where_its_url_points_and_no_credentials_are_taken(place: P
     for words in (("train", *TOY, "--study"), ("show",)):
         for secret in (f"{url}?access_key=s3cr3tvalue1", "s3://KEY:s3cr3tvalue1@bucket/study"):
             done = invoke(*words, secret)
-            refused(done, "contain user, password, query")
+            refused(done, "contain a user, password, query")
             assert "s3cr3tvalue1" not in done.out + done.err
     refused(invoke("show", f"{url}-gone"), "gone", "must be a study")
 
@@ -222,7 +228,7 @@ def test_json_has_a_row_for_every_number_and_people_have_the_counts(held: Path) 
     legend = done.out.rstrip().rpartition("\n\n")[2]
     assert "CLSR, Table 2" not in invoke("verify", held, "--paper", "CLSR", "--table", 1).out
     not_run = sum(row["verdict"] == "NOT RUN" for row in rows)
-    assert f"{not_run:4} NOT RUN" in legend and "the study has no such number" in legend
+    assert f"{not_run:4} NOT RUN" in legend and "the study has no score for this number" in legend
 
 
 def test_bad_names_are_refused(held: Path, tmp_path: Path) -> None:

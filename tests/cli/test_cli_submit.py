@@ -106,10 +106,10 @@ def test_pins_go_into_the_environment() -> None:
         (["smoke", "--study", "/x/y", "--learn-from", "/x/./y"], ["its own study"]),
         (["smoke", "--study", "foo://x"], ["foo://x: must begin with"]),
         (["smoke", "--study", "studies/one"], ["--study: studies/one", "URL or an absolute path"]),
-        (["smoke", "--study", "s3://key:s3cr3t@b/s"], ["--study: must not contain user"]),
+        (["smoke", "--study", "s3://key:s3cr3t@b/s"], ["--study: must not contain a user"]),
         (
             ["smoke", "--learn-from", "s3://b/s?secret_key=s3cr3t"],
-            ["--learn-from: must not contain user"],
+            ["--learn-from: must not contain a user"],
         ),
     ],
 )

@@ -140,7 +140,7 @@ def test_lists_and_choices_of_several_types_are_searched_shown_and_judged(place:
     assert judged["a"] == ids["[16, 8]"]
     assert invoke("report", "s").code == 0 and "16, 8" in Path("report.html").read_text()
     write(place / "lists.toml", MIXED.replace('[1, "all"]', "[[1], [2]]"))
-    refused(invoke("plan", "lists.toml"), "no lists", "the grid of a [[block]]")
+    refused(invoke("plan", "lists.toml"), "must not be lists or tables", "the grid of a [[block]]")
 
 
 def test_a_terminal_says_how_wide_it_is(closing: tuple[Path, str]) -> None:
@@ -185,7 +185,7 @@ def test_what_does_not_vary_is_said_once_and_what_has_no_room_is_named() -> None
     dropped = [f"knob_{n}" for n in range(11, -1, -1)]
     layout = Layout(constant=["method", "subset"], of="trials", drop_first=dropped)
     lines = table_lines(rows, 60, layout=layout)
-    assert lines[0] == "method scl in these 3 trials"
+    assert lines[0] == "all 3 trials have method scl"
     assert max(map(len, lines)) <= 60 and not any("subset" in line for line in lines)
     (found,) = tables("\n".join(lines))
     assert [cells["dev"] for cells in found] == ["80.00", "81.00", "82.00"]

@@ -73,7 +73,7 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has 
     ("options", "words"),
     [
         ("--protocol x --protocol cosine", ["--protocol: x", "must be one of cosine"]),
-        ("--device cuda:x", ["--device: cuda:x", "must be cpu or cuda", "Choose one."]),
+        ("--device cuda:x", ["--device: cuda:x", "must be cpu or cuda", "Write --device cpu"]),
         pytest.param("--device cuda", ["--device: cuda", "no GPU", "--device cpu"], marks=NO_GPU),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_study_is_watched_in_a_terminal(tmp_path: Path, monkeypatch: pytest.Mo
     lines = shown(written.getvalue())
     assert max(map(len, lines)) <= 80
     counts = {
-        r"1 of 6 done, 1 running, \d+\.\d a minute, left 0:\d\d$": 1,
+        r"1 of 6 trials done, 1 running, \d+\.\d a minute, left 0:\d\d$": 1,
         r"abcdef01 +\d\d:\d\d:\d\d +1 +4 +61\.50": 5,
         r"0{15}0": 7,  # after each end, and at last
     }
@@ -134,8 +134,10 @@ def test_a_study_is_watched_in_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (done.code, done.err) == (0, "")
     assert "\x1b" not in done.out and "\r" not in done.out
     lines = done.out.splitlines()
-    ends = [one for one in lines if re.match(r"\d of 6 done, 1 running, .*left 0:\d\d$", one)]
-    assert len(ends) == 5 and lines[-1] == "the search has ended, 6 of 6 trials are done"
+    ends = [
+        one for one in lines if re.match(r"\d of 6 trials done, 1 running, .*left 0:\d\d$", one)
+    ]
+    assert len(ends) == 5 and lines[-1] == "the search has ended; 6 of 6 trials are done"
     assert "\n".join(lines[5:-1]) + "\n" == invoke("show", study).out
 
 
@@ -160,7 +162,7 @@ def test_watching_ends_with_ctrl_c_and_with_a_search_that_was_killed(
     (study / PROGRESS).write_text(json.dumps(said))
     done = invoke("show", study, "--watch")
     assert done.code == 0
-    assert done.out.endswith("\nthe search ended unexpectedly\n")
+    assert done.out.endswith("\nthe search ended without reporting its end\n")
 
 
 def test_a_search_shows_itself_in_a_terminal_and_in_a_file(tmp_path: Path) -> None:
@@ -242,15 +244,15 @@ def test_a_search_that_has_not_begun_is_waited_for(
         sleeping(monkeypatch, sleep)
         done = invoke("show", study, "--watch")
     assert done.code == 0, done.err
-    assert "no search has begun there; waiting for at most 5:00" in done.err
-    assert done.out.splitlines()[-1] == "the search has ended, 6 of 6 trials are done"
+    assert "no search has begun in this study; waiting for at most 5:00" in done.err
+    assert done.out.splitlines()[-1] == "the search has ended; 6 of 6 trials are done"
     assert naps[:3] == [False] * 3
 
 
 def test_watching_has_no_rows(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused(invoke("show", held, "--watch", "--csv"), "--watch", "cannot be combined")
+    refused(invoke("show", held, "--watch", "--csv"), "--watch", "only one of these options")
     monkeypatch.setattr(watch_command, "_BEGIN_S", 0.0)
     done = invoke("show", "nothing", "--watch")
     waiting, message = done.err.splitlines()
-    assert "no search has begun there" in waiting
+    assert "no search has begun in this study" in waiting
     refused(Done(done.code, done.out, message), "must be a study")

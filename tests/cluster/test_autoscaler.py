@@ -78,7 +78,7 @@ def test_a_cluster_scaled_to_zero_is_no_fault_and_grows(tmp_path: Path) -> None:
         words += ["--accelerator", "T4", "--gpus-per-trial", "0"]
         told = Client(tmp_path / "log", (), words, head.environment()).ends()
         assert [row["status"] for row in rows(study)] == ["finished"] * 3
-        assert told.count("no node that is up fits a trial (1 CPU, 0 GPU (T4)") == 1
+        assert told.count("no running node fits a trial (1 CPU, 0 GPU (T4)") == 1
         variables = head.environment(RAY_ADDRESS=address)
         up = subprocess.check_output([sys.executable, "-c", COUNT], env=variables, text=True)
         assert int(up) == 2, "both were asked for while no trial ran"

@@ -109,7 +109,7 @@ def test_a_job_that_ray_calls_failed_while_its_driver_lives_leads_to_no_second_o
     second = submitted(three, space, study)
     # The first one may come to its end before the second asks.
     refused = second.process.wait(timeout=900) != 0
-    assert not refused or "another driver has this study" in second.said
+    assert not refused or "another driver writes to this study" in second.said
     wait_until(lambda: not alive({driver}), "the first driver's end", 900)
     submitted(three, space, study).ends()
     ends_as(study, whole)
@@ -123,7 +123,7 @@ def test_a_head_that_is_killed_and_started_again(space: Path, whole: Path, tmp_p
         wait_until(lambda: len(rows(study)) >= 2, "two rows")
         family = {pid for node in old.nodes for pid in descendants(node.process.pid)}
         old.head.kill()
-        assert "a Ray dashboard must answer there" in follower.ends(None)
+        assert "a Ray dashboard must answer at this address" in follower.ends(None)
         there = {row["trial_id"] for row in rows(study)}
         wait_until(lambda: not alive(family), "the end of its nodes")
     with three_nodes(tmp_path / "second") as new:

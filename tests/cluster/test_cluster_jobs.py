@@ -127,12 +127,12 @@ def test_a_search_runs_from_what_was_sent_to_its_last_row(head: Cluster, tmp_pat
     assert statuses(study) == ["finished"] * 2
     for words in ("submitted: tune-sentcl-study-", "follow: ray job logs --follow", "resume: "):
         assert words in done.stdout
-    assert "2 runs ended now" in done.stdout
+    assert "2 trials ended in this run" in done.stdout
     again = run(head, "submit", "smoke", "--study", study, "--set", "data.limit=64", "--follow")
     assert again.returncode == 0  # a run that has ended blocks none
-    assert "0 runs ended now" in again.stdout
+    assert "0 trials ended in this run" in again.stdout
     assert head.statuses(study) == ["SUCCEEDED", "SUCCEEDED"]
-    assert "0 runs ended now" in head.ray_job("logs", study, 2)
+    assert "0 trials ended in this run" in head.ray_job("logs", study, 2)
 
 
 def test_a_second_submit_is_refused_and_a_stop_is_seen_to_its_end(
@@ -180,7 +180,7 @@ def test_of_two_that_submit_at_once_one_wins(head: Cluster, tmp_path: Path) -> N
     ("command", "variables", "rule"),
     [
         ("submit", {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}, "no token was sent"),
-        ("submit", {"RAY_AUTH_TOKEN": OTHER}, "it refuses the token that was sent"),
+        ("submit", {"RAY_AUTH_TOKEN": OTHER}, "the cluster refuses the token that was sent"),
         ("search", {"RAY_AUTH_TOKEN": ""}, "no token was found to send"),
     ],
 )
@@ -190,7 +190,7 @@ def test_who_lacks_the_token_is_refused_in_a_sentence(
     at = {"submit": head.dashboard, "search": head.gcs}[command]
     done = run(head, command, "smoke", "--study", tmp_path, address=at, **variables)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert f"this cluster requires its token, and {rule}. Set" in done.stderr
+    assert f"this cluster requires its token, but {rule}. Set" in done.stderr
 
 
 def test_keys_and_tokens_are_seen_by_nobody(

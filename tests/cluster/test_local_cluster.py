@@ -75,7 +75,7 @@ def test_trap_ray_takes_loopback_for_the_machines_address_and_is_kept_from_it(
     local: LocalUser,
 ) -> None:
     said = local.shell("tune-sentcl search smoke --study heard")  # its workers stay for a while
-    assert "2 runs ended now, 0 of them failed" in said
+    assert "2 trials ended in this run, 0 of them failed" in said
     pids = local.members()
     addresses = listening(pids)
     assert len(pids) > 10 and len(addresses) > 15
@@ -181,5 +181,5 @@ def test_the_commands_of_the_page_run(tmp_path: Path, commands: str) -> None:
         said = user.run("bash", "-euo", "pipefail", "-c", commands)
     finally:
         user.script("stop")
-    assert said.count("2 runs ended now, 0 of them failed") == commands.count("--study")
+    assert said.count("2 trials ended in this run, 0 of them failed") == commands.count("--study")
     assert said.count("JobStatus.SUCCEEDED") >= commands.count("ray job list")

@@ -22,7 +22,10 @@ def test_the_real_root_is_whole() -> None:
     assert sets.pop("SimCSE's NLI").status == "missing"
     for name in ("SNLI", "MultiNLI"):
         whole = sets.pop(name)
-        assert (whole.status, whole.problem) == ("missing", "only a part of the set is there")
+        assert (whole.status, whole.problem) == (
+            "missing",
+            "only a part of the set is in the data root",
+        )
     assert {(entry.status, entry.problem + entry.repair) for entry in sets.values()} == {
         ("ok", "")
     }
@@ -72,7 +75,7 @@ def test_damaged_sets_are_wrong(tmp_path: Path) -> None:
     write(root / "wiki/enwiki_2015_sentences_1m.parquet", b"PAR1")
     sets = checked(root)
     for name, problem in (
-        ("STS13", "STS.gs.OnWN.txt must have as many lines"),
+        ("STS13", "STS.gs.OnWN.txt must have the same number of lines"),
         ("MR", "rt-polarity.neg: 5330 rows: the file must have 5331 rows"),
         ("TREC", "train_5500.label: the file does not exist"),
         ("SNLI dev", ""),

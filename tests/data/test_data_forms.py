@@ -190,10 +190,10 @@ def test_a_mapping_of_columns_is_one_text_and_no_part_of_an_id() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"ancor": "a"}, "of roles, and ancor is not a role: the roles are anchor, positive, "),
-        ({"anchor": "a", "positive": "a"}, "and a has two roles"),
+        ({"ancor": "a"}, "roles, but ancor is not a role; the roles are anchor, positive, "),
+        ({"anchor": "a", "positive": "a"}, "but a has two roles"),
         ({"anchor": 3}, "names of columns"),
-        ({"anchor": "a,b"}, "no comma in a name"),
+        ({"anchor": "a,b"}, "must not contain a comma"),
         (3, "must be text"),
     ],
 )

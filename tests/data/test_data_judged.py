@@ -42,8 +42,8 @@ def test_a_column_that_judges_the_pairs_selects_the_positives_for_every_method(
             corpus = load(source)
             assert rows_of(corpus) == KEPT
             told, unread = corpus.notes
-            assert told == f"rows with {condition} are the positives: 2 of 3"
-            assert unread == "columns that are not read: id"
+            assert told == f"rows with {condition} are read as positives: 2 of 3"
+            assert unread == "these columns are not read: id"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_column_that_judges_the_pairs_selects_the_positives_for_every_method(
         (
             "score",
             [95, 12, 60],
-            "score: the scores reach 95, and data.min_score = 4 is for scores up to 5",
+            "score: the scores reach 95, but data.min_score = 4 is for scores up to 5",
         ),
         ("similarity", [0.2, 0.9, 0.2], "similarity: .*from 0.2 to 0.9.*ignored = "),
         ("relevance", [0.2, 0.9, 0.4], "relevance: .*from 0.2 to 0.9.*min_score.*ignored = "),
@@ -76,7 +76,7 @@ def test_a_column_of_two_values_judges_only_if_no_name_says_so(tmp_path: Path) -
     for source in write_forms(tmp_path / "rows", columns):
         corpus = load_triplets(source)
         assert rows_of(corpus) == KEPT
-        assert "columns that are not read: has_image" in corpus.notes
+        assert "these columns are not read: has_image" in corpus.notes
     for source in write_forms(tmp_path / "alike", {**PAIR, "weight": [0.5, 0.5, 0.5]}):
         assert len(load_triplets(source)) == 3
 
@@ -88,7 +88,7 @@ def test_lists_of_judgments_and_embeddings_in_parquet_are_not_forgotten(tmp_path
     for source in (tmp_path / "a.parquet", tmp_path / "set"):
         corpus = load_triplets(source)
         assert rows_of(corpus) == [("q", "a")]
-        assert corpus.notes[-1] == "columns that are not read: vector"
+        assert corpus.notes[-1] == "these columns are not read: vector"
 
 
 def test_a_column_that_the_user_names_is_the_only_one_that_judges(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_two_values_that_are_no_judgment_are_named_and_not_read(
     for source in write_forms(tmp_path / "rows", {**PAIR, column: values}):
         corpus = load_triplets(source)
         assert len(corpus) == 3
-        assert corpus.notes == (f"columns that are not read: {column}",)
+        assert corpus.notes == (f"these columns are not read: {column}",)
 
 
 def test_numbers_beside_a_premise_may_mean_either_and_names_do_not(tmp_path: Path) -> None:
@@ -119,7 +119,9 @@ def test_numbers_beside_a_premise_may_mean_either_and_names_do_not(tmp_path: Pat
         for source in write_forms(tmp_path / f"{number}", {**columns, "label": labels}):
             config = DataConfig(source=str(source))
             for kind in ("labeled_pairs", "positive_pairs", "triplets"):
-                with pytest.raises(DataError, match=r"label: holds only 0 and 1.*anchor and pos"):
+                with pytest.raises(
+                    DataError, match=r"label: the column holds only 0 and 1.*anchor and pos"
+                ):
                     load_rows(kind, config, None)
             with pytest.raises(DataError, match=r"label = .*do not say which pairs match"):
                 load_rows("graded_pairs", config, None)
@@ -166,7 +168,7 @@ def test_lists_of_scores_select_among_the_lists_of_positives(tmp_path: Path) -> 
     path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(line)}\n" for line in MINED))
     corpus = load_triplets(path)
     assert rows_of(corpus) == [("q", "a", "x")]
-    assert "columns that are not read: neg_scores" in corpus.notes
+    assert "these columns are not read: neg_scores" in corpus.notes
     taught = [{**line, "pos_scores": [9.5, 3.25][: len(line["pos"])]} for line in MINED]
     path = write(tmp_path / "b.jsonl", "".join(f"{json.dumps(line)}\n" for line in taught))
     with pytest.raises(DataError, match=r'pos_scores = .*ignored = "pos_scores"'):
@@ -174,7 +176,9 @@ def test_lists_of_scores_select_among_the_lists_of_positives(tmp_path: Path) -> 
     assert len(load_triplets(path, columns={"ignored": "pos_scores"})) == 3
     wrong = [{**line, "neg_scores": [1 for _ in line["neg"]]} for line in MINED]
     path = write(tmp_path / "c.jsonl", "".join(f"{json.dumps(line)}\n" for line in wrong))
-    with pytest.raises(DataError, match="neg_scores = 1: says of some negatives that they match"):
+    with pytest.raises(
+        DataError, match="neg_scores = 1: this column says that some negatives match"
+    ):
         load_triplets(path)
 
 
@@ -183,10 +187,16 @@ def test_rows_of_other_splits_are_not_trained_on(tmp_path: Path) -> None:
     for source in write_forms(tmp_path / "rows", columns):
         corpus = load_triplets(source)
         assert rows_of(corpus) == KEPT
-        assert (corpus.notes, corpus.splits) == (("2 of 3 rows are of the split train",), ("dev",))
+        assert (corpus.notes, corpus.splits) == (
+            ("2 of 3 rows belong to the split train",),
+            ("dev",),
+        )
         dev = load_rows("triplets", DataConfig(source=str(source)), None, "dev")
         assert rows_of(dev) == [("b", "y")]
-    for split, rule in (("fold 1", "split = 'fold 1': must be train"), ("test", "no row is of")):
+    for split, rule in (
+        ("fold 1", "split = 'fold 1': must be train"),
+        ("test", "no row belongs to"),
+    ):
         for source in write_forms(tmp_path / split, {**PAIR, "split": [split] * 3}):
             with pytest.raises(DataError, match=rule):
                 load_triplets(source)

@@ -105,8 +105,8 @@ DOCUMENT = '{"_id": "a", "text": "x"}\n'
 @pytest.mark.parametrize(
     ("name", "content", "sentences"),
     [
-        ("dev.txt", "a line\n", ["the columns fit no task: ", "sentence1"]),
-        ("dev.tsv", "a\tb\n1\t2\n", ["the columns fit no task: a, b"]),
+        ("dev.txt", "a line\n", ["the columns fit no kind of task: ", "sentence1"]),
+        ("dev.tsv", "a\tb\n1\t2\n", ["the columns fit no kind of task: a, b"]),
         ("dev.tsv", f"{SCORED}x\ty\tz\n", ["line 2: score = z", "finite"]),
         ("dev.tsv", f"{SCORED}x\ty\t1,5\nx\ty\t1.5\n", ["line 2: score = 1,5", "a decimal comma"]),
         ("dev.tsv", f"{SCORED}x\ty\t1,5\nx\ty\t1,000,5\n", ["line 3: score = 1,000,5", "comma"]),
@@ -129,12 +129,12 @@ DOCUMENT = '{"_id": "a", "text": "x"}\n'
         (
             "corpus.jsonl",
             f'{DOCUMENT}{{"_id": "b"}}',
-            ["line 2: has no `text`; its keys are _id."],
+            ["line 2: the line has no key `text`; its keys are _id."],
         ),
         ("corpus.jsonl", f'{DOCUMENT}["b", "y"]', ["corpus.jsonl line 2", "a JSON object"]),
         ("qrels/dev.tsv", "q1\ta\t1\nq1\ta\thigh", ["dev.tsv line 2", "whole number"]),
         ("qrels/dev.tsv", "q1\ta\t1.5\nq1\tb\t1", ["dev.tsv line 1", "whole number"]),
-        ("qrels/dev.tsv", "q1\ta\t1\nq1\ta\t0", ["dev.tsv line 2", "twice"]),
+        ("qrels/dev.tsv", "q1\ta\t1\nq1\ta\t0", ["dev.tsv line 2", "earlier line"]),
         ("qrels/dev.tsv", "q9\ta\t1", ["q9", "not a query"]),
         ("qrels/dev.tsv", "q1\ta\t1\nq1\tb\t1", ["line 2: b: is not a document", "corpus.j"]),
         ("qrels/dev.tsv", "query-id\tcorpus-id\tscore", ["no judgments"]),
@@ -266,8 +266,8 @@ def test_pairs_that_are_in_two_splits_or_twice_in_one_are_told(
     ("files", "said"),
     [
         ({}, "no dev and no test file"),
-        ({"dev.tsv": PAIRS, "dev.csv": PAIRS}, "one file of dev"),
-        ({"dev-00001-of-00002.tsv": PAIRS}, "each of its parts once, but has dev-00001"),
+        ({"dev.tsv": PAIRS, "dev.csv": PAIRS}, "one file for dev"),
+        ({"dev-00001-of-00002.tsv": PAIRS}, "each part of that file once, but has dev-00001"),
         ({"dev.tsv": PAIRS, "Validation.tsv": PAIRS}, "Validation.tsv and dev.tsv"),
         (None, "no such file"),
     ],
@@ -290,12 +290,12 @@ def test_the_rows_to_learn_from_beside_pairs_are_left_alone(tmp_path: Path) -> N
     (tmp_path / "dev.tsv").unlink()
     write_labeled(tmp_path / "test.tsv", "text label", CLASSES)
     with pytest.raises(
-        DataError, match=r"train\.csv: the columns fit no task: anchor, positive\. Give"
+        DataError, match=r"train\.csv: the columns fit no kind of task: anchor, positive\. Give"
     ):
         read(tmp_path)
     (tmp_path / "train.csv").unlink()
     write_pairs(tmp_path / "train.tsv", PAIRS)
-    with pytest.raises(DataError, match="of one kind"):
+    with pytest.raises(DataError, match="both kinds occur"):
         read(tmp_path)
 
 

@@ -130,7 +130,7 @@ def labeled(*labels: object) -> Columns:
         ("labeled_pairs", labeled("entailment", "Neutral"), r" row 2: label = 'Neutral'"),
         ("labeled_pairs", labeled(0.0), r"label: .* holds double.*numbers or names"),
         ("labeled_pairs", labeled(-1), r"no row has a label.*Choose another file"),
-        ("labeled_pairs", {**labeled(0), "premise": [1]}, "premise: .*hold text, and holds int64"),
+        ("labeled_pairs", {**labeled(0), "premise": [1]}, "premise: .*hold text, but holds int64"),
         (
             "labeled_pairs",
             {"text": ["a"]},
@@ -146,7 +146,7 @@ def labeled(*labels: object) -> Columns:
             {"body": ["a"]},
             ": the columns are body; sentences need text; or sentence1",
         ),
-        ("sentences", {"text": [1]}, "text: the column must hold text, and holds int64"),
+        ("sentences", {"text": [1]}, "text: the column must hold text, but holds int64"),
         ("sentences", {"text": TEXT}, ": there are no rows"),
         ("positive_pairs", labeled("neutral"), r": no row is labeled entailment\. Choose"),
         ("graded_pairs", {**PAIR, "score": ["5", "four"]}, " row 2: score = four: .* finite num"),
@@ -161,7 +161,7 @@ def labeled(*labels: object) -> Columns:
         (
             "triplets",
             {"anchor": ["a"], "positive": ["b"], "negative": ["['c', 'd']"]},
-            "negative_1: the column holds lists that are written as texts",
+            "negative_1: the column holds lists that are written as text",
         ),
         (
             "triplets",
@@ -197,7 +197,7 @@ def test_a_bad_row_behind_the_limit_is_refused(
 def test_a_negative_under_a_name_of_its_own_is_not_dropped(name: str, tmp_path: Path) -> None:
     columns = {"anchor": ["a"], "positive": ["b"], "negative_1": ["c"], name: ["d"]}
     for source in write_forms(tmp_path / "rows", columns):
-        with pytest.raises(DataError, match=f": {name}: the columns of negatives are"):
+        with pytest.raises(DataError, match=f": {name}: columns of negatives must be named"):
             load_triplets(source)
         # Pairs do not read the negatives.
         assert len(load_positive_pairs(source)) == 1
@@ -209,7 +209,7 @@ def test_a_mapping_of_columns_must_fit_its_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column answer; the columns are question, reply"):
         load_triplets(path, columns=columns)
     for source in ("toy", "toy + nli"):
-        rule = rf"data\.columns: .* is only for custom files .*, which {re.escape(source)} is"
+        rule = rf"data\.columns: .* can only name .*, but {re.escape(source)} is not custom"
         with pytest.raises(DataError, match=rule):
             load_triplets(source, columns=columns)
     # Beside a file of one's own a named source keeps its columns.
@@ -241,7 +241,7 @@ def test_the_hub_out_of_reach_is_refused() -> None:
         check=False,
     )
     assert child.returncode == 1
-    assert "DataError: data.source: nobody/nothing: no such file or folder" in child.stderr
+    assert "DataError: data.source: nobody/nothing: this is no file or folder" in child.stderr
 
 
 # Blank sentences

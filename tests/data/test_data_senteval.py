@@ -257,7 +257,7 @@ def test_what_macos_sed_leaves_is_refused_by_name(
         read_transfer(tmp_path, name)
     assert "macOS" not in str(other.value)
     cut(path, left)
-    message = rf"{file}: {left} rows: .*macOS sed truncated.*GNU sed/LC_ALL=C"
+    message = rf"{file}: {left} rows: .*macOS sed truncated.*GNU sed and LC_ALL=C"
     with pytest.raises(DataError, match=message):
         read_transfer(tmp_path, name)
 

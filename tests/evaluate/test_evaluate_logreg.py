@@ -120,7 +120,9 @@ def test_huge_features_are_fitted_and_failures_named(monkeypatch: pytest.MonkeyP
     for weights in fits.path(thirds(200), STRENGTHS):
         assert (fits.predict(weights, fits.rows) == rows.labels[:, None]).all()
     monkeypatch.setattr(logistic, "_NEWTON_STEPS", 1)
-    with pytest.raises(NonFiniteError, match=r"C = 0\.25 does not converge.*Scale them down"):
+    with pytest.raises(
+        NonFiniteError, match=r"C = 0\.25 does not converge.*Scale the features down"
+    ):
         fitted(PLAIN, thirds(200))
 
 

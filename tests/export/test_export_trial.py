@@ -201,7 +201,7 @@ def test_weights_that_are_nowhere_are_explained(tmp_path: Path) -> None:
     }
     reasons = {
         "lost": "has not kept its weights",
-        "confirm": "because trials on confirmation seeds keep no weights",
+        "confirm": "because the study keeps no weights of trials on confirmation seeds",
         "stopped": "was stopped at the end of a stage",
         "broken": "has failed",
         "words": "uses word vectors",
@@ -227,7 +227,10 @@ def test_the_best_is_never_silently_the_second_best(tmp_path: Path) -> None:
     seeds = plant(tmp_path / "seeds", {"kept": Planted(toy()), "lost": Planted(None, value=99.0)})
     said: list[str] = []
     export_trial(seeds.files.where, tmp_path / "of_seeds", say=said.append)
-    assert "writing trial kept (the best trial with weights, of the best configuration)" in said[0]
+    assert (
+        "writing trial kept (the trial with weights that scores best, of the best configuration)"
+        in said[0]
+    )
     empty = plant(tmp_path / "empty", {"broken": Planted(None, row={"status": "failed"})})
     with pytest.raises(StudyError, match="has no finished trial with STS-B:spearman:dev"):
         export_trial(empty.files.where, tmp_path / "model")
@@ -240,7 +243,9 @@ def test_an_untrained_trial_is_its_checkpoint_as_that_was_read(tmp_path: Path) -
     row = {"checkpoint_fingerprint": "another0"}
     untrained = Planted(None, value=9.0, row=row, settings={"method.name": "none"})
     study = plant(tmp_path / "study", {"t": untrained})
-    with pytest.raises(CheckpointError, match=r"has changed since trial t read it \(another0\)"):
+    with pytest.raises(
+        CheckpointError, match=r"the files have changed since trial t read them \(another0\)"
+    ):
         export_trial(study.files.where, tmp_path / "model")
 
 
@@ -269,5 +274,5 @@ def test_a_card_says_how_the_scored_embeddings_were_quantized(
     assert quantized.dtype == np.int8
     assert quantized.shape == (1, {"int8": 8, "binary": 1}[quantization])
     said = CliRunner().invoke(app, ["evaluate", str(tmp_path / "study"), "--toy"]).stderr
-    assert "here its embeddings are not quantized" in said
+    assert "the study quantized the embeddings" in said
     assert "its files cut embeddings to 8 numbers" in said

@@ -163,4 +163,7 @@ def test_more_directions_than_there_are_cannot_be_kept(rows: int, directions: in
         whitened(directions + 1, corpus)
     (fault,) = caught.value.faults
     assert (fault.where, fault.value) == ("method.whitening_dim", str(directions + 1))
-    assert fault.rule == f"the training sentences vary in only {directions} directions"
+    assert (
+        fault.rule
+        == f"the embeddings of the training sentences vary in only {directions} directions"
+    )

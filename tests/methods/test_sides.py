@@ -248,7 +248,7 @@ def test_triplet_without_negatives_is_refused_and_the_source_named() -> None:
     rich = toy_triplets(4, 2)
     assert check_batches(join_corpora([rich, toy_triplets(3, 1)]), config) == 2
     for poor in (corpus_of_triplets([("a", "b", ""), ("c", "d", "")]), toy_triplets(4, 0)):
-        with pytest.raises(DataError, match="needs rows with a negative"):
+        with pytest.raises(DataError, match="needs examples with a negative"):
             check_batches(poor, config)
         mixed = join_corpora([rich, replace(poor, source="poor.csv")])
         with pytest.raises(DataError, match=r"^poor.csv: data.source: .* a negative"):
@@ -259,7 +259,7 @@ def test_triplet_without_negatives_is_refused_and_the_source_named() -> None:
 def test_a_guide_with_other_weights_on_this_machine_is_refused() -> None:
     config = trial_config(name="gist", guide="toy")
     method = built(config, toy_encoder("mean"), Guide("toy", "0" * 16))
-    with pytest.raises(CheckpointError, match="has other weights here"):
+    with pytest.raises(CheckpointError, match="has other weights on this machine"):
         step(method, whole(toy_triplets(4, 1)))
 
 

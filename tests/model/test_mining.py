@@ -122,7 +122,7 @@ def test_a_repeated_search_takes_the_mined_rows_of_its_study(
     assert (outcome.trials, outcome.ran, outcome.failures) == (2, 1, 0)
     assert pd.read_parquet(study / "trials").data_fingerprint.nunique() == 1
     file.write_bytes(b"PAR1")
-    with pytest.raises(DamagedError, match=r"complete Parquet file.*Delete it"):
+    with pytest.raises(DamagedError, match=r"complete Parquet file.*Delete the file"):
         search(grid, study, seeds=[1, 2, 3], options=options)
 
 

@@ -134,7 +134,7 @@ def test_frozen_layers_have_no_adapters() -> None:
 def test_targets_that_are_not_there(targets: str, tmp_path: Path) -> None:
     name = "ModernBert" if targets == "auto" else "toy"
     checkpoint = checkpoint_of(name, tmp_path)
-    with pytest.raises(CheckpointError, match=r"encoder\.lora_targets: .*Take all-linear"):
+    with pytest.raises(CheckpointError, match=r"encoder\.lora_targets: .*Use all-linear"):
         adapted(checkpoint, lora(2, 4.0, targets))
 
 
@@ -196,10 +196,13 @@ def test_a_base_that_is_gone_or_another_one_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "rule"),
     [
-        ("/gone/base", r"states the adapters' base '/gone/base' \(tried /gone/base and the hub\)"),
-        ("../gone", r"base '../gone' \(tried .*/here/../gone and the hub\)"),
-        (".", "base '.', a folder of adapters"),
-        (None, r"states no base \(base_model_name_or_path\)"),
+        (
+            "/gone/base",
+            r"states the adapters' base model '/gone/base' \(tried /gone/base and the hub\)",
+        ),
+        ("../gone", r"base model '../gone' \(tried .*/here/../gone and the hub\)"),
+        (".", "base model '.', which is a folder of adapters"),
+        (None, r"states no base model \(base_model_name_or_path\)"),
         ("../plain", ""),  # counts from the working directory, as for peft
     ],
 )

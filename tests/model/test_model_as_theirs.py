@@ -204,7 +204,7 @@ def test_arguments_that_only_the_class_follows_are_refused(toy: Path, tmp_path: 
     (folder / "sentence_bert_config.json").write_text(json.dumps(given))
     assert ours(folder).tokenize(["hello hello world"]) == [[0, 5, 6, 2]]
     restate(folder / "sentence_bert_config.json", tokenizer_args={"unk_token": "<pad>"})
-    with pytest.raises(CheckpointError, match=r"only the class follows the arguments .*unk_token"):
+    with pytest.raises(CheckpointError, match=r"only the class obeys the arguments .*unk_token"):
         ours(folder)
 
 
@@ -216,7 +216,7 @@ def test_a_token_without_a_vector_is_refused_before_a_trial(
     tokenizer = sentence_transformer(folder).tokenizer
     tokenizer.add_tokens([token], special_tokens=token == "[NEW]")
     tokenizer.save_pretrained(folder)
-    rule = "needs 288 rows of embeddings, for tokens such as .*, and its table has 287"
+    rule = "needs 288 rows of embeddings, for tokens such as .*, but its table has 287"
     for load in (ours, lambda folder: list(notes_of(resolve_checkpoint(str(folder)), "mean"))):
         with pytest.raises(CheckpointError, match=rule):
             load(folder)
@@ -224,7 +224,7 @@ def test_a_token_without_a_vector_is_refused_before_a_trial(
     restate(folder / "tokenizer_config.json", image_token=token)
     encoder = ours(folder)
     equal_there(folder, encoder)
-    with pytest.raises(CheckpointError, match=f"287 rows has none for '{re.escape(token)}'"):
+    with pytest.raises(CheckpointError, match=f"287 rows has no row for '{re.escape(token)}'"):
         encoder.encode([f"a {token} dog"])
 
 
@@ -281,8 +281,8 @@ def test_where_class_and_file_differ_the_file_rules(toy: Path, tmp_path: Path) -
     encoder = load_encoder(checkpoint, "auto", "auto")
     assert encoder.tokenize(["hello world"]) == [[0, 5, 6, 2]]
     note, default = notes_of(checkpoint, "mean")
-    assert "tokenizer.json and its class " in note and "the file is used" in note
-    assert "state no pooling; here encoder.pooling = mean" in default
+    assert "tokenizer.json and the tokenizer's class " in note and "the file is used" in note
+    assert "state no pooling; encoder.pooling = mean is used" in default
     export(encoder, tmp_path / "exported", {})
     again = load_encoder(resolve_checkpoint(str(tmp_path / "exported")), "auto", "auto")
     assert again.tokenize(["hello world"]) == [[0, 5, 6, 2]]
@@ -317,19 +317,19 @@ def test_a_chat_template_and_padding_on_the_left_are_told(tmp_path: Path) -> Non
     folder = save_architecture("Qwen2", tmp_path / "saved")
     restate(folder / "tokenizer_config.json", chat_template="{{ messages[0]['content'] }} yes")
     notes = " ".join(notes_of(resolve_checkpoint(str(folder)), "last"))
-    assert "pad inputs on the left" in notes and "into its chat template; here texts" in notes
+    assert "pad inputs on the left" in notes and "into a chat template; here texts" in notes
 
 
 def test_what_scores_do_not_follow_is_told(toy: Path, tmp_path: Path) -> None:
     folder = prompts(toy, tmp_path / "saved")
     (note,) = notes_of(resolve_checkpoint(str(folder)), "mean")
-    assert note.endswith("its files compare embeddings by dot; scores here use cosines")
+    assert note.endswith("its files compare embeddings by dot, but scores here use cosines")
     encoder = load_encoder(resolve_checkpoint(str(folder)), "auto", "auto")
     export(encoder, tmp_path / "exported", {})
     whole = sentence_transformer(tmp_path / "exported")
     assert whole.similarity_fn_name == "dot" and whole.prompts["other"] == "a "
     (note,) = notes_of(resolve_checkpoint(str(adapters(toy, tmp_path / "adapters"))), "mean")
-    assert note.endswith(f"its adapters are added into the weights of {toy}")
+    assert note.endswith(f"its adapters are merged into the weights of {toy}")
 
 
 Publish = Callable[[str, Path], str]
@@ -407,5 +407,5 @@ def test_the_base_of_adapters_is_found_by_its_name(
         assert checkpoint.layers == 2 and checkpoint.width == 8
         assert fingerprint_now(checkpoint) == checkpoint.fingerprint
         (note,) = notes_of(checkpoint, "mean")
-        assert note.endswith(f"its adapters are added into the weights of {base}")
+        assert note.endswith(f"its adapters are merged into the weights of {base}")
         assert np.array_equal(embeddings(load_encoder(checkpoint, "auto", 64)), expected)

@@ -115,7 +115,7 @@ def test_those_who_come_at_once_encode_each_sentence_once_and_say_that_they_wait
 
     def slow(sentences: Sequence[str]) -> EmbeddingMatrix:
         under_way.set()
-        wait_until(lambda: "waiting for the process that makes" in caplog.text, "the other")
+        wait_until(lambda: "waiting for another process that computes" in caplog.text, "the other")
         return first(sentences)
 
     def encode_slowly() -> None:

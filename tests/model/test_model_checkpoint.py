@@ -101,7 +101,9 @@ def test_what_has_no_transformer_is_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "model")
     rows = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.BoW"}]
     (folder / "modules.json").write_text(json.dumps(rows))
-    with pytest.raises(CheckpointError, match="module BoW, and only a Transformer or a Static"):
+    with pytest.raises(
+        CheckpointError, match="first module is a BoW, but only a Transformer or a Static"
+    ):
         resolve_checkpoint(str(folder))
 
 
@@ -156,7 +158,7 @@ def test_modules_lie_below_their_folder(tmp_path: Path, place: str) -> None:
     ("gone", "added", "rule"),
     [
         ("config.json", "", r"no config\.json"),
-        ("model.safetensors", "", r"no model\.safetensors.*Save the weights"),
+        ("model.safetensors", "", r"no model\.safetensors.*Save the model's weights"),
         ("vocab.txt", "tokenizer_config.json", "no tokenizer.*save_pretrained"),
     ],
 )

@@ -105,5 +105,7 @@ def test_word_vectors_stand_still_too(tmp_path: Path) -> None:
     # Neither pooling nor length means anything to them.
     again = FrozenEncoder(checkpoint, "mean", 8, "cpu", ["dog man", "dog"])
     assert again.cache.encoded == 0
-    with pytest.raises(CheckpointError, match=r"word vectors have no transformer to train\. Take"):
+    with pytest.raises(
+        CheckpointError, match=r"word vectors have no transformer that could be trained\. Use"
+    ):
         load_encoder(checkpoint, "mean", 12)

@@ -140,7 +140,8 @@ def test_another_pooling_leaves_the_modules_before_it_out(toy: Path, tmp_path: P
     assert (np.abs(embeddings(plain) - embeddings(weighted)).max(axis=1) > 0.01).all()
     wide = put_together(toy, tmp_path / "wide", BEHIND["three modes, dense"])
     with pytest.raises(
-        CheckpointError, match=r"pooling: mean: the modules after it take embeddings of width 96"
+        CheckpointError,
+        match=r"pooling: mean: the model's later modules read embeddings of width 96",
     ):
         load_encoder(resolve_checkpoint(str(wide)), "mean", 64)
     with pytest.raises(CheckpointError, match="the checkpoint has no modules"):

@@ -171,7 +171,7 @@ def test_other_kinds_are_padded_and_the_search_says_so(tmp_path: Path) -> None:
     encoder, tokens = _kind("mpnet"), _tokens(LENGTHS)
     encoder.transformer.config.save_pretrained(tmp_path)
     (note,) = read_description("mine", tmp_path).notes
-    assert note.startswith("its inputs are padded, because those of the model type mpnet")
+    assert note.startswith("its inputs are padded, because inputs of the model type mpnet")
     assert encoder.packed and not encoder.packs
     for row, ids in zip(encoder(tokens), tokens.lists(), strict=True):
         torch.testing.assert_close(encoder([ids])[0], row, rtol=1e-4, atol=1e-5)

@@ -172,7 +172,7 @@ def test_a_server_that_is_no_dashboard_or_is_late_is_named_in_a_sentence(
         jobs.StudyJobs(address, STUDY).submit("python", SMOKE, {})
     (fault,) = caught.value.faults
     assert fault.value == address and "\n" not in str(fault)
-    assert fault.rule.startswith(f"a Ray dashboard must answer there ({why}")
+    assert fault.rule.startswith(f"a Ray dashboard must answer at this address ({why}")
 
 
 def test_what_is_sent_runs_where_it_lies_and_holds_nothing_else(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_the_local_launcher_stops_where_its_device_is_lost(
     loader.driver = -1
     question = ask(space, None, (0,), HERE)
     swap(question, loader)
-    with pytest.raises(error, match="repeat the command to go on in a new process"):
+    with pytest.raises(error, match="repeat the command to continue in a new process"):
         run_search(question, str(study), launcher)
     assert rows(study) == []
     assert run_here(space, study, gpus_per_trial=0.0).ran == 2
@@ -187,11 +187,11 @@ def test_a_failed_capture_costs_no_try(
     assert sorted(seen) == [*2 * [(False, False)], (False, True), (True, False), (True, True)]
     assert sorted(row["error_text"] for row in rows(study)) == [
         *2 * [failed.error_text],
-        f"each of 1 tries lost its worker; the last: {failed.error_text}",
+        f"each of 1 tries lost its worker; the last error: {failed.error_text}",
     ]
     said = capsys.readouterr().err
-    assert said.count("goes on without CUDA graphs in another worker") == 2
-    assert said.count("further trials train without CUDA graphs, as two captures failed") == 1
+    assert said.count("continues without CUDA graphs in another worker") == 2
+    assert said.count("further trials train without CUDA graphs, because two captures failed") == 1
 
 
 # On a real Ray: workers are harmed for lambdas of their own.
@@ -240,7 +240,7 @@ def test_each_harm_costs_its_own_trial_alone(
     assert "an illegal memory access" in ended[0.2]["error_text"]
     assert ended[0.4]["data_fingerprint"] in ended[0.4]["error_text"]
     died = ended[0.5]["error_text"]
-    assert died.startswith("each of 2 tries lost its worker; the last: The actor died")
+    assert died.startswith("each of 2 tries lost its worker; the last error: The actor died")
     assert "worker process has died" in died and "\x1b" not in died
     workers = {knob: tries(tmp_path, knob) for knob in ended}
     twice = {0.2: 2, 0.3: 2, 0.5: 2, 0.6: 2}
@@ -264,7 +264,7 @@ def test_a_trial_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
     assert outcome.ran == 2
     row = by_lambda(tmp_path)[0.1]
     assert row["error_type"] == "TrialTimeoutError"
-    assert "the trial was given 20 s, and did not come back" in row["error_text"]
+    assert "the trial was given 20 s, and did not return in time" in row["error_text"]
     assert len(tries(tmp_path, 0.1)) == 1
 
 

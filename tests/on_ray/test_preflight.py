@@ -60,12 +60,12 @@ def test_a_trial_that_fits_no_node_waits_which_is_told_once(trial: Bundle, shown
     nodes = [node(), node("two")]
     assert faults_of(*nodes, trial=trial) == []
     (said,) = warnings(nodes, trial)
-    assert said.startswith(f"no node that is up fits a trial ({shown}; nodes: 8 CPU, 2 GPU (H200)")
+    assert said.startswith(f"no running node fits a trial ({shown}; nodes: 8 CPU, 2 GPU (H200)")
 
 
 def test_a_full_disk_is_faults_of() -> None:
     nodes = [node(free_disk=4e8), node("two", free_disk=4e9), node("three", free_disk=None)]
-    assert list(warnings(nodes, Bundle(1, 0.0))) == ["one has 0.4 GB of free disk for caches"]
+    assert list(warnings(nodes, Bundle(1, 0.0))) == ["one has only 0.4 GB of free disk for caches"]
 
 
 @pytest.mark.parametrize(
@@ -73,40 +73,43 @@ def test_a_full_disk_is_faults_of() -> None:
     [
         (
             {"no_answer": "did not answer within 25 s"},
-            "--address: on bad: every node must answer, and this one did not answer within 25 s. ",
+            "--address: on bad: every node must answer, but this node did not answer within 25 s. "
+            "",
         ),
         (
-            {"storage_fault": "does not see it"},
+            {"storage_fault": "does not see the study"},
             "--study: /study on bad: every node must share the study's storage with the driver, "
-            "and this one does not see it. ",
+            "but this node does not see the study. ",
         ),
         (
             {"versions": {**VERSIONS, "torch": "2.12.0"}},
-            "--address: torch = 2.12.0 on bad: every node must have the driver's, 2.13.0. ",
+            "--address: torch = 2.12.0 on bad: every node must have the driver's version, 2.13.0. "
+            "",
         ),
         (
             {"versions": {name: VERSIONS[name] for name in VERSIONS if name != "pandas"}},
-            "--address: pandas = none on bad: every node must have the driver's, 3.0. Install ",
+            "--address: pandas = none on bad: every node must have the driver's version, 3.0. "
+            "Install ",
         ),
         (
             {"versions": {**VERSIONS, "plugin nice": "b" * 16}},
-            f"--address: plugin nice = {'b' * 16} on bad: every node must have the driver's, "
-            f"{'a' * 16}. Install it there.",
+            f"--address: plugin nice = {'b' * 16} on bad: every node must have the driver's "
+            f"version, {'a' * 16}. Install that version on the node.",
         ),
         (
             {"checkpoints": {"roberta": "nothing (no such folder)"}},
             f"encoder.checkpoint: roberta on bad: every node must read the driver's files "
-            f"({'a' * 16}), and this one reads nothing (no such folder). Give ",
+            f"({'a' * 16}), but this node reads nothing (no such folder). Give ",
         ),
         (
             {"devices": 0},
             "--gpus-per-trial: 1 on bad: torch must see the 2 GPUs that the node offers to Ray, "
-            "and torch 2.13.0 without CUDA sees 0. ",
+            "but torch 2.13.0 without CUDA sees 0. ",
         ),
         (
             {"devices": 1, "cuda": "13.0"},
             "--gpus-per-trial: 1 on bad: torch must see the 2 GPUs that the node offers to Ray, "
-            "and torch 2.13.0 for CUDA 13.0 sees 1. ",
+            "but torch 2.13.0 for CUDA 13.0 sees 1. ",
         ),
     ],
 )
@@ -136,7 +139,7 @@ def test_a_node_says_what_it_has_and_what_it_lacks(
     assert answer["storage_fault"] == "" and answer["free_disk"] > 0
     assert answer["checkpoints"]["no/such/model"].startswith("nothing (")
     assert isinstance(answer["devices"], int)
-    assert describe_node(*given, "other")["storage_fault"] == "does not see it"
+    assert describe_node(*given, "other")["storage_fault"] == "does not see the study"
     assert NodeStatus("name", Node(1, 0), **answer).no_answer == ""
 
 

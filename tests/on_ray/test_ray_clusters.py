@@ -73,8 +73,8 @@ def test_all_faults_come_at_once_and_leave_nothing(
     storage, encoder = caught.value.faults
     assert (storage.where, encoder.where) == ("--study", "encoder.checkpoint")
     assert storage.rule.startswith("every node must share the study's storage with the driver")
-    assert storage.rule.endswith("does not see it")
-    assert "and this one reads nothing (" in encoder.rule
+    assert storage.rule.endswith("does not see the study")
+    assert "but this node reads nothing (" in encoder.rule
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
@@ -86,14 +86,14 @@ def test_the_command_prints_the_nodes_and_every_fault(two_nodes: str, tmp_path: 
     done = CliRunner().invoke(app, command)
     assert (done.exit_code, done.exception) == (0, None), done.output
     title, *_ = done.stdout.splitlines()
-    assert title.rstrip() == "Nodes for smoke, a trial takes 1 CPU, 0 GPU"
-    assert done.stdout.count(" up ") == 2 and "can be run there" in done.stdout
+    assert title.rstrip() == "Nodes for smoke; a trial requests 1 CPU, 0 GPU"
+    assert done.stdout.count(" up ") == 2 and "The cluster can run the search" in done.stdout
     wrong = ("--json", "--cpus-per-trial", "2", "--accelerator", "H200")
     done = CliRunner().invoke(app, [*command, *wrong])
     assert done.exit_code == 0
     assert [row["trials at a time"] for row in json.loads(done.stdout)] == [0, 0]
-    assert "no node that is up fits a trial (2 CPU, 1 GPU (H200); " in done.stderr
-    assert "can be run there" not in done.stderr
+    assert "no running node fits a trial (2 CPU, 1 GPU (H200); " in done.stderr
+    assert "The cluster can run the search" not in done.stderr
     assert not study.exists()
 
 

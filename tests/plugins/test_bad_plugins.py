@@ -69,7 +69,7 @@ BAD = {
     ),
     "twice": (
         HEAD + loss_file(PAIR) + loss_file(PAIR).replace("def ", "def other_"),
-        "a method of this name exists (my_loss.py)",
+        "a method of this name already exists (my_loss.py)",
     ),
     "name": (HEAD + loss_file(PAIR).replace('"margin', '"My margin'), "must be lower-case"),
     "class": (
@@ -84,15 +84,16 @@ BAD = {
     "keywords": (HEAD + loss_file(f"{PAIR}, **more"), "**more: must be a parameter that can"),
     "default": (
         HEAD + loss_file(f"{PAIR}, reach: float"),
-        "float: a knob must have a default",
+        "float: a hyperparameter must have a default",
     ),
     "annotation": (
         HEAD + loss_file(f"{PAIR}, reach=1.0"),
-        "reach=1.0: a knob must be annotated",
+        "reach=1.0: a hyperparameter must be annotated",
     ),
     "kind": (
         HEAD + loss_file(f"{PAIR}, reach: str = 'a'"),
-        "reach: str = 'a': a knob must be annotated float, int, bool or Literal of texts",
+        "reach: str = 'a': a hyperparameter must be annotated float, int, bool or Literal of "
+        "texts",
     ),
     "unknown": (HEAD + loss_file(f"{PAIR}, reach: Reach = 1"), "name 'Reach' is not defined"),
     "fit": (
@@ -124,9 +125,13 @@ BAD = {
     ),
     "task twice": (
         HEAD + task_file() + task_file().replace("def ", "def other_"),
-        "my_loss.py: tickets: a task of this name exists (my_loss.py). Give it another name.",
+        "my_loss.py: tickets: a task of this name already exists (my_loss.py). Choose another "
+        "name.",
     ),
-    "watcher name": (HEAD + watcher_file("mlflow"), "a watcher of this name exists (built in)"),
+    "watcher name": (
+        HEAD + watcher_file("mlflow"),
+        "a watcher of this name already exists (built in)",
+    ),
     "watcher without a point": (
         HEAD + watcher_file().replace("def point", "def dot"),
         "watcher lines: Lines: must be a class with __init__, begin, point and end",
@@ -136,10 +141,14 @@ BAD = {
         HEAD + '@tune_sentcl.watcher("lines")\ndef lines(space, study, folder):\n    pass\n',
         "watcher lines: lines: must be a class with",
     ),
-    "source name": (HEAD + source_file("", "nli"), "a source of this name exists (built in)"),
+    "source name": (
+        HEAD + source_file("", "nli"),
+        "a source of this name already exists (built in)",
+    ),
     "source parameter": (
         HEAD + source_file("limit"),
-        "my_loss.py: source faq: faq: must be a function without arguments. Decorate one.",
+        "my_loss.py: source faq: faq: must be a function without arguments. Decorate such an "
+        "object.",
     ),
     "method name": (
         HEAD + method_file(literal="str"),
@@ -151,7 +160,7 @@ BAD = {
     ),
     "method knob": (
         HEAD + method_file("rate: float"),
-        "method followed: rate: a knob must have a default. Correct the field.",
+        "method followed: rate: a hyperparameter must have a default. Correct the field.",
     ),
     "method's reserved knob": (
         HEAD + method_file("guide: bool = False"),
@@ -163,11 +172,12 @@ BAD = {
     ),
     "method's list": (
         HEAD + method_file("rates: list[float] = []"),
-        "rates: a knob must be annotated float, int, bool or Literal of texts",
+        "rates: a hyperparameter must be annotated float, int, bool or Literal of texts",
     ),
     "method's config": (
         HEAD + method_file().replace("method(Config)", "method"),
-        "method: Followed: must be the class of its knobs, on MethodBase",
+        "method: Followed: must be the class of the method's hyperparameters, a subclass of "
+        "MethodBase",
     ),
     "no method": (
         HEAD + method_file(of="class Followed:"),
@@ -186,11 +196,12 @@ BAD = {
         + method_file(literal="Literal['scl']", of="class Followed(Scl):").replace(
             "import Method\n", "import Method\nfrom tune_sentcl.methods.scl import Scl\n"
         ),
-        "my_loss.py: scl: a method of this name exists (built in)",
+        "my_loss.py: scl: a method of this name already exists (built in)",
     ),
     "column": (
         HEAD + loss_file(f"{PAIR}, hidden: float = 3.0"),
-        "method.hidden = float: must be int: it shares a study column with that of method clsr",
+        "method.hidden = float: must be int, because it shares a study column with the key of "
+        "method clsr",
     ),
 }
 

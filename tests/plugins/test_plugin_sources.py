@@ -64,7 +64,7 @@ def test_rows_of_a_source_make_the_trials_of_a_file(tmp_path: Path) -> None:
     EXTENSIONS.clear()
     (tmp_path / "faq.toml").write_text(SPACE.format(source='"faq"'))
     with pytest.raises(
-        DataError, match=r"faq: must be a known source .*Give a source, or its --p"
+        DataError, match=r"faq: must be a known source .*Name a source, or load its p"
     ):
         run_here(load_space(tmp_path / "faq.toml"), tmp_path / "own")
 
@@ -74,10 +74,11 @@ def test_rows_of_a_source_make_the_trials_of_a_file(tmp_path: Path) -> None:
     [
         (
             "yield 3 / 0",
-            "raises ZeroDivisionError (division by zero): line 6. Change the plugin there.",
+            "raises ZeroDivisionError (division by zero): line 6. Correct the plugin in that "
+            "line.",
         ),
-        ("yield 'a text'", "must yield dicts, one or more, and nothing else: line 4."),
-        ("return []", "must yield dicts, one or more, and nothing else: line 4."),
+        ("yield 'a text'", "must yield at least one dict, and nothing but dicts: line 4."),
+        ("return []", "must yield at least one dict, and nothing but dicts: line 4."),
         ("return 3", "raises TypeError ('int' object is not iterable): line 4."),
         (
             "yield from [{'anchor': 'a', 'positive': 'b'}, {'anchor': 3, 'positive': 'b'}]",

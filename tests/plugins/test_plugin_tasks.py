@@ -53,7 +53,7 @@ def test_a_task_is_an_objective_a_curve_a_column_and_a_picture(tmp_path: Path) -
     untrained = space.with_overrides({"method.name": "none", "evaluation.suites": []})
     options = SearchOptions(launcher="local", objectives=objectives[:1])
     notes = make_plan(untrained, None, None, None, options).notes
-    assert any("in all with" in note for note in notes), "no text at hand, and an estimate"
+    assert any("in all, with" in note for note in notes), "no text at hand, and an estimate"
     assert run_here(space, study, objectives=objectives).failures == 0
     read = Study.read(study)
     scores = [row for row in read.scores().to_pylist() if row["task"] == "near"]
@@ -101,7 +101,7 @@ def test_a_study_refuses_changed_code_under_the_same_name(tmp_path: Path) -> Non
     EXTENSIONS.clear()
     text = SPACE.replace('plugins = ["near.py"]', "").format(own='"plugin:near"', select="last")
     (tmp_path / "near.toml").write_text(text)
-    with pytest.raises(DataError, match=r"plugin:near: no loaded plugin defines this task. Give"):
+    with pytest.raises(DataError, match=r"plugin:near: no loaded plugin defines this task. Load"):
         run_here(load_space(tmp_path / "near.toml"), study)
 
 
@@ -110,7 +110,7 @@ def by_letters(texts: list[str]) -> Any:
     return np.array([[1.0, *(text.count(c) for c in "aeionrst")] for text in texts], np.float32)
 
 
-RULE = "must return a dict with a number from 0 to 1 for cosine@all and accuracy, and returns "
+RULE = "must return a dict with a number from 0 to 1 for cosine@all and accuracy, but returned "
 WRONG = {
     "raises": ("    return TEXTS['none']", "raises KeyError ('none'): line 12."),
     "exits": ("    exit(3)", "raises SystemExit (3): line 12."),

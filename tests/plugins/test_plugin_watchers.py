@@ -47,13 +47,13 @@ def test_a_watcher_that_raises_is_named_once_with_its_line(
     study = watch(tmp_path, code)
     assert {row["status"] for row in rows(study)} == {"finished"}
     line = code.splitlines().index("        raise OSError('full')") + 1
-    said = f"lines failed (OSError: full, lines.py, line {line}): it tracks no further trials"
+    said = f"lines failed (OSError: full, lines.py, line {line}); no further trials are tracked"
     assert capsys.readouterr().err.count(said) == 1
 
 
 def test_the_cluster_needs_nothing_of_a_watcher(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"must be one of .*, tensorboard. Choose one, or give its"
+        ConfigError, match=r"must be one of .*, tensorboard. Choose one of them, or load its"
     ):
         check_tracking(["lines"], "s3://b/x", on_cluster=True)
     (tmp_path / "lines.py").write_text(WATCHER)

@@ -125,7 +125,7 @@ def test_a_url_of_which_a_part_would_be_dropped_is_refused(url: str) -> None:
         ("[]", "must be an object"),
         ("{}", "schema: must be given.*\n.*space: must be given"),
         ('{"schema": true}', "schema: must be a valid integer"),
-        ('{"schema": 3}', "schema = 3: this release reads studies of schema 1 only.*release"),
+        ('{"schema": 3}', "schema = 3: this release reads only studies of schema 1.*release"),
         ({"space": 3}, "space: must be"),
         ({"search": 3}, "search: must be"),
         ({"search": {"sampler_seed": float("inf")}}, "search.sampler_seed: must be"),
@@ -154,5 +154,5 @@ def test_other_parquet_files_in_a_table_are_refused(tmp_path: Path, name: str) -
     opened(tmp_path).close()
     (tmp_path / "trials" / name).write_bytes(b"")
     for act in (lambda: Study.read(tmp_path).trials(), lambda: opened(tmp_path)):
-        with pytest.raises(StudyError, match="must hold parts"):
+        with pytest.raises(StudyError, match="must hold only parts"):
             act()

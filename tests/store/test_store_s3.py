@@ -45,7 +45,7 @@ def test_a_study_in_a_bucket(server: Way) -> None:
     with opened(url) as driver:
         end(driver, "t1", weights="its")
         with pytest.raises(
-            StudyError, match=f"another driver has this study: process {os.getpid()}"
+            StudyError, match=f"another driver writes to this study: process {os.getpid()}"
         ):
             opened(url)
         finish(driver, "t2")

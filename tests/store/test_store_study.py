@@ -56,7 +56,7 @@ def test_a_manifest_remembers_texts_commands_and_what_a_search_asked(tmp_path: P
     assert manifest.space_texts == ("more", space().text), "the last search's text is the last"
     assert manifest.commands == ("a 'b c'", "b")
     assert (manifest.created, manifest.search) == (first.created, asked)
-    with pytest.raises(StudyError, match="'tiny', not 'other'"):
+    with pytest.raises(StudyError, match="'tiny', not to 'other'"):
         opened(tmp_path, space=space("other"))
     opened(tmp_path).close()  # whoever was refused let the lock go
 

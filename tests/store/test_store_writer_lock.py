@@ -81,7 +81,9 @@ def test_a_live_holder_keeps_its_lease_and_is_named(place: str, elsewhere: None)
         messages.append(text)
         lease._renew()  # the lease's own thread may be late on a busy machine
 
-    with pytest.raises(StudyError, match=f"another driver has this study: process {os.getpid()}"):
+    with pytest.raises(
+        StudyError, match=f"another driver writes to this study: process {os.getpid()}"
+    ):
         WriterLock(files, say)
     lease.check()
     lease.release()

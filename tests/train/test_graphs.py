@@ -274,9 +274,7 @@ def test_without_room_for_graphs_a_trial_launches_and_says_so(
     config = _trial()
     *_, last = run(config, InputLoader(None).load(config))
     assert last.final and "_forward" not in replayed
-    assert (
-        last.run_columns["notes"].count("without CUDA graphs, because the memory was short") == 1
-    )
+    assert last.run_columns["notes"].count("without CUDA graphs, because memory was short") == 1
 
 
 def _spoil(

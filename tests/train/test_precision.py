@@ -92,7 +92,7 @@ def test_bf16_that_a_gpu_lacks_is_refused_before_the_first_step(
     )
     method = _method("scl")
     _put_on("7.5", monkeypatch)
-    with pytest.raises(ConfigError, match=r"capability 8\.0 or more, and this one has 7\.5"):
+    with pytest.raises(ConfigError, match=r"capability 8\.0 or more, but this GPU has 7\.5"):
         next(train(method, toy_rows(64), config))
 
 

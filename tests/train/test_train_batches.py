@@ -120,8 +120,10 @@ def test_long_trials_have_a_bounded_number_of_points() -> None:
 @pytest.mark.parametrize("name", ["conisi", "clsr"])
 def test_a_batch_of_one_row_is_refused_before_the_first_step(name: str, size: int) -> None:
     corpus = sentences(9)
-    rule = f"optimizer.batch_size = {size}: method {name} needs 2 rows or more in every batch, and"
-    with pytest.raises(DataError, match=f"{rule} one of made up has 1. Set data.drop_last=true"):
+    rule = f"optimizer.batch_size = {size}: method {name} needs 2 rows or more in every batch, but"
+    with pytest.raises(
+        DataError, match=f"{rule} one batch of made up has 1. Set data.drop_last=true"
+    ):
         count_steps(corpus, trial(name, **{"optimizer.batch_size": size}))
     assert count_steps(corpus, trial(name, **{"data.drop_last": True})) == 2
     assert count_steps(corpus, trial(name, **{"optimizer.batch_size": 5})) == 2

@@ -197,12 +197,20 @@ BAD = {
     ),
     "bad evaluator": (_CALLED, "evaluator=Broken(),", "raises ZeroDivisionError (division"),
     "no numbers": (_CALLED, "evaluator=Wordy(),", "a number or a dict of numbers, and returns {'"),
-    "no default": (_HEAD, "def dense(lr: float, *,", "lr: float: a knob must have a default"),
+    "no default": (
+        _HEAD,
+        "def dense(lr: float, *,",
+        "lr: float: a hyperparameter must have a default",
+    ),
     "no kind": (_HEAD, "def dense(*, lr=1e-3,", "must be annotated float, int, bool or"),
     "keywords": (_HEAD, "def dense(**lr,", "must be valid Python"),
     "any keyword": ("wide: bool = True):", "wide: bool = True, **more):", "given by its name"),
-    "seed": (_HEAD, f"{_HEAD} seed: int = 0,", "seed: int = 0: the trial sets it"),
-    "folder": (_HEAD, f"{_HEAD} output_dir: str = '',", "output_dir: str = '': the trial sets it"),
+    "seed": (_HEAD, f"{_HEAD} seed: int = 0,", "seed: int = 0: the trial sets this value"),
+    "folder": (
+        _HEAD,
+        f"{_HEAD} output_dir: str = '',",
+        "output_dir: str = '': the trial sets this value",
+    ),
     "cost": ('trainer("dense")', 'trainer("cost")', "scores of an encoder's cost"),
 }
 _MORE = """
@@ -269,7 +277,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "rate": ({"optimizer.lr": 1e-3}, "optimizer.lr = 0.001: must not be set with method dense"),
     "kind of optimizer": ({"optimizer.name": "sgd"}, "optimizer.name = 'sgd': must not be set"),
     "rows": ({"data.limit": 9}, "data.limit = 9: must not be set with method dense"),
-    "points": ({"evaluation.every": 2}, "owns rows, encoder, optimizer and evaluation points"),
+    "points": ({"evaluation.every": 2}, "chooses rows, encoder, optimizer and evaluation points"),
     "knob": ({"method.scales": 2.0}, "Did you mean method.scale?"),
 }
 

@@ -192,8 +192,8 @@ def test_what_it_cost_before_counts(dead: Kept) -> None:
     assert facts["steps"] == 6
 
 
-DAMAGED = "started again because a lost attempt's state was damaged"
-OTHER = "started again because a lost attempt had other settings"
+DAMAGED = "started again, because the state of a lost attempt was damaged"
+OTHER = "started again, because a lost attempt had other settings"
 
 
 def _of_a_later_step(kept: Kept, other: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_search_says_where_it_does_otherwise_than_the_files(
     folder = theirs(tmp_path / "theirs")
     said = (
         f"the files of {folder} say encoder.pooling = cls (here mean_without_cls) and "
-        "encoder.max_length = 48 (here 512); auto takes what they say"
+        "encoder.max_length = 48 (here 512); with auto, the trials follow the files"
     )
     for left, times in (({}, 1), (AUTO, 0)):
         ask(load_space("smoke", {"encoder.checkpoint": folder, **left}), None, None, LOCAL)
@@ -134,13 +134,17 @@ def notes(
 @pytest.mark.parametrize(
     ("values", "ranges", "words"),
     [
-        ({"optimizer.lr": 50.0}, "", "optimizer.lr = 50 is unusual; people use 1e-06 to 0.001"),
-        ({"optimizer.lr": 1e-9}, "", "optimizer.lr = 1e-09 is unusual; people use 1e-06 to"),
+        (
+            {"optimizer.lr": 50.0},
+            "",
+            "optimizer.lr = 50 is unusual; usual values are 1e-06 to 0.001",
+        ),
+        ({"optimizer.lr": 1e-9}, "", "optimizer.lr = 1e-09 is unusual; usual values are 1e-06 to"),
         ({"optimizer.lr": 5e-3}, "", "optimizer.lr = 0.005 is unusual"),
         ({"optimizer.lr": 5e-3, "encoder.lora_rank": 4}, "", None),  # adapters take higher rates
-        ({"method.temperature": 20.0}, "", "method.temperature = 20 is unusual; people use"),
+        ({"method.temperature": 20.0}, "", "method.temperature = 20 is unusual; usual values are"),
         ({"optimizer.batch_size": 4096}, "", "optimizer.batch_size = 4096 is more than the"),
-        ({"data.limit": 1}, "", "toy has 1 row: no batch compares it with another"),
+        ({"data.limit": 1}, "", "toy has 1 row, so no batch compares it with another row"),
         (
             {"evaluation.every": 9, "optimizer.batch_size": 16, "optimizer.epochs": 2},
             "",
@@ -226,7 +230,7 @@ def test_a_url_with_credentials_is_refused_wherever_it_is_given(tmp_path: Path, 
         "range": lambda: ranged(tmp_path, url),
     }
     for place, act in ways.items():
-        with pytest.raises(ConfigError, match="contain user, password, query") as caught:
+        with pytest.raises(ConfigError, match="contain a user, password, query") as caught:
             act()
         assert SECRET not in str(caught.value), place
         assert len(str(caught.value).splitlines()) == 1, place

@@ -63,7 +63,7 @@ def test_confirmations_double_and_reuse_their_seeds(
     run(space, study, confirm=2)
     assert run(space, study, confirm=2).ran == 0
     assert run(space, study, confirm=3).ran == 4
-    assert "4 confirmation seeds instead of 3" in capsys.readouterr().err
+    assert "4 confirmation seeds are used instead of 3" in capsys.readouterr().err
     assert both(study) == [1000, 1001, 1002, 1003]
     assert run(space, study, confirm=2).ran == 0, "the first command, again"
     assert run(space, study, confirm=16).ran == 24

@@ -87,7 +87,7 @@ def test_a_confirmation_trains_winner_runner_up_and_a_baseline_that_is_not_const
     assert found and found.confirmation == pytest.approx(10 + compared * 4 * 50.3)
     assert without and without.confirmation == 0
     notes = make_plan(space, None, None, (0,), replace(HERE, confirm=4)).notes
-    assert f"and {clock(found.confirmation)} for --confirm 4" in notes
+    assert f"and {clock(found.confirmation)} more for --confirm 4" in notes
 
 
 def test_a_plan_tells_of_the_classifiers_that_it_does_not_count(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_plan_tells_of_the_classifiers_that_it_does_not_count(tmp_path: Path) 
     for number, (fixed, noted) in enumerate(((more, True), ("", False), (unused, False))):
         space = lambda_space(tmp_path / str(number), 0.3, fixed=fixed)
         notes = " ".join(make_plan(space, None, None, None, HERE).notes)
-        assert re.search(r"\d:\d\d in all with 1 at a time on this machine \(about \d+ s", notes)
+        assert re.search(r"\d:\d\d in all, with 1 at a time on this machine \(about \d+ s", notes)
         assert ("does not include the classifiers" in notes) == noted
 
 

@@ -99,7 +99,7 @@ def test_a_search_that_gives_up_says_what_is_left(
         assert (outcome.ran, outcome.failures, outcome.to_run) == (ran, failures, to_run)
         if most == 5:
             ended = "5 trials in a row failed with ValueError"
-            left = "9 of 9 runs are left, 5 of which have failed; repeat the command to go on"
+            left = "9 of 9 trials are left, 5 of which have failed; repeat the command to continue"
             assert outcome.ended_by == ended
             assert f"{ended}: {left}" in capsys.readouterr().err.splitlines()
         else:
@@ -114,7 +114,7 @@ def test_a_trial_beyond_its_time_fails_and_the_search_ends_well(tmp_path: Path) 
     found = {row["optimizer.epochs"]: row for row in rows(study)}
     assert (outcome.ran, outcome.failures, outcome.timed_out) == (1, 0, 1)
     assert found[20000]["error_type"] == "TrialTimeoutError"
-    assert "the trial was given 1 s" in found[20000]["error_text"]
+    assert "the trial reached its time limit of 1 s" in found[20000]["error_text"]
     assert found[20000]["wall_seconds"] >= 1
     assert outcome.to_run == 1
 
@@ -203,7 +203,7 @@ def test_a_trial_whose_worker_is_lost_is_tried_as_often_as_asked(
     (row,) = rows(study)
     assert row["error_type"] == "WorkerLostError"
     if retries == 3:
-        assert row["error_text"] == "each of 4 tries lost its worker; the last: gone"
+        assert row["error_text"] == "each of 4 tries lost its worker; the last error: gone"
         said = "lost its worker and is tried once more (1 of 3): gone"
         assert capsys.readouterr().err.count(said) == 1
     once = StandIn(study, lambda config: "lose_once")

@@ -112,5 +112,5 @@ def test_a_plan_tells_of_a_model_and_of_a_state(
     for select, state in (("last", 300), ("best", 400)):
         changes = {"evaluation.select": select, "evaluation.every": 1}
         notes = make_plan(space.with_overrides(changes), None, None, None, asked).notes
-        said = f"at most 100 MB a kept model (--keep), and {state} MB a state"
+        said = f"at most 100 MB for each kept model (--keep), and {state} MB for each state"
         assert any(said in note for note in notes), notes

@@ -34,7 +34,7 @@ def test_a_study_has_one_kind_of_evaluation_data(tmp_path: Path) -> None:
         run_planted(asked, study, data=root)
     assert rows(study) == before
     with pytest.raises(
-        StudyError, match="was scored on toy evaluation data, and this search uses"
+        StudyError, match="was scored on toy evaluation data, but this search uses"
     ):
         run_planted(asked, tmp_path / "other", data=root, learn_from=(str(study),))
     assert not (tmp_path / "other").exists()

@@ -83,7 +83,7 @@ def test_a_study_s_search_asks_for_a_part_of_its_tasks_and_gets_all(tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         run_planted(larger.with_overrides({**BOTH, **asked}), study)
     moves = [fault.move for fault in caught.value.faults]
-    way = "Add it first: tune-sentcl measure STUDY --set 'evaluation."
+    way = "Add the score first: tune-sentcl measure STUDY --set 'evaluation."
     assert moves == [f'{way}protocols=["relatedness"]\'.', f"{way}cost=true'."]
     assert tables(study) == before
 
@@ -225,7 +225,7 @@ def test_trials_whose_rows_have_changed_stay_as_they_are(
     (tmp_path / "pairs.csv").write_text("\n".join([*lines[:-1], "a dog,a cat,0"]))
     before = settled(study)
     assert measure_planted(study, MORE, best=0)[1] == []
-    assert "2 trials that lack a score are left as they are" in capsys.readouterr().err
+    assert "2 trials that lack a score are not scored" in capsys.readouterr().err
     assert settled(study) == before
 
 
@@ -233,11 +233,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"evaluation.suites": ["stsb"]}, "evaluation.suites"),
     (
         {"evaluation.suite": ["sts"]},
-        r"evaluation.suite = .*is no setting of what is scored.*Set one of",
+        r"evaluation.suite = .*does not set what is scored.*Set one of",
     ),
-    ({"evaluation.every": 3}, "evaluation.every = .*is no setting of what is scored"),
-    ({"method.lambda": 0.4}, r"method\.lambda = .*is no setting of what is scored"),
-    ({"suites": ["transfer"]}, "suites = .*is no setting of what is scored"),
+    ({"evaluation.every": 3}, "evaluation.every = .*does not set what is scored"),
+    ({"method.lambda": 0.4}, r"method\.lambda = .*does not set what is scored"),
+    ({"suites": ["transfer"]}, "suites = .*does not set what is scored"),
     ({"evaluation.own": ["a=nowhere"]}, "no such file"),
     ({"evaluation.classifier_seeds": "2"}, "classifier_seeds"),
     ({"evaluation.cost": 2}, "evaluation.cost"),
@@ -270,7 +270,9 @@ def test_what_holds_no_trial_to_score_is_refused(tmp_path: Path, held: tuple[Spa
     run_planted(space, study, StandIn(study, lambda config: "fail"))
     with pytest.raises(StudyError, match=r"no finished trial to score.*Search first"):
         measure(study, MORE)
-    with pytest.raises(ConfigError, match="best: 2: is for trials that are trained again"):
+    with pytest.raises(
+        ConfigError, match="best: 2: applies only to trials that are trained again"
+    ):
         measure(held[1], best=2)
     with pytest.raises(ConfigError, match=r"best: -1"):
         measure(held[1], train=True, best=-1)

@@ -115,7 +115,7 @@ def test_on_ray_the_server_ends_with_the_workers(commands: Path, tmp_path: Path)
     wait_until(lambda: ended(folder), "the end of the server")
 
 
-UNKNOWN = "nvidia-smi does not tell which GPU it is, and how much memory it has"
+UNKNOWN = "nvidia-smi does not tell which GPU this is, and how much memory it has"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ UNKNOWN = "nvidia-smi does not tell which GPU it is, and how much memory it has"
         (ONE, {"CUDA_VISIBLE_DEVICES": "MIG-1"}, UNKNOWN),
         (ONE.replace("Disabled", "Enabled"), {}, UNKNOWN),
         (f"{ONE}\n{OTHER}", {"CUDA_VISIBLE_DEVICES": "1"}, UNKNOWN),
-        (ONE, {}, "its server does not serve; see the logs in {folder}"),
+        (ONE, {}, "the MPS server does not answer; see the logs in {folder}"),
         (OTHER, {"CUDA_VISIBLE_DEVICES": "1"}, "{folder} cannot be used (others can write to it)"),
     ],
 )

@@ -141,7 +141,7 @@ def test_tables_report_and_card_have_its_scores(mine: tuple[Path, Path], tmp_pat
         shown = CliRunner().invoke(app, [command, study], env={"COLUMNS": "300"})
         assert shown.exit_code in exits and "support" in shown.output
     assert CliRunner().invoke(app, ["report", study, "--out", str(out)]).exit_code == 0
-    assert "Own tasks" in out.read_text() and "support nDCG@10 (dev)" in out.read_text()
+    assert "Custom tasks" in out.read_text() and "support nDCG@10 (dev)" in out.read_text()
     assert CliRunner().invoke(app, ["export", study, "--to", str(model)]).exit_code == 0
     card = (model / "README.md").read_text()
     assert "| support | test | ndcg@10 | retrieval |" in card
@@ -266,7 +266,7 @@ def test_the_first_dev_score_is_the_default_and_stages_need_a_quick_one(
     with pytest.raises(ObjectiveError, match=said):
         run(space, study)
     for unknown, why in (
-        ("other:mrr@1", "no such task"),
+        ("other:mrr@1", "do not score this task"),
         ("support:map@5", "do not measure this score"),
     ):
         with pytest.raises(ObjectiveError, match=rf"stage_objective.*{why}"):
@@ -281,20 +281,20 @@ def test_the_first_dev_score_is_the_default_and_stages_need_a_quick_one(
 CUTOFFS = "ndcg@K, mrr@K, recall@K with a whole number K"
 BAD_OBJECTIVES = [
     ("suport:ndcg@10", "Did you mean support"),
-    ("support:map@5", r"there are support:ndcg@10:dev.* at any other cut-off.* as intent:acc"),
-    ("pairs:recall@5", r"there are pairs:spearman:dev, pairs:pearson:dev"),
+    ("support:map@5", r"the task has support:ndcg@10:dev.* at any other cut-off.* as intent:acc"),
+    ("pairs:recall@5", r"the task has pairs:spearman:dev, pairs:pearson:dev"),
     ("support:recall@0", CUTOFFS),
     ("support:nDCG@x", CUTOFFS),
     ("pairs:Spearman:test", r"\(pairs:spearman:dev\), or give .*allow"),
     ("STS-B:spearman", r"suite sts. Name a .* \(intent, support, pairs\)"),
-    ("other:mrr@1", "they measure intent, support, pairs. Name one"),
+    ("other:mrr@1", "they score intent, support, pairs. Name one"),
 ]
 BAD_TASKS: list[tuple[Any, type[Exception], str]] = [
     ([], ConfigError, "a list with sts"),
     (["sts-b=x"], ConfigError, "SentEval's tasks"),
-    (["Cost=x"], ConfigError, "and Cost is one of them"),
+    (["Cost=x"], ConfigError, "but Cost is one of these names"),
     (["a=x", "A=y"], ConfigError, "occurs twice"),
-    (["a:b=x"], ConfigError, "a name of letters"),
+    (["a:b=x"], ConfigError, "where NAME begins with a letter"),
     (["folder"], ConfigError, "name=path"),
     (["a=nowhere"], DataError, "no such file"),
 ]

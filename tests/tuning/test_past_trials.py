@@ -95,7 +95,7 @@ def test_a_study_on_other_rows_of_an_objectives_task_teaches_nothing(tmp_path: P
     assert len(past_studies([str(other)], space, mine, loader)[0]) == 9
     score_on("other")
     with pytest.raises(
-        StudyError, match=f"of version other, and the rows here have version {task.version}"
+        StudyError, match=f"of version other, but the rows here have version {task.version}"
     ):
         past_studies([str(other)], space, mine, loader)
     assert len(past_studies([str(other)], space, (DEFAULT,), loader)[0]) == 9

@@ -156,7 +156,7 @@ def test_in_a_checkpoint(
     assert row["status"] == "finished"  # as it was; the measuring has failed
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(bombs["pickle"])
-    with pytest.raises(TuneSentclError, match="a pickle of more than tensors"):
+    with pytest.raises(TuneSentclError, match="a pickle that holds more than tensors"):
         load_encoder(resolve_checkpoint(str(folder)), "mean", 64)
 
 

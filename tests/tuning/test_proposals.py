@@ -204,8 +204,11 @@ def test_what_a_later_command_does_not_change_is_said(
     asked: dict[str, Any] = {"budget": 8.0, "scheduler": "halving", "sampler": "random"}
     for more, said in (
         ({}, ""),
-        ({"budget": 8.1}, "no configuration is added: a further budget of 0.1 pays for none"),
-        ({"seeds": (0, 1, 2)}, "with these seeds the stages take"),
+        (
+            {"budget": 8.1},
+            "no configuration is added, because a further budget of 0.1 pays for none",
+        ),
+        ({"seeds": (0, 1, 2)}, "because the stages take"),
         ({"learn_from": (str(tmp_path / "other"),)}, "--learn-from changes nothing"),
     ):
         run_planted(space, study, **{**asked, **more})

@@ -23,15 +23,15 @@ def test_a_repeated_search_says_first_what_is_left_and_what_is_best(
     study = tmp_path / "study"
     run_planted(lambda_space(tmp_path / "a", 0.1, 0.9, ranges=LAMBDA), study)
     first, second, *_ = capsys.readouterr().err.splitlines()
-    assert first.startswith("2 of 2 runs to go, ")
+    assert first.startswith("2 of 2 trials to run, ")
     assert second == "best so far none (STS-B:spearman:dev)"
 
     best = held_best(study)
     run_planted(lambda_space(tmp_path / "b", 0.1, 0.9, ranges=LAMBDA), study, samples=1)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("1 of 3 runs to go, ")
+    assert lines[0].startswith("1 of 3 trials to run, ")
     assert lines[1] == f"best so far {best} (STS-B:spearman:dev)"
-    assert any(re.match(r"1 runs in \d+:\d\d, \d+\.\d a minute$", line) for line in lines)
+    assert any(re.match(r"1 trials in \d+:\d\d, \d+\.\d a minute$", line) for line in lines)
     ended = next(line for line in lines if line.startswith("[3/3]"))
     assert f"best {held_best(study)} " in ended
 

@@ -165,7 +165,7 @@ def test_trap_a_client_that_fails_or_hangs_is_told_once_and_costs_nothing(
     outcome, actions = run_planted(space, study, track=(FAKE,))
     assert (outcome.ran, outcome.failures, len(actions)) == (3, 0, 3)
     err = capsys.readouterr().err
-    assert err.count(f"tensorboard {said}: it tracks no further trials") == 1, err
+    assert err.count(f"tensorboard {said}; no further trials are tracked") == 1, err
     assert err.count("tensorboard") == 1, err
     assert statuses(study) == ["finished"] * 3
 
@@ -245,9 +245,9 @@ def test_what_cannot_be_had_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError) as refused:
         search("smoke", tmp_path / "study", options=options)
     assert list(map(str, refused.value.faults)) == [
-        "SearchOptions.track: tensorbord: must be one of mlflow, wandb, tensorboard. Choose one, "
-        "or give its --plugin.",
-        "SearchOptions.track: wandb: its client is not installed. "
+        "SearchOptions.track: tensorbord: must be one of mlflow, wandb, tensorboard. Choose one "
+        "of them, or load its plugin by --plugin.",
+        "SearchOptions.track: wandb: the tracker's client is not installed. "
         'Run: pip install "tune-sentcl[wandb]".',
     ]
     assert not (tmp_path / "study").exists()
@@ -261,12 +261,12 @@ MLFLOW, BUCKET = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}, "s3://b/x"
     [
         (NAMES, "/disk/study", False, {}, ""),
         (NAMES, "file:///disk/study", True, {}, ""),
-        (("tensorboard",), BUCKET, False, {}, r"there: s3://b/x\. Name a folder"),
-        (("mlflow",), BUCKET, False, {}, "Set MLFLOW_TRACKING_URI, or name a folder"),
+        (("tensorboard",), BUCKET, False, {}, r"not s3://b/x\. Use a study in a folder"),
+        (("mlflow",), BUCKET, False, {}, "Set MLFLOW_TRACKING_URI, or use a study in a folder"),
         (("mlflow", "wandb"), BUCKET, True, {}, ""),  # the cluster's variables
         (("wandb",), BUCKET, False, {"WANDB_MODE": "offline"}, "Set WANDB_MODE=online"),
         (("mlflow", "wandb"), BUCKET, False, {**MLFLOW, "WANDB_MODE": "online"}, ""),
-        (("mlflow",), "/disk/what?", False, {}, "Rename it, or set MLFLOW_TRACKING_URI"),
+        (("mlflow",), "/disk/what?", False, {}, "Rename the folder, or set MLFLOW_TRACKING_URI"),
         (("mlflow",), "/disk/what?", False, MLFLOW, ""),
     ],
 )

@@ -282,7 +282,8 @@ def _kept(scores: pa.Table, column: str, wanted: str | None) -> pa.Table:
     if wanted is None or not names:
         return scores
     if wanted not in names:
-        rule, move = f"the study has {', '.join(names)}", "Name one of them, or omit it for all."
+        rule = f"the study has {', '.join(names)}"
+        move = "Name one of them, or leave the argument out to read all."
         raise ConfigError(Fault("wide", key=column, value=repr(wanted), rule=rule, move=move))
     return scores.filter(pc.field(column) == wanted)
 
@@ -408,7 +409,12 @@ class StudyFrames:
             shown = "; ".join(", ".join(map(str, objectives)) for objectives in several)
             rule = "the studies' searches maximized different scores"
             raise ObjectiveError(
-                Fault("configurations", value=shown, rule=rule, move="Name objectives.")
+                Fault(
+                    "configurations",
+                    value=shown,
+                    rule=rule,
+                    move="Name the objectives to rank by.",
+                )
             )
         return next(iter(several))
 

@@ -71,7 +71,9 @@ def _program(
     """Search the hyperparameters of contrastive sentence encoders."""
 
 
-data_app = typer.Typer(help="The real data sets.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Commands for the data sets under the data root.", no_args_is_help=True
+)
 app.add_typer(data_app, name="data")
 
 for _command in (

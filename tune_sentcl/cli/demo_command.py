@@ -17,11 +17,14 @@ from tune_sentcl.tuning.machine import usable_cores
 
 def demo(
     data: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for the generated files.")
+        Path,
+        typer.Option(
+            metavar="DIR", help="Folder to which the command writes the generated files."
+        ),
     ] = Path("studies/demo-data"),
     study: StudyOption = "studies/demo",
     files: Annotated[
-        bool, typer.Option("--files", help="Write the files, and do not search.")
+        bool, typer.Option("--files", help="Write the files without searching.")
     ] = False,
 ) -> None:
     """Tune all-MiniLM-L6-v2 on generated questions and answers, in about three minutes.

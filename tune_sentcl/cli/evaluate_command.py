@@ -34,8 +34,9 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="MODEL [MODEL]",
-            help="A folder, a hub name, `minilm`, `toy`, `static:NAME`, or a study (its winner). "
-            "Give two to print their differences.",
+            help="Model to score: a folder, a hub name, `minilm`, `toy`, `static:NAME`, or a "
+            "study, whose winner is scored. With two models the command also prints their "
+            "differences.",
         ),
     ],
     suite: Annotated[
@@ -47,30 +48,35 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="PROTOCOL",
-            help="Protocol of the scores (repeatable). sts: cosine, relatedness; transfer: "
-            "logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat. "
+            help="Protocol by which tasks are scored (repeatable). sts: cosine, relatedness; "
+            "transfer: logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat. "
             "Default: cosine, logreg-10fold.",
         ),
     ] = None,
     classifier_seeds: Annotated[
         int,
-        typer.Option(min=1, help="Number of seeds of each classifier that draws random numbers."),
+        typer.Option(min=1, help="Number of seeds for each classifier that draws random numbers."),
     ] = 1,
     device: Annotated[
-        str | None, typer.Option(help="cpu or cuda. Default: cuda if there is a GPU.")
+        str | None, typer.Option(help="Device: cpu or cuda. Default: cuda if there is a GPU.")
     ] = None,
     data: DataOption = None,
-    toy: Annotated[bool, typer.Option("--toy", help="Score on the toy sets.")] = False,
+    toy: Annotated[
+        bool, typer.Option("--toy", help="Score the model on the generated toy sets.")
+    ] = False,
     pooling: Annotated[
         Literal["mean", "mean_without_cls", "cls", "last", "first_last", "static_last", "modules"]
         | None,
-        typer.Option(help="Pooling of token states. Default: by the model's files, else mean."),
+        typer.Option(
+            help="How token states become one embedding. Default: as the model's files state, "
+            "else mean."
+        ),
     ] = None,
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Scale embeddings to length 1.")
     ] = False,
     max_length: Annotated[
-        int | None, typer.Option(help="Longest input in tokens. Default: the model's own.")
+        int | None, typer.Option(help="Longest input in tokens. Default: the model's own limit.")
     ] = None,
     json_rows: JsonOption = False,
 ) -> None:
@@ -93,7 +99,8 @@ def evaluate(
         own=own_entries(own),
     )
     if len(models) > 2:
-        rule, move = "must be one or two", "Compare two at a time."
+        rule = "one or two models must be named"
+        move = "Remove the others; the command compares two models at most."
         raise ConfigError(Fault("MODEL", value=" ".join(models), rule=rule, move=move))
     results = []
     for model in models:
@@ -112,7 +119,7 @@ def evaluate(
         rows += _without_interval(rows, results)
         (print_json if json_rows else _print_comparison)(rows)
         if any(row["low"] is None for row in rows):
-            say("note: only tasks of scored pairs and retrieval have an interval")
+            say("note: only tasks of scored pairs and of retrieval have a confidence interval")
         _end(models, results)
         return
     (result,) = results
@@ -138,7 +145,7 @@ def _weights(model: str) -> Iterator[str]:
         to = str(Path(folder) / "model")
         method = export_trial(model, to, say=say).record["trial"]["config"]["method"]
         if method.get("quantization", "none") != "none":
-            say(f"note: {model}: here its embeddings are not quantized, as they were in the study")
+            say(f"note: the study quantized the embeddings of {model}, but this command does not")
         yield to
 
 
@@ -167,7 +174,9 @@ def _whole(result: "Evaluation") -> list[Score]:
 
 def _print_comparison(rows: list[dict[str, Any]]) -> None:
     layout = Layout(constant=("split", "metric"), of="scores")
-    print_table(rows, "A is the first model, B the second; 95 % interval over items", layout)
+    print_table(
+        rows, "A is the first model, B the second; 95 % confidence interval over items", layout
+    )
 
 
 def _end(models: Sequence[str], results: Sequence["Evaluation"]) -> None:
@@ -216,7 +225,7 @@ def _protocols(names: Sequence[str]) -> tuple[ProtocolName, ...]:
     allowed = typing.get_args(ProtocolName)
     rule = f"must be one of {', '.join(allowed)}"
     faults = [
-        Fault("--protocol", value=name, rule=rule, move="Choose one.")
+        Fault("--protocol", value=name, rule=rule, move="Choose one of these protocols.")
         for name in names
         if name not in allowed
     ]
@@ -231,7 +240,12 @@ def _device(asked: str | None, gpu: bool) -> str:
     kind, _, number = asked.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
         raise ConfigError(
-            Fault("--device", value=asked, rule="must be cpu or cuda", move="Choose one.")
+            Fault(
+                "--device",
+                value=asked,
+                rule="must be cpu or cuda",
+                move="Write --device cpu or --device cuda.",
+            )
         )
     if kind == "cuda" and not gpu:
         rule = "this machine has no GPU that torch can use"

@@ -44,7 +44,7 @@ def _start_again(error: CaptureError) -> NoReturn:
 
     A search then goes on from its study. Its limits of time and of failures begin anew.
     """
-    say(f"{error}: begins again without graphs")
+    say(f"{error}; the command starts again without CUDA graphs")
     sys.stdout.flush()
     sys.stderr.flush()
     command = [sys.executable, *sys.orig_argv[1:]]
@@ -56,7 +56,7 @@ def _interrupted(number: signal.Signals) -> int:
     by = "" if number == signal.SIGINT else f" by {number.name}"
     with suppress(OSError):  # the reader or the terminal has gone
         if number != signal.SIGPIPE:
-            say(f"interrupted{by}; repeat the command to go on")
+            say(f"interrupted{by}; repeat the command to continue")
         sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # which Python flushes once more

@@ -14,21 +14,27 @@ from tune_sentcl.data.split_names import split_named
 
 
 def init(
-    out: Annotated[Path, typer.Argument(help="The search space to write, such as mine.toml.")],
+    out: Annotated[Path, typer.Argument(help="Search space to write, such as mine.toml.")],
     rows: Annotated[
-        Path, typer.Option(help="CSV, TSV, JSONL, Parquet or text file with one example a row.")
+        Path,
+        typer.Option(
+            help="File of training examples, one a row: CSV, TSV, JSONL, Parquet or text."
+        ),
     ],
     columns: ColumnsOption = "",
     dev: Annotated[
         Path | None,
-        typer.Option(help="File or folder of a task that scores trials. The task takes its name."),
+        typer.Option(
+            help="File or folder with the dev examples on which trials are scored. The task takes "
+            "its name."
+        ),
     ] = None,
     own: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=PATH",
-            help="A task that scores trials (repeatable). Without --own and --dev, a tenth of the "
-            "rows becomes dev and a tenth test.",
+            help="Custom task that scores trials (repeatable). Without --own and --dev, a tenth "
+            "of the rows becomes dev and another tenth test.",
         ),
     ] = None,
     encoder: Annotated[
@@ -39,12 +45,15 @@ def init(
         bool,
         typer.Option(
             "--clean",
-            help="Leave out rows that repeat another row, have two equal texts or stand in a "
-            "task, and write the others beside the search space.",
+            help="Remove rows that repeat another row, that have two equal texts, or whose texts "
+            "stand in a task. The other rows are written to a file beside the search space.",
         ),
     ] = False,
     minutes: Annotated[
-        float, typer.Option(min=1, help="About how long the first of the two searches may take.")
+        float,
+        typer.Option(
+            min=1, help="Time that the first of the two proposed searches may take, roughly."
+        ),
     ] = 10,
 ) -> None:
     """Write a search space for your rows.
@@ -59,7 +68,7 @@ def init(
     )
     for note in notes:
         line(note)
-    line(f"{out} is written. Read it, then run one of these searches.")
+    line(f"The search space {out} is written. Read it, then run one of these searches.")
     from tune_sentcl.init.first_look import proposed_searches  # imports torch
 
     for text in proposed_searches(out, objective, minutes):

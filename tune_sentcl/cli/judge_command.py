@@ -15,8 +15,8 @@ from tune_sentcl.tuning.options import SCORE
 UNDECIDED = 3
 
 _NAME = (
-    "The start of a configuration's or trial's id, or such as untrained or "
-    "lambda=0.3,batch_size=32."
+    "A name is the start of a configuration's or trial's id, a method such as untrained, or "
+    "values such as lambda=0.3,batch_size=32."
 )
 _SHOWN = ("asked", "verdict", "difference", "low", "high", "p", "n", "procedure")
 
@@ -24,40 +24,45 @@ _SHOWN = ("asked", "verdict", "difference", "low", "high", "p", "n", "procedure"
 def judge(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
     a: Annotated[
-        str | None, typer.Argument(help=f"The configuration that should score higher. {_NAME}")
+        str | None, typer.Argument(help=f"Configuration that should score higher. {_NAME}")
     ] = None,
     b: Annotated[
-        str | None, typer.Argument(help="The configuration to compare with, in the same form.")
+        str | None, typer.Argument(help="Configuration to compare A with, named in the same way.")
     ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The baseline, in the same form. Default: the best one with "
-            "method.name=none, else with method.lambda=0, else the first grid point.",
+            help="Baseline, named like A. Default: the best configuration with method.name=none; "
+            "else the best with method.lambda=0; else the first grid point.",
         ),
     ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
             metavar=SCORE,
-            help="The score to compare. Default: the first objective of the last search.",
+            help="Score to compare. Default: the first objective of the last search.",
         ),
     ] = None,
     alpha: Annotated[
         float,
         typer.Option(
-            help="Probability of a false claim by search seeds or the first confirmation."
+            help="Probability of a false claim, for the search seeds or for the first "
+            "confirmation."
         ),
     ] = 0.04,
     smallest: Annotated[
         float,
-        typer.Option(metavar="POINTS", help="Largest difference that counts as NO DIFFERENCE."),
+        typer.Option(
+            metavar="POINTS", help="Largest difference in points that counts as NO DIFFERENCE."
+        ),
     ] = 0.005,
     expect_equal: Annotated[
         bool,
         typer.Option(
-            "--expect-equal", help="Exit with 0 for NO DIFFERENCE, otherwise with 1 or 3."
+            "--expect-equal",
+            help="Exit with 0 if the verdict is NO DIFFERENCE; with 3 if it is UNDECIDED, "
+            "else with 1.",
         ),
     ] = False,
     json_rows: JsonOption = False,
@@ -106,11 +111,16 @@ def _check(
     faults = []
     if a is not None and b is None:
         faults.append(
-            Fault("judge", value=a, rule="must be compared with another", move="Name B too.")
+            Fault(
+                "judge",
+                value=a,
+                rule="A must be compared with a second configuration",
+                move="Name B after A.",
+            )
         )
     if a is not None and baseline is not None:
         rule = "cannot be combined with A and B"
-        faults.append(Fault("--baseline", value=baseline, rule=rule, move="Drop it."))
+        faults.append(Fault("--baseline", value=baseline, rule=rule, move="Remove --baseline."))
     if not 0 < alpha < 1:
         rule = "must lie between 0 and 1"
         faults.append(Fault("--alpha", value=f"{alpha:g}", rule=rule, move="Write --alpha 0.04."))

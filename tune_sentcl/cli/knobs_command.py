@@ -16,7 +16,10 @@ from tune_sentcl.space import load_space, space_names
 
 
 def knobs(
-    method: Annotated[str | None, typer.Argument(help="The method. Default: all.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Argument(help="Method whose hyperparameters are listed. Default: all methods."),
+    ] = None,
     plugins: PluginOption = None,
     json_rows: JsonOption = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
@@ -24,7 +27,8 @@ def knobs(
     """List hyperparameters with defaults and the presets' ranges."""
     load_plugins(plugins or ())
     if method is not None and method not in METHODS:
-        rule, move = f"must be one of {', '.join(METHODS)}", "Choose one, or give its --plugin."
+        rule = f"must be one of {', '.join(METHODS)}"
+        move = "Choose one of these, or name its plugin by --plugin."
         raise ConfigError(Fault("METHOD", value=method, rule=rule, move=move))
     rows = _rows(method)
     if json_rows:

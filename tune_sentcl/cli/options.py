@@ -40,7 +40,7 @@ SpaceArgument = Annotated[
 StudyOption = Annotated[
     str,
     typer.Option(
-        help="Folder or URL of the study. The search continues an existing one.",
+        help="Folder or URL of the study. If the study exists, the search continues it.",
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
@@ -57,8 +57,8 @@ PluginOption = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py",
-        help="File with custom code, which the command runs, or the name of an installed plugin "
-        "(repeatable).",
+        help="Python file with custom code, which the command runs, or the name of an installed "
+        "plugin (repeatable).",
         rich_help_panel=DATA_AND_SPACE,
     ),
 ]
@@ -67,24 +67,24 @@ RankByOption = Annotated[
     typer.Option(
         "--objective",
         metavar=SCORE,
-        help="Score to print (repeatable). The first one ranks. Default: the objectives of the "
-        "last search.",
+        help="Score to print (repeatable). Rows are ranked by the first score. Default: the "
+        "objectives of the last search.",
     ),
 ]
 OwnOption = Annotated[
     list[str] | None,
-    typer.Option("--own", metavar="NAME=PATH", help="A custom task (repeatable)."),
+    typer.Option("--own", metavar="NAME=PATH", help="Custom task to score (repeatable)."),
 ]
 ColumnsOption = Annotated[
     str,
     typer.Option(
         "--columns",
         metavar="ROLE=COLUMN,...",
-        help="Which column holds what, such as anchor=question,positive=answer. Default: by the "
-        "columns' names, or the only two columns of text.",
+        help="Which column has which role, such as anchor=question,positive=answer. Default: the "
+        "roles that the columns' names say, or the only two columns of text.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the rows as one JSON array.")]
 
 Command = Callable[..., None]
 RequestedSearch = tuple["Space", Path | None, tuple[int, ...] | None, SearchOptions]
@@ -96,7 +96,7 @@ _INPUTS = {
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Fix a hyperparameter in every trial, in place of its grid or range "
+            help="Set a hyperparameter to one value in every trial, in place of its grid or range "
             "(repeatable).",
             rich_help_panel=DATA_AND_SPACE,
         ),
@@ -105,8 +105,8 @@ _INPUTS = {
     "seeds": Annotated[
         str | None,
         typer.Option(
-            help="Seeds, such as 0,1,2. --scheduler says which configurations get all of them. "
-            "Default: the seeds of the search space.",
+            help="Seeds of the trials, such as 0,1,2. The help of --scheduler says which "
+            "configurations train with all seeds. Default: the seeds of the search space.",
             rich_help_panel=DATA_AND_SPACE,
         ),
     ],
@@ -247,7 +247,7 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     # 18 digits always fit the study's column of seeds.
     seeds = tuple(int(part) for part in parts if part.isdecimal() and len(part) <= 18)
     if len(set(seeds)) < len(parts):
-        rule = "must be distinct whole numbers of 0 or more, with commas between"
+        rule = "must be distinct whole numbers of 0 or more, separated by commas"
         raise ConfigError(Fault("--seeds", value=text, rule=rule, move="Write --seeds 0,1,2."))
     return seeds
 
@@ -278,7 +278,7 @@ def parse_duration(option: str, text: str | None) -> float | None:
         return None
     match = _PARTS.fullmatch(text.strip().lower().replace(" ", ""))
     if match is None or not any(match.groups()):
-        rule = "must be a time with units: d, h, m, s"
+        rule = "must be a time with units: d, h, m or s"
         raise ConfigError(Fault(option, value=text, rule=rule, move=f"Write {option} 1h30m."))
     return sum(
         float(part or 0) * unit for part, unit in zip(match.groups(), _SECONDS, strict=True)

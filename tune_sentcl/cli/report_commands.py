@@ -23,27 +23,32 @@ _ENDINGS = {"html": "html", "tex": "tex", "csv": "csv", "json": "json", "htm": "
 
 
 def report(
-    study: Annotated[list[str], typer.Argument(help="Folders or URLs of studies.")],
+    study: Annotated[list[str], typer.Argument(help="Folder or URL of a study (repeatable).")],
     format_: Annotated[
         Format | None,
         typer.Option(
             "--format",
-            help="html: a page; tex: tables for LaTeX; csv, json: the leaderboard. Default: the "
-            "suffix of --out, else html.",
+            help="Format of the report. html: a page; tex: tables for LaTeX; csv or json: the "
+            "leaderboard. Default: the suffix of --out, else html.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help=f"File to write. Default: {_PAGE} for html, else stdout."),
+        typer.Option(
+            help=f"File to write. Default: {_PAGE} for html; other formats print to stdout."
+        ),
     ] = None,
     figures: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the figures as SVG, PNG and PDF; needs the extra `figures`."
+            help="Folder to which the figures are written as SVG, PNG and PDF. This needs the "
+            "extra `figures`."
         ),
     ] = None,
     objective: RankByOption = None,
-    limit: Annotated[int, typer.Option(min=0, help="Most rows of a table; 0: all.")] = _ROWS,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Largest number of rows in a table; 0: all rows.")
+    ] = _ROWS,
     json_rows: JsonOption = False,
 ) -> None:
     """Write tables and figures of studies as one page."""
@@ -96,13 +101,17 @@ def _format(asked: Format | None, out: Path | None, json_rows: bool) -> str:
     if json_rows:
         if asked is not None or out is not None:
             rule = "prints the leaderboard to stdout and writes no report"
-            raise ConfigError(Fault("--json", rule=rule, move="Drop it, or --format and --out."))
+            raise ConfigError(
+                Fault("--json", rule=rule, move="Remove it, or remove --format and --out.")
+            )
         return "json"
     suffix = "html" if out is None else out.suffix.lower().removeprefix(".")
     kind = asked or _ENDINGS.get(suffix)
     if kind is None:
-        rule = f"must end in .{', .'.join(_ENDINGS)}, or --format must be given"
-        raise ConfigError(Fault("--out", value=str(out), rule=rule, move="Give --format."))
+        rule = f"must end in .{', .'.join(_ENDINGS)} unless --format is given"
+        raise ConfigError(
+            Fault("--out", value=str(out), rule=rule, move="Add --format html, for example.")
+        )
     return kind
 
 
@@ -128,9 +137,12 @@ def _refused(path: Path, error: OSError | ValueError) -> StudyError:
 
 def export(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
-    to: Annotated[str, typer.Option(metavar="DIR", help="Folder to create.")],
+    to: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder that the command creates for the model.")
+    ],
     trial: Annotated[
-        str | None, typer.Option(metavar="ID", help="Id of the trial, or the start of it.")
+        str | None,
+        typer.Option(metavar="ID", help="Id of the trial to export, or the start of the id."),
     ] = None,
     best: Annotated[
         str | None,
@@ -144,8 +156,8 @@ def export(
 ) -> None:
     """Write a trial's model as sentence-transformers' folder."""
     if trial is not None and best is not None:
-        rule = "each of them chooses the one model to export"
-        raise ConfigError(Fault("--trial, --best", rule=rule, move="Keep one of them."))
+        rule = "each of these options chooses the model to export"
+        raise ConfigError(Fault("--trial, --best", rule=rule, move="Remove all but one of them."))
     from tune_sentcl.export.model_folder import export_trial
 
     found = export_trial(study, to, trial=trial, best=best, say=say)

@@ -24,7 +24,7 @@ from tune_sentcl.errors import ConfigError, DeviceError, Fault
 if TYPE_CHECKING:
     from tune_sentcl.tuning.search import SearchOutcome
 
-OptionalSpace = Annotated[str | None, typer.Argument(help="As for `search`.")]
+OptionalSpace = Annotated[str | None, typer.Argument(help="Search space, as for `search`.")]
 OptionalStudy = Annotated[str | None, typer.Option("--study", help="Folder or URL of the study.")]
 
 
@@ -47,9 +47,9 @@ def search(
     tell = say if json_rows else line
     _print_results(study, outcome, json_rows=json_rows)
     if outcome.exhausted:
-        tell("The ranges hold no further configuration; the search is complete.")
-    late = f", {outcome.timed_out} ran out of time" if outcome.timed_out else ""
-    ran = f"{outcome.ran} runs ended now, {outcome.failures} of them failed{late}"
+        tell("The ranges contain no further configuration; the search is complete.")
+    late = f", {outcome.timed_out} exceeded the time limit" if outcome.timed_out else ""
+    ran = f"{outcome.ran} trials ended in this run, {outcome.failures} of them failed{late}"
     tell(f"{ran}. Study: {study}")
     if outcome.failures:
         raise typer.Exit(FAILED)
@@ -111,7 +111,10 @@ def check(
     study: OptionalStudy = None,
     gpu: Annotated[
         bool,
-        typer.Option("--gpu", help="Check this machine's GPU, in about a minute. Give no SPACE."),
+        typer.Option(
+            "--gpu",
+            help="Check this machine's GPU, which takes about a minute. Give no SPACE then.",
+        ),
     ] = False,
     json_rows: JsonOption = False,
     **given: Any,
@@ -121,7 +124,7 @@ def check(
     It runs no trial. SPACE names the search that the cluster shall run.
     """
     if gpu == (space is not None):
-        rule = "must be given, or --gpu, but not both"
+        rule = "either SPACE or --gpu must be given, but not both"
         raise ConfigError(
             Fault("SPACE", value=space or "", rule=rule, move="See tune-sentcl check --help.")
         )
@@ -130,7 +133,8 @@ def check(
         return
     loaded, data, seeds, options = _checked_search(space, study, given)
     if options.launcher == "local":
-        rule, move = "runs on no cluster", "Drop it, or run `tune-sentcl plan`."
+        rule = "local uses no cluster, so there is nothing to check"
+        move = "Remove --launcher local, or run `tune-sentcl plan`."
         raise ConfigError(Fault("--launcher", value="local", rule=rule, move=move))
     from tune_sentcl.on_ray.environment import prepare_ray
     from tune_sentcl.store.files import study_path
@@ -148,12 +152,12 @@ def check(
         print_json(rows)
     else:
         layout = Layout(constant=("accelerator",), of="nodes")
-        print_table(rows, f"Nodes for {space}, a trial takes {nodes.trial}", layout)
+        print_table(rows, f"Nodes for {space}; a trial requests {nodes.trial}", layout)
     for text in nodes.warnings:
         say(text)
     nodes.check()
     if any(row["trials at a time"] for row in rows):  # else a warning says that trials wait
-        (say if json_rows else line)("The search can be run there.")
+        (say if json_rows else line)("The cluster can run the search.")
 
 
 def _check_gpu(*, json_rows: bool) -> None:
@@ -165,7 +169,7 @@ def _check_gpu(*, json_rows: bool) -> None:
     if not torch.cuda.is_available():
         found = f"torch {torch.__version__} finds no CUDA device here, so nothing was checked"
         raise DeviceError(f"{found}. Install a build of torch for this GPU's driver")
-    say("This takes about a minute.")
+    say("The checks take about a minute.")
     rows = [finding.row() for finding in check_gpu(torch.device("cuda", 0))]
     if json_rows:
         print_json(rows)
@@ -179,19 +183,20 @@ def _check_gpu(*, json_rows: bool) -> None:
     *("settings", "plugins", "data", "objectives", "allow_test_objective", "stage_objective"),
     *("cpus_per_trial", "gpus_per_trial", "deterministic"),
     told={
-        "settings": "Set a value of the trial (repeatable).",
+        "settings": "Set a hyperparameter of the trial (repeatable).",
         "data": "Folder of the data sets. Default: the environment variable TUNE_SENTCL_DATA.",
         "objectives": "Score or cost to measure (repeatable). Default: STS-B:spearman:dev, else "
         "the first dev score of your custom tasks.",
-        "stage_objective": "Dev score of pairs, retrieval or a plugin. It selects the weights if "
-        "evaluation.select is best. Default: the first objective.",
-        "cpus_per_trial": "CPU cores of the trial, and its number of torch threads.",
-        "gpus_per_trial": "GPUs of the trial, 0 or 1. Default: 1 if this machine has a GPU, else "
+        "stage_objective": "Dev score of pairs, retrieval or a plugin that is measured during "
+        "training. With evaluation.select = best, the weights with the highest score are kept. "
+        "Default: the first objective.",
+        "cpus_per_trial": "CPU cores for the trial, which is also its number of torch threads.",
+        "gpus_per_trial": "GPUs for the trial, 0 or 1. Default: 1 if this machine has a GPU, else "
         "0.",
     },
 )
 def train(
-    study: Annotated[str | None, typer.Option(help="Keep the trial in this study.")] = None,
+    study: Annotated[str | None, typer.Option(help="Store the trial in this study.")] = None,
     json_rows: JsonOption = False,
     **given: Any,
 ) -> None:
@@ -228,14 +233,16 @@ def measure(
         bool,
         typer.Option(
             "--train",
-            help="Train winner, baseline and runner-up again, with all their seeds, where the "
-            "study has no weights. Keep these weights.",
+            help="Train the winner, the baseline and the runner-up again with all their seeds if "
+            "the study has not kept their weights. The new weights are kept.",
         ),
     ] = False,
     best: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="With --train: train the N best configurations instead."
+            min=0,
+            metavar="N",
+            help="Train the N best configurations instead of those three (with --train).",
         ),
     ] = 0,
     json_rows: JsonOption = False,
@@ -249,7 +256,9 @@ def measure(
     others = {"data": given["data"], "plugins": given["plugins"] or ()}
     outcome = run(study, values, options=options, train=train, best=best, progress=True, **others)
     _print_results(study, outcome, json_rows=json_rows)
-    told = f"{outcome.ran} trials were scored now, {outcome.failures} failed. Study: {study}"
+    told = (
+        f"{outcome.ran} trials were scored in this run, {outcome.failures} failed. Study: {study}"
+    )
     (say if json_rows else line)(told)
     if outcome.failures:
         raise typer.Exit(FAILED)

@@ -29,7 +29,7 @@ from tune_sentcl.space import Space, load_space, space_names
 
 
 def spaces(
-    space: Annotated[str | None, typer.Argument(help="Show this search space in full.")] = None,
+    space: Annotated[str | None, typer.Argument(help="Search space to show in full.")] = None,
     plugins: PluginOption = None,
     json_rows: JsonOption = False,
 ) -> None:
@@ -70,7 +70,7 @@ def _show_space(space: Space) -> None:
     ranges = [{"key": r.key, "range": range_text(r)} for r in space.ranges]
     if ranges:
         line("")
-    print_table(ranges, "Ranges of the sampler")
+    print_table(ranges, "Ranges that the search samples from")
 
 
 def range_text(item: Any) -> str:
@@ -84,11 +84,15 @@ def range_text(item: Any) -> str:
 def show(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
     objective: RankByOption = None,
-    limit: Annotated[int, typer.Option(min=0, help="Most rows of a table; 0: all.")] = SHOWN,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Largest number of rows in a table; 0: all rows.")
+    ] = SHOWN,
     json_rows: JsonOption = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print all trials as CSV.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print all trials as CSV, with every column.")
+    ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Follow the search until it ends.")
+        bool, typer.Option("--watch", help="Show the search's progress until it ends.")
     ] = False,
 ) -> None:
     """Print a study's trials and configurations, best first.
@@ -100,7 +104,11 @@ def show(
     """
     if json_rows + csv + watch > 1:
         raise ConfigError(
-            Fault("--json, --csv, --watch", rule="cannot be combined", move="Keep one of them.")
+            Fault(
+                "--json, --csv, --watch",
+                rule="only one of these options can be given",
+                move="Remove the others.",
+            )
         )
     if watch:
         from tune_sentcl.cli.watch_command import watch as follow
@@ -124,13 +132,16 @@ def show(
 
 
 def check(
-    directory: Annotated[Path | None, typer.Argument(help="The data root.")] = None,
+    directory: Annotated[
+        Path | None, typer.Argument(help="Data root: the folder of the data sets.")
+    ] = None,
     own: OwnOption = None,
     rows_file: Annotated[
         Path | None,
         typer.Option(
             "--rows",
-            help="Examples to compare with the --own tasks: a file, or a plugin's source.",
+            help="Training examples to compare with the --own tasks: a file, or a plugin's "
+            "source.",
         ),
     ] = None,
     columns: ColumnsOption = "",
@@ -145,10 +156,8 @@ def check(
     load_plugins(plugins or ())
     entries = own_entries(own)
     if directory is None and not entries and rows_file is None:
-        rule, move = (
-            "needs a data root, an own task or rows",
-            "Give the data root, --own or --rows.",
-        )
+        rule = "needs a data root, a custom task or training examples"
+        move = "Give a folder as the data root, or give --own or --rows."
         raise ConfigError(Fault("data check", rule=rule, move=move))
     sets = check_root(directory) if directory is not None else []
     sets += map(check_own, entries)

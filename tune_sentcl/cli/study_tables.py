@@ -66,7 +66,7 @@ def study_lines(
     tables = [(trials, rows, "")]
     if (over_seeds["objective_n"] > 1).any() or "lost" in over_seeds:
         first = _first(standings, over_seeds, most)
-        title = "Means over seeds ± standard deviations, best first"
+        title = "Means over seeds ± standard deviations, best configuration first"
         tables.append((over_seeds, [_configuration(row, columns | tests) for row in first], title))
     lines: list[str] = []
     for table, shown, title in tables:
@@ -75,8 +75,8 @@ def study_lines(
             lines += [""] * bool(lines)
             lines += table_lines(shown, width, title, layout, bold=bold)
         if most and len(table) > most:
-            every = "" if title else ", --csv every column"
-            lines.append(f"{len(table) - most} more: --limit 0 prints all{every}.")
+            every = "" if title else ", --csv prints every column"
+            lines.append(f"{len(table) - most} more rows: --limit 0 prints all{every}.")
     return lines
 
 
@@ -110,9 +110,11 @@ def _layout(
         titles[_CONFIRM] = f"confirm {titles[objectives[0]]}"
         titles[_CONFIRM_TEST] = f"confirm {titles[tests[0]]}" if tests else ""
         titles[objectives[0]] = f"search {titles[objectives[0]]}"
-    ranking = ["the objective"] if len(objectives) == 1 else ["an objective, ranks first"]
+    ranking = (
+        ["the objective"] if len(objectives) == 1 else ["an objective, by which trials are ranked"]
+    )
     ranking += [
-        "a cost, less is better" if objective_named(name).is_cost else "an objective"
+        "a cost, lower is better" if objective_named(name).is_cost else "an objective"
         for name in objectives[1:]
     ]
     titles[_AVERAGE] = "STS"
@@ -120,17 +122,21 @@ def _layout(
     legend = {name: f"{titles[name]}: {name}, {rank}" for name, rank in ranked}
     legend |= {name: f"{titles[name]}: {name}, reported only" for name in tests}
     legend |= {
-        _AVERAGE: "STS: the average of the test Spearman of seven STS tasks",
-        _CONFIRM: f"{titles.get(_CONFIRM)}: on confirmation seeds; report this mean",
-        _CONFIRM_TEST: f"{titles.get(_CONFIRM_TEST)}: on these seeds",
-        _SEEN: "seen: the share of its training after which a trial was stopped",
-        _LAST: "last score: the score that stopped it",
-        _VERDICT: f"verdict: of `judge`, beside the winner; blank: not compared. {chosen_by}",
+        _AVERAGE: "STS: the mean test Spearman over seven STS tasks",
+        _CONFIRM: f"{titles.get(_CONFIRM)}: mean over confirmation seeds; report this mean",
+        _CONFIRM_TEST: f"{titles.get(_CONFIRM_TEST)}: mean over confirmation seeds",
+        _SEEN: "seen: the share of its training that a trial had done when it was stopped",
+        _LAST: "last score: the score by which the trial was stopped",
+        _VERDICT: (
+            "verdict: what `judge` says of the configuration against the winner; blank: not "
+            f"compared. {chosen_by}"
+        ),
     }
     if "rank" in table and table["rank"].isna().any():
-        legend["rank"] = "rank -: fewer seeds than the best, or a lost seed"
-        if "code_fingerprint" in table:
-            legend["rank"] += ", or older code of the plugin"
+        older = ", or older code of the plugin" if "code_fingerprint" in table else ""
+        legend["rank"] = (
+            f"rank -: the configuration has fewer seeds than the best, or has lost a seed{older}"
+        )
     kept = {*names, "rank", _CONFIRM, _CONFIRM_TEST, _VERDICT}
     constant = [k for k in others if k not in {*kept, _SEEN, _LAST, _AVERAGE, "seconds"}]
     drop_first = ["seconds", "origin", "status", _AVERAGE]

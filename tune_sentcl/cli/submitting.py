@@ -39,7 +39,7 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the job without submitting it.")
 ]
 PipOption = Annotated[
-    bool, typer.Option("--pip", help="Let Ray install this package's dependencies on each node.")
+    bool, typer.Option("--pip", help="Let Ray install tune_sentcl's dependencies on each node.")
 ]
 
 # The command on the cluster has other values of these.
@@ -69,7 +69,7 @@ def submit(
     if dry_run:
         name = "tune-sentcl-STUDY-DIGEST-runN" if study is None else job_id(study, "N")
         line(f"command: {command}")
-        line(f"submission id: {name}, for run N of the study")
+        line(f"submission id: {name}, where N counts the submissions for this study")
         line(f"runtime environment: {json.dumps(environment)}")
         return
     if study is None:
@@ -81,7 +81,7 @@ def submit(
     line(f"submitted: {job}")
     line(f"follow: ray job logs --follow {job} --address {address}")
     line(f"stop: ray job stop {job} --address {address}")
-    line("resume: repeat the command when it has ended")
+    line("resume: when the job has ended, repeat the command")
     if follow:
         asyncio.run(_print_log(jobs, job))
         ended = jobs.details(job)
@@ -131,7 +131,7 @@ def _check_location(where: str, location: str) -> None:
         StudyFiles.at(location)  # raises for a URL of no known kind
     elif not location.startswith("/"):
         rule = "must be a URL or an absolute path, because the cluster opens it"
-        move = "Write its location on the cluster."
+        move = "Write the study's location on the cluster."
         raise ConfigError(Fault(where, value=location or "''", rule=rule, move=move))
 
 

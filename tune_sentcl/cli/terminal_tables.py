@@ -109,7 +109,7 @@ def table_lines(
         below = [f"{named}; a wider terminal or {layout.full_option} shows them"]
     above = [title, *(text for key, text in layout.legend.items() if key in columns)]
     if same_values:
-        above.append(f"{', '.join(same_values)} in these {len(rows)} {layout.of}")
+        above.append(f"all {len(rows)} {layout.of} have {', '.join(same_values)}")
     drawn = _drawn(list(columns.values()), width, bold=bold)
     return [*_wrapped(above, width), *drawn, *_wrapped(below, width)]
 

@@ -15,19 +15,23 @@ if TYPE_CHECKING:
     from tune_sentcl.analysis.papers.verification import VerifiedCell
 
 _MEANINGS = {
-    "MATCH": "equal after rounding",
-    "WITHIN SEED NOISE": "inside the 95 % prediction interval of our seeds",
-    "NOT ENOUGH SEEDS": "unequal, and fewer than three seeds give no interval",
-    "MISS": "outside the interval",
-    "NOT COMPARABLE": "run or measured in another way: see the footnote",
-    "NOT RUN": "the study has no such number",
+    "MATCH": "equal to the paper's number after rounding",
+    "WITHIN SEED NOISE": (
+        "the paper's number lies inside the 95 % prediction interval of our seeds"
+    ),
+    "NOT ENOUGH SEEDS": "the numbers differ, and fewer than three seeds give no interval",
+    "MISS": "the paper's number lies outside the interval",
+    "NOT COMPARABLE": "our trials were trained or measured in another way: see the footnote",
+    "NOT RUN": "the study has no score for this number",
 }
 
 
 def verify(
     study: Annotated[str, typer.Argument(help="Folder or URL of the study.")],
-    paper: Annotated[str, typer.Option(help="The paper: SCL, ConIsI or CLSR.")],
-    table: Annotated[int | None, typer.Option(help="Only this table of the paper.")] = None,
+    paper: Annotated[str, typer.Option(help="Paper to compare with: SCL, ConIsI or CLSR.")],
+    table: Annotated[
+        int | None, typer.Option(help="Compare with this table of the paper only.")
+    ] = None,
     json_rows: JsonOption = False,
 ) -> None:
     """Compare a study with the printed numbers of a paper."""

@@ -88,11 +88,11 @@ def _verdict(progress: SearchProgress | None, files: StudyFiles) -> str:
     if progress is None:
         return "no search has reported its progress in this study"
     if progress.is_interrupted(files):  # the last count may be older than the last rows
-        return "the search ended unexpectedly"
+        return "the search ended without reporting its end"
     if progress.state == "running":
         return ""
     done = f"{progress.done} of {progress.total} trials are done"
-    return f"the search has {_ENDS.get(progress.state, 'ended')}, {done}"
+    return f"the search has {_ENDS.get(progress.state, 'ended')}; {done}"
 
 
 def _counts(progress: SearchProgress) -> str:
@@ -100,7 +100,7 @@ def _counts(progress: SearchProgress) -> str:
     rest = "time left unknown" if left is None else f"left {clock(left)}"
     paced = progress.ended and progress.seconds
     pace = f", {60 * progress.ended / progress.seconds:.1f} a minute" if paced else ""
-    counts = f"{progress.done} of {progress.total} done, {len(progress.running)} running"
+    counts = f"{progress.done} of {progress.total} trials done, {len(progress.running)} running"
     return f"{counts}{pace}, {rest}"
 
 
@@ -109,7 +109,7 @@ def _wait_for_search(files: StudyFiles) -> None:
     end = time.monotonic() + _BEGIN_S
     if not _has_begun(files):
         most = f"at most {clock(_BEGIN_S)}"
-        say(f"{files.where}: no search has begun there; waiting for {most}")
+        say(f"{files.where}: no search has begun in this study; waiting for {most}")
     while not _has_begun(files) and time.monotonic() < end:
         time.sleep(_DISK_S if files.folder else _STORE_S)
 

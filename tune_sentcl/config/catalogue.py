@@ -120,7 +120,7 @@ def section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
 
 def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
     section, _, name = key.partition(".")
-    default_text = f"which {section} it is" if name == "name" else f"a knob of {owner}"
+    default_text = f"name of the {section}" if name == "name" else f"a knob of {owner}"
     meaning = field.description or default_text
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):

@@ -28,23 +28,26 @@ def joined_columns(value: object) -> object:
     """
     if isinstance(value, str):
         if value.lstrip().startswith("{"):
-            raise _refused('{ anchor = "question" }, with = instead of :')
+            raise _refused('written with = in place of :, as { anchor = "question" }')
         parts = [part.partition("=") for part in value.split(",") if part.strip()]
         value = {role.strip(): column for role, _, column in parts}
     if not isinstance(value, Mapping):
         return value
     if not all(isinstance(c, str) and c and "," not in c for c in value.values()):
-        raise _refused("a mapping of roles to names of columns, and no comma in a name")
+        raise _refused(
+            "a mapping of roles to names of columns, and a name must not contain a comma"
+        )
     strange = [role for role in value if role not in _ROLES and not _NUMBERED.fullmatch(role)]
     if strange:
         roles = ", ".join((*_ROLES, "negative_1, negative_2 ...", "ignored_1, ignored_2 ..."))
         raise _refused(
-            f"a mapping of roles, and {strange[0]} is not a role: the roles are {roles}"
+            f"a mapping whose keys are roles, but {strange[0]} is not a role; the roles "
+            f"are {roles}"
         )
     names = list(value.values())
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise _refused(f"a mapping of one role to one column, and {twice[0]} has two roles")
+        raise _refused(f"a mapping that gives each column one role, but {twice[0]} has two roles")
     return ",".join(f"{role}={value[role]}" for role in sorted(value))
 
 
@@ -138,11 +141,16 @@ def own_source(entry: str) -> OwnSource:
     name, _, path = entry.partition("=")
     prefix = next((prefix for prefix in (MTEB, PLUGIN) if path.startswith(prefix)), "")
     if not path.removeprefix(prefix):
-        raise ValueError("name=path, with a file or a folder, mteb:TASK or plugin:TASK")
+        raise ValueError("NAME=PATH, where PATH is a file, a folder, mteb:TASK or plugin:TASK")
     if not _NAME.fullmatch(name):
-        raise ValueError("a name of letters, digits, '_', '-' and '.', a letter first, then =path")
+        raise ValueError(
+            "NAME=PATH, where NAME begins with a letter and contains only letters, digits, "
+            "'_', '-' and '.'"
+        )
     if spelled_alike(name) in {spelled_alike(task) for task in (*SENTEVAL, COST)}:
-        rule = f"named differently from SentEval's tasks and {COST}, and {name} is one of them"
+        rule = (
+            f"named differently from SentEval's tasks and {COST}, but {name} is one of these names"
+        )
         raise ValueError(f"{rule}: mine={prefix}{name}" if prefix else rule)
     kinds = {MTEB: "task", PLUGIN: "plugin", "": "path"}
     return OwnSource(name, **{kinds[prefix]: path.removeprefix(prefix)})
@@ -158,7 +166,7 @@ def own_sources(entries: Sequence[str]) -> tuple[OwnSource, ...]:
     names = [spelled_alike(source.name) for source in sources]
     twice = [s.name for s, name in zip(sources, names, strict=True) if names.count(name) > 1]
     if twice:
-        raise ValueError(f"a list of different names, and {twice[-1]} occurs twice")
+        raise ValueError(f"a list of different names, but {twice[-1]} occurs twice")
     return sources
 
 

@@ -62,33 +62,37 @@ class MnrConfig(TripletRowsConfig):
         0.05, gt=0, description="divides the cosines in the softmax (tau), above 0"
     )
     symmetric: bool = Field(
-        False, description="also rank anchors for each positive, and average both losses"
+        False, description="also rank the anchors for each positive, and average the two losses"
     )
     negative_weight: float = Field(
         1.0, gt=0, description="weight of a row's own negatives in its softmax, above 0"
     )
     contrast_anchors: bool = Field(
-        False, description="also use other anchors as negatives (GTE); joins all in one softmax"
+        False,
+        description="also use the other anchors of the batch as negatives (GTE); all candidates "
+        "share one softmax",
     )
     contrast_positives: bool = Field(
         False,
-        description="also contrast a positive with the texts of other rows (GTE); joins all in "
-        "one softmax",
+        description="also contrast each positive with the texts of other rows (GTE); all "
+        "candidates share one softmax",
     )
     hardness: float = Field(
         0.0,
         ge=0,
-        description="times the cosine of a negative, added to its logit (LLaVE: 9, "
-        "EmbeddingGemma: 5)",
+        description="factor by which a negative's cosine is multiplied before it is added to the "
+        "negative's logit (LLaVE: 9, EmbeddingGemma: 5)",
     )
     hardened: Literal["all", "in_batch", "own"] = Field(
-        "all", description="negatives that hardness weights: all, those of other rows, own ones"
+        "all",
+        description="negatives to which hardness applies: all, those of other rows, or the row's "
+        "own",
     )
     false_margin: float | None = Field(
         None,
         ge=0,
         description="leave out a negative whose cosine exceeds the positive's by more than this "
-        "(Qwen3 Embedding: 0.1); unset: none",
+        "(Qwen3 Embedding: 0.1); unset: leave out none",
     )
     head: Literal["none", "dropped", "kept"] = Field(
         "none",
@@ -115,11 +119,12 @@ class GistConfig(TripletRowsConfig):
     margin: float = Field(
         0.0,
         ge=0,
-        description="leave out a candidate if the guide finds it nearer than the positive, or "
-        "further by at most this margin",
+        description="leave out a candidate that the guide puts nearer to the anchor than the "
+        "positive, or further away by at most this margin",
     )
     margin_kind: Literal["absolute", "relative"] = Field(
-        "absolute", description="the margin is a cosine, or a share of the positive's cosine"
+        "absolute",
+        description="the margin is a difference of cosines, or a share of the positive's cosine",
     )
     contrast_anchors: bool = Field(True, description="also use other anchors as negatives")
     contrast_positives: bool = Field(True, description="also contrast positives with each other")

@@ -67,23 +67,25 @@ class SclConfig(PairMethodConfig):
         alias="lambda",
         ge=0,
         le=1,
-        description="weight of the contrastive loss, from 0 to 1; cross-entropy: 1 - lambda",
+        description="weight of the contrastive loss, from 0 to 1; the cross-entropy has weight 1 "
+        "- lambda",
     )
     temperature: float = Field(
         1.0, gt=0, description="divides the similarities in the softmax (tau), above 0"
     )
     num_positives: Count = Field(
-        "all", description='positives of an anchor (P): a number above 0, or "all"'
+        "all", description='number of positives for each anchor (P), above 0, or "all"'
     )
     num_negatives: Count = Field(
-        "all", description='negatives of an anchor (N): a number above 0, or "all"'
+        "all", description='number of negatives for each anchor (N), above 0, or "all"'
     )
     similarity: Literal["dot", "cosine"] = Field(
-        "dot", description="raw dot product (the authors' code) or cosine"
+        "dot",
+        description="similarity of embeddings: the raw dot product (the authors' code) or cosine",
     )
     anchors: Literal["entailment", "premise"] = Field(
         "entailment",
-        description="one anchor per entailment row (the authors' code), or one per premise that "
+        description="anchors: one per entailment row (the authors' code), or one per premise that "
         "has an entailment row (the paper's text)",
     )
 
@@ -97,13 +99,14 @@ class AugmentConfig(PairMethodConfig):
         alias="lambda",
         ge=0,
         le=1,
-        description="weight of the drawn pairs, from 0 to 1; the batch has 1 - lambda",
+        description="weight of the loss on the drawn pairs, from 0 to 1; the loss on the batch "
+        "has weight 1 - lambda",
     )
     num_positives: Count = Field(
-        "all", description='drawn entailed pairs of a premise (P): a number above 0, or "all"'
+        "all", description='number of entailed pairs drawn for each premise (P), above 0, or "all"'
     )
     num_negatives: Count = Field(
-        "all", description='drawn other pairs of a premise (N): a number above 0, or "all"'
+        "all", description='number of other pairs drawn for each premise (N), above 0, or "all"'
     )
     cross_premise_label: Literal["contradiction", "neutral"] = Field(
         "contradiction", description="label of a drawn pair whose hypothesis has another premise"
@@ -131,8 +134,9 @@ class ConisiConfig(ChunkedConfig):
     )
     strategy: Literal["s", "o1", "o2"] = Field(
         "s",
-        description="the sentence c that is composed with x: s, another of the batch; o1, x with "
-        "subwords replaced; o2, x with words replaced by their WordNet antonyms",
+        description="the sentence c that is combined with the sentence x: s, another sentence of "
+        "the batch; o1, x with subwords replaced; o2, x with words replaced by their WordNet "
+        "antonyms",
     )
     share: float | None = Field(
         None,
@@ -148,9 +152,9 @@ class ConisiConfig(ChunkedConfig):
     )
     batch_norm: Literal["pairs", "joint", "separate"] = Field(
         "pairs",
-        description="inputs of the head that share batch statistics: pairs, (x, x) and (x, c) "
-        "together and x separately; joint, all three; separate, none, so the interactive loss "
-        "cannot distinguish the pairs by a feature's mean",
+        description="which inputs of the head share batch statistics: pairs, (x, x) and (x, c) "
+        "together and x by itself; joint, all three; separate, none, so that the interactive loss "
+        "cannot tell the pairs apart by a feature's mean",
     )
 
 
@@ -166,7 +170,9 @@ class ClsrConfig(MethodBase):
     hidden: int = Field(768, ge=1, description="width of the network's hidden layer")
     width: int = Field(768, ge=1, description="width of the network's output, the embedding")
     output_relu: bool = Field(
-        True, description="ReLU on the embedding too (the paper's text), or on the hidden layer"
+        True,
+        description="apply ReLU also to the embedding (the paper's text), or only to the hidden "
+        "layer",
     )
 
     @property
@@ -188,17 +194,20 @@ class NoneConfig(MethodBase):
         "into the identity (Su et al. 2021)",
     )
     whitening_dim: int | None = Field(
-        None, ge=1, description="number of whitened directions to keep, widest first; unset: all"
+        None,
+        ge=1,
+        description="number of whitened directions to keep, from the one of the largest variance "
+        "on; unset: all",
     )
     dims: Annotated[Dims, Field(max_length=1)] = Field(
         (),
-        description="width to which embeddings are cut, and then scaled to length 1 "
+        description="width to which embeddings are cut before they are scaled to length 1 "
         "(Matryoshka); empty or 0: the whole embedding",
     )
     quantization: Literal["none", "int8", "binary"] = Field(
         "none",
-        description="bits of each number of an embedding: 32 (none), 8, with ranges from the "
-        "training sentences (int8), or 1, its sign (binary)",
+        description="bits per number of an embedding: 32 (no quantization), 8 (int8, with ranges "
+        "from the training sentences) or 1 (binary: the sign)",
     )
 
     @property

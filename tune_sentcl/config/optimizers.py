@@ -19,7 +19,8 @@ class OptimizerBase(Frozen):
     epochs: int = Field(1, ge=1, description="passes over the rows")
     schedule: Literal["constant", "linear", "cosine"] = Field(
         "constant",
-        description="after the warm-up: constant (SCL's code), or linear or cosine to 0",
+        description="learning rate after the warm-up: constant (SCL's code), or decreasing to 0, "
+        "linear or cosine",
     )
     warmup: float = Field(
         0.1, ge=0, lt=1, description="share of the steps over which the rate rises from 0"
@@ -30,11 +31,14 @@ class OptimizerBase(Frozen):
     weight_decay: float = Field(
         0.0,
         ge=0,
-        description="decoupled in adamw, part of the gradient in sgd and lars; biases and norms "
-        "are not decayed",
+        description="weight decay, which is decoupled in adamw and part of the gradient in sgd "
+        "and lars; biases and norms are not decayed",
     )
     max_grad_norm: float | None = Field(
-        None, gt=0, description="clip the gradient's norm to this; unset: no clipping"
+        None,
+        gt=0,
+        description="largest norm of the gradient, to which longer gradients are clipped; unset: "
+        "no clipping",
     )
     precision: Precision = Field(
         "fp32",
@@ -54,7 +58,7 @@ class AdamwConfig(OptimizerBase):
     eps_added: Literal["corrected", "raw"] = Field(
         "corrected",
         description="add epsilon to the root of the second moment after the bias correction, as "
-        "torch does, or before it (raw), as transformers did in 2020",
+        "torch does, or before the correction (raw), as transformers did in 2020",
     )
 
 

@@ -105,7 +105,7 @@ def unknown_key(where: str, key: str, value: str) -> Fault:
             key=key,
             value=value,
             rule=f"only {_owners(all_knobs[key])} this key",
-            move="Drop it.",
+            move="Remove the key.",
         )
     name = key.rpartition(".")[2]
     if name in ALIASES:
@@ -161,7 +161,7 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
             name = item["input"].get("name")
             names = ", ".join(union_members(key))
             given = "" if name is None else shown(name)
-            move = f"Choose one{', or give its --plugin' * (key == 'method')}."
+            move = f"Choose one of them{', or load its plugin by --plugin' * (key == 'method')}."
             if key == "method" and (ours := _method_meant(str(name))):
                 move = f"{name} is called {ours} here."
             yield Fault(

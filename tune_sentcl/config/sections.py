@@ -48,8 +48,8 @@ class EncoderConfig(Frozen):
     )
     pooling: Literal[Pooling, Auto] = Field(
         "auto",
-        description="how token states become one sentence embedding; modules: by the modules of "
-        "the checkpoint's folder; auto: as its files state, else mean",
+        description="how token states become one sentence embedding; modules: by the modules in "
+        "the checkpoint's folder; auto: as the checkpoint's files state, else mean",
     )
     max_length: Annotated[int | Auto, BeforeValidator(_length_or_auto)] = Field(
         "auto",
@@ -66,20 +66,22 @@ class EncoderConfig(Frozen):
     )
     packed: bool = Field(
         True,
-        description="run the transformer without padding if its architecture supports it; equal "
-        "to padding up to rounding and dropout noise",
+        description="run the transformer without padding if its architecture supports this; "
+        "results equal those with padding up to rounding and dropout noise",
     )
     query_prefix: str = Field(
-        "", description="prepended to queries: those of retrieval, and the anchors of triplets"
+        "",
+        description="text prepended to queries, which are the queries of retrieval and the "
+        "anchors of triplets",
     )
     text_prefix: str = Field(
-        "", description="prepended to every other sentence, in training and in evaluation"
+        "", description="text prepended to every other sentence, in training and in evaluation"
     )
     freeze_layers: int = Field(
         0,
         ge=0,
-        description="freeze this many of the lowest layers, and the embedding layer; 0: train the "
-        "whole encoder",
+        description="number of the lowest layers to freeze, together with the embedding layer; 0: "
+        "train the whole encoder",
     )
     lora_rank: int = Field(
         0,
@@ -94,8 +96,8 @@ class EncoderConfig(Frozen):
     lora_targets: Annotated[str, AfterValidator(_sorted_names)] = Field(
         "all-linear",
         min_length=1,
-        description="the layers with adapters: all-linear, auto (peft's choice for the "
-        "architecture), or the ends of their names, separated by commas: `query,value`",
+        description="layers that get adapters: all-linear, auto (peft's choice for the "
+        "architecture), or the ends of layers' names, separated by commas: `query,value`",
     )
 
 
@@ -116,19 +118,19 @@ class DataConfig(Frozen):
     )
     blanks: Literal["refuse", "drop"] = Field(
         "refuse",
-        description="rows with a blank sentence: refuse them in labeled pairs and triplets, or "
-        "drop them in rows of every kind",
+        description="what to do with rows that have a blank sentence: refuse them in labeled "
+        "pairs and triplets, or drop them in rows of every kind",
     )
     positives: Literal["draw", "rows"] = Field(
         "draw",
-        description="lists of positives: draw one positive of each in every epoch, or make each "
-        "positive a row",
+        description="how to read lists of positives: draw one positive of each list in every "
+        "epoch, or make each positive a row",
     )
     limit: int | None = Field(
         None,
         ge=1,
-        description="use only the first rows that fit the method, in file order; with several "
-        "sources, of each source",
+        description="number of rows to use, the first in file order that fit the method; with "
+        "several sources, this many of each",
     )
     min_score: float = Field(
         4.0,
@@ -149,27 +151,30 @@ class DataConfig(Frozen):
         0.05,
         ge=0,
         lt=1,
-        description="a mined negative's cosine is below the positives' by this share at least "
+        description="least share by which a mined negative's cosine must be below the positive's "
         "(NV-Retriever: 0.05)",
     )
     mined_depth: int = Field(
-        100, ge=1, description="mine among so many positives that are nearest to the anchor"
+        100,
+        ge=1,
+        description="number of positives nearest to the anchor among which negatives are mined",
     )
     order: Literal["file", "shuffled", "distinct", "groups", "shuffled_groups"] = Field(
         "file",
-        description="file: as in the file; shuffled: shuffled each epoch; distinct: shuffled, "
-        "and rows of a batch share no text but negatives; for labeled pairs, groups: the rows of "
-        "a premise stay together; shuffled_groups: the groups are shuffled each epoch",
+        description="order of the rows; file: as in the file; shuffled: shuffled in each epoch; "
+        "distinct: shuffled, and the rows of a batch share no text except negatives; for "
+        "labeled pairs, groups: the rows of a premise stay together; shuffled_groups: these "
+        "groups are shuffled in each epoch",
     )
     drop_last: bool = Field(
         False,
-        description="drop an epoch's last batch if it is short, unless it is the only batch "
-        "(distinct: its shortest batches, unless all are short); with several sources, for each",
+        description="drop an epoch's last batch if it is short and not the only batch (distinct: "
+        "the shortest batches, unless all are short); with several sources, drop for each source",
     )
     mix: Literal["proportional", "in_turn"] = Field(
         "proportional",
-        description="order of the batches of several sources (each batch is of one source): all "
-        "batches in proportion, or one batch of each source in turn until a source is used up",
+        description="order of the batches of several sources, where each batch is of one source: "
+        "all batches in proportion, or one batch of each source in turn until a source is used up",
     )
 
 
@@ -221,7 +226,8 @@ class EvaluationConfig(Frozen):
 
     data: Literal["auto", "toy", "root"] = Field(
         "auto",
-        description="toy sets, or the files under the data root; auto: toy if trained on toy",
+        description="sets on which trials are scored: toy sets, or the files under the data root; "
+        "auto: toy if data.source is toy, else root",
     )
     suites: Annotated[
         tuple[SuiteName, ...],
@@ -261,8 +267,8 @@ class EvaluationConfig(Frozen):
         AfterValidator(_some),
     ] = Field(
         ("cosine", "logreg-10fold"),
-        description="how tasks are scored, each protocol for its suite: cosine, relatedness "
-        "(sts); logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat (transfer)",
+        description="protocols by which tasks are scored: cosine, relatedness (suite sts); "
+        "logreg-10fold, senteval-10fold, senteval-5fold, scl-paper-compat (suite transfer)",
     )
     cost: bool = Field(
         False,

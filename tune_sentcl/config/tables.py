@@ -134,6 +134,6 @@ class ChunkedConfig(MethodBase):
     chunk: int | None = Field(
         None,
         ge=1,
-        description="sentences to encode at a time, each of them twice; a batch then takes the "
-        "memory of one chunk (GradCache); unset: the whole batch at once",
+        description="number of sentences to encode at a time, each of them twice, so that a batch "
+        "needs the memory of one chunk (GradCache); unset: the whole batch at once",
     )

@@ -57,9 +57,11 @@ class TrialConfig(Frozen):
                 value, default = getattr(table, key, None), getattr(usual, key)
                 # A study's rows have what stands for `auto`.
                 if value not in (default, AUTO_FALLBACKS.get(f"{name}.{key}", default)):
-                    rule = "must not be set with method {name}: its function owns rows, encoder, "
+                    rule = (
+                        "must not be set with method {name}: its function chooses rows, encoder, "
+                    )
                     rule += "optimizer and evaluation points"
-                    of = {"name": self.method.name, "value": value, "move": "Drop it."}
+                    of = {"name": self.method.name, "value": value, "move": "Remove the key."}
                     raise PydanticCustomError(f"{name}.{key}", rule, of)
         return self
 
@@ -86,8 +88,8 @@ class TrialConfig(Frozen):
         if not has_scores and not self.evaluation.own:
             raise PydanticCustomError(
                 "evaluation.suites",
-                "Input should be a list with sts, because STS-B dev is the stage "
-                "objective, or evaluation.own should name own tasks",
+                "Input should be a list with sts, so that STS-B dev is the stage objective; "
+                "otherwise evaluation.own should name custom tasks",
                 {"value": self.evaluation.suites},
             )
         return self

@@ -143,7 +143,7 @@ def check_root(root: Path) -> list[CheckedSet]:
     if all(entry.status == "missing" for entry in checked):
         move = f"Give a folder with {LAYOUT}."
         if (folder / "STS").is_dir():
-            move = f"This looks like `downstream` itself: give {folder.resolve().parent}."
+            move = f"This folder looks like `downstream` itself: give {folder.resolve().parent}."
         raise DataError(Fault(str(folder), rule="the folder holds none of the sets", move=move))
     return checked
 
@@ -201,8 +201,8 @@ def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:
             None,
             (" + " if required else " or ").join(f"{part.rows:,}" for part in required or parts),
             "missing",
-            f"{'only a part' if has_part else 'no file'} of the set is there",
-            f"Copy the set there if it is needed{', or set data.limit' * has_part}.",
+            f"{'only a part' if has_part else 'no file'} of the set is in the data root",
+            f"Copy the set there if you need it{', or set data.limit' * has_part}.",
         )
     looked = [part for part in parts if part in present or part in required]
     faults: list[Fault] = []

@@ -35,7 +35,7 @@ def existing_root(root: Path | None, needed_for: str) -> Path:
     Raises:
         DataError: The folder does not exist, or none was given.
     """
-    move = f"Give a folder with {LAYOUT}: `--data DIR` or TUNE_SENTCL_DATA."
+    move = f"Name a folder with {LAYOUT} by `--data DIR` or TUNE_SENTCL_DATA."
     if root is None:
         raise DataError(Fault("--data", rule=f"{needed_for} needs a data root", move=move))
     folder = root.expanduser()

@@ -39,7 +39,9 @@ def split_files(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]
     for split, parts in files.items():
         if {len(parts)} != {count for _, count, _ in kinds[split]} or len(kinds[split]) > 1:
             names = " and ".join(file.name for file in parts)
-            rule = f"must hold one file of {split}, or each of its parts once, but has {names}"
+            rule = (
+                f"must hold one file for {split}, or each part of that file once, but has {names}"
+            )
             move = "Keep only one of them, or copy the parts that are missing."
             raise DataError(Fault(str(folder), rule=rule, move=move))
     return files

@@ -140,7 +140,9 @@ def roles_of(
     lacking = [columns[role] for role in columns if role not in matching]
     if lacking:
         rule = f"there is no column {lacking[0]}; the columns are {', '.join(names)}"
-        raise DataError(Fault(where, key="data.columns", rule=rule, move="Correct the name."))
+        raise DataError(
+            Fault(where, key="data.columns", rule=rule, move="Correct the name in data.columns.")
+        )
     ignored = [name for r, m in matching.items() if is_ignored(r) for _, name in m]
     matching = {role: m for role, m in matching.items() if not is_ignored(role)}
     wanted = read(matching)
@@ -189,7 +191,7 @@ def read_table(
 
     if path.suffix not in SUFFIXES:
         rule = f"the file's name must end in {', '.join(SUFFIXES)}"
-        raise DataError(Fault(str(path), rule=rule, move="Convert it, or correct its name."))
+        raise DataError(Fault(str(path), rule=rule, move="Convert the file, or correct its name."))
     if not path.is_file():
         rule = "this is a folder, not a file" if path.is_dir() else "the file does not exist"
         move = "Check the name in data.source; a relative path begins at the working directory."
@@ -353,10 +355,14 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
         row = int(bad[0])
         value = str(column[row].as_py())
         rule = "a score must be a finite number"
-        rule += " (with a decimal comma, if no score has a point)" if "," in value else ""
+        rule += " (a decimal comma is read if no score has a point)" if "," in value else ""
         raise DataError(
             Fault(
-                where.at([row]), key="score", value=value, rule=rule, move="Change or remove it."
+                where.at([row]),
+                key="score",
+                value=value,
+                rule=rule,
+                move="Correct the score, or remove the row.",
             )
         )
     return scores
@@ -401,7 +407,7 @@ def text_column(
     kind = value_kind(column)
     is_number = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
     if not (is_text(kind) or pa.types.is_null(kind) or (numbers and is_number)):
-        rule = f"the column must hold text, and holds {kind}"
+        rule = f"the column must hold text, but holds {kind}"
         raise DataError(
             Fault(str(where), key=name, rule=rule, move="Write the sentences as strings.")
         )
@@ -409,8 +415,8 @@ def text_column(
     first = texts.slice(0, 1000)
     first = first.filter(pc.invert(blank_sentences(first)))
     if len(first) and pc.all(pc.match_substring_regex(first, _LIST)).as_py():
-        rule = "the column holds lists that are written as texts"
-        move = "Write them as lists in JSONL or Parquet, or one text to a column."
+        rule = "the column holds lists that are written as text"
+        move = "Write the lists to a JSONL or Parquet file, or write one text per column."
         raise DataError(Fault(str(where), key=name, rule=rule, move=move))
     return texts
 

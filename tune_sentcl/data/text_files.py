@@ -24,7 +24,7 @@ def read_text(path: Path, encoding: Encoding = "utf-8") -> str:
     """
     raw = _read_bytes(path)
     if not raw:
-        raise DataError(Fault(str(path), rule="the file is empty", move="Copy it again."))
+        raise DataError(Fault(str(path), rule="the file is empty", move="Copy the file again."))
     if encoding == "utf-8" and b"\0" in raw[:2]:
         rule, move = "UTF-16 must begin with a byte order mark", "Convert the file to UTF-8."
         raise DataError(Fault(str(path), value=repr(raw[:4]), rule=rule, move=move))
@@ -38,7 +38,8 @@ def read_text(path: Path, encoding: Encoding = "utf-8") -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].decode(name, "ignore").count("\n") + 1
         value = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
-        rule, move = f"the file must be {name} text", f"Convert it to {name}, or copy it again."
+        rule = f"the file must be {name} text"
+        move = f"Convert the file to {name}, or copy it again."
         raise DataError(Fault(f"{path} line {line}", value=value, rule=rule, move=move)) from None
     return text.removeprefix("\ufeff") if encoding == "utf-8" else text
 
@@ -91,7 +92,7 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key occurs twice")
+        raise ValueError("a key occurs twice in the object")
     return dict(pairs)
 
 
@@ -110,7 +111,9 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """
     text, mark = _separated(path, read_text(path))
     if not text.strip("\r\n"):
-        raise DataError(Fault(str(path), rule="there is no header", move="Write the file again."))
+        raise DataError(
+            Fault(str(path), rule="the file has no header", move="Write the file again.")
+        )
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
     line, width = 1, 0

@@ -111,9 +111,9 @@ def _load(folder: str | None) -> Antonyms:
             opposites = _collect(Reader(root, None))
     except (OSError, ValueError, IndexError, KeyError, StopIteration, WordNetError) as error:
         rule = f"WordNet cannot be read ({first_line(error)})"
-        raise DataError(Fault(where, rule=rule, move="Copy it there again.")) from None
+        raise DataError(Fault(where, rule=rule, move="Copy WordNet there again.")) from None
     except LookupError:
-        rule = "WordNet is missing, and the strategy o2 takes its antonyms from it"
+        rule = "WordNet is missing, and the strategy o2 needs its antonyms"
         raise DataError(
             Fault(where, key="method.strategy", value="o2", rule=rule, move=_GET)
         ) from None

@@ -41,7 +41,7 @@ def score_mteb(encode: Encode, task: ForeignTask) -> Score:
             np.mean([entry["main_score"] for entry in scores[split]]) for split in task.theirs
         ]
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError) as error:
-        rule = f"MTEB cannot score it ({first_line(error)})"
+        rule = f"MTEB cannot score the task ({first_line(error)})"
         move = "Without a network, the task's data must be in the cache of `datasets`."
         raise DataError(
             Fault("evaluation.own", value=f"mteb:{task.task}", rule=rule, move=move)
@@ -118,7 +118,7 @@ def score_foreign(encode: Encode, task: ForeignTask) -> list[Score]:
     numbers = [float(v) for v in found if isinstance(v, _NUMBERS) and 0 <= v <= 1]
     if len(numbers) < len(found):
         rule = f"must return a dict with a number from 0 to 1 for {' and '.join(task.metrics)}"
-        raise plugin.failure(task.split, f"{rule}, and returns {first_line(repr(values))}")
+        raise plugin.failure(task.split, f"{rule}, but returned {first_line(repr(values))}")
     of, by = ("own", task.name, task.split), ("plugin", task.data)
     scored = zip(task.metrics, numbers, strict=True)
     return [Score(*of, m, *by, 100 * v, count, version=task.version) for m, v in scored]

@@ -99,8 +99,8 @@ class LogisticFits:
             if self._precision == torch.float64:
                 most = float(self.rows.abs().max())
                 raise NonFiniteError(
-                    f"logistic regression with C = {strengths[done]} does not converge: features "
-                    f"are up to {most:.3g} from their mean. Scale them down"
+                    f"logistic regression with C = {strengths[done]} does not converge: "
+                    f"features are up to {most:.3g} from their mean. Scale the features down"
                 ) from error
             exact = LogisticFits(*self._examples, self._device, torch.float64)
             for weights in exact.path(masks, strengths[done:]):

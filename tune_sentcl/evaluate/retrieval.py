@@ -51,7 +51,9 @@ def score_retrieval(
     zeros = sentences.documents.zeros(texts) + sentences.queries.zeros(queries)
     count = len(texts) + len(queries)
     if zeros > FEW_ZEROS * count:
-        raise NonFiniteError(f"{task.name}: {zeros} of {count} texts have the zero vector")
+        raise NonFiniteError(
+            f"{task.name}: {zeros} of {count} texts have the zero vector as embedding"
+        )
     numbers = {document: number for number, document in enumerate(task.document_ids)}
     cuts = [cut for metric in task.metrics if (cut := metric_cutoff(metric))]
     deepest = max(cutoff for _, cutoff in cuts)

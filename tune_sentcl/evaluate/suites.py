@@ -126,8 +126,11 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
     """
     if not sets.unread and not any(True for _ in _measurements(sets, measures)):
         asked = f"{', '.join(measures.suites)} by {', '.join(measures.protocols)}"
-        rule = "none of these protocols fits a task of these suites and sets"
-        move = "sts has cosine and relatedness, transfer the others; see docs/evaluation.md."
+        rule = "none of these protocols scores a task of these suites"
+        move = (
+            "The suite sts is scored by cosine and relatedness, transfer by the others; see "
+            "docs/evaluation.md."
+        )
         raise ConfigError(Fault("protocols", value=asked, rule=rule, move=move))
     scores: list[Score] = []
     items: list[ItemScores] = []

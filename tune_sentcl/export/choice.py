@@ -143,7 +143,9 @@ class Choice:
         """
         if not self.ranked:
             rule = f"has no finished trial with {self.objective}"
-            raise self.fault("", rule, "Run its space first, or name another score: --best.")
+            raise self.fault(
+                "", rule, "Run the study's search first, or name another score by --best."
+            )
         first = self.ranked[0]
         name = first.row["configuration"]
         own = (candidate for candidate in self.ranked if candidate.row["configuration"] == name)
@@ -209,15 +211,15 @@ class Choice:
         name = f"trial {candidate.trial_id} ({why})"
         if status != "finished":
             how = "was stopped at the end of a stage" if status == "pruned" else "has failed"
-            raise self.fault(name, f"{how}, and has no weights", self._instead())
+            raise self.fault(name, f"{how} and has no weights", self._instead())
         if candidate.uses_word_vectors:
             rule = "uses word vectors, which cannot be exported"
             raise self.fault(name, rule, self._instead())
         rule = "has not kept its weights"
         if candidate.row["origin"] == CONFIRM_ORIGIN:
-            rule += ", because trials on confirmation seeds keep no weights"
+            rule += ", because the study keeps no weights of trials on confirmation seeds"
         command = self.command(self.row(candidate.trial_id))
-        again = f" `{command}` trains it again and keeps them." if command else ""
+        again = f" `{command}` trains the trial again and keeps its weights." if command else ""
         raise self.fault(name, rule, f"{self._instead()}{again}")
 
     def _instead(self) -> str:

@@ -82,7 +82,7 @@ def export_trial(
     if say is not None:
         how = f"the best of {len(choice.ranked)}" if trial is None else "as named"
         if trial is None and candidate != choice.ranked[0]:
-            how = "the best trial with weights, of the best configuration"
+            how = "the trial with weights that scores best, of the best configuration"
         say(f"writing trial {candidate.trial_id} ({how}) to {target}")
     if is_trainer(candidate.row["method.name"]):
         _copy_trained(study, candidate, record, target)
@@ -149,7 +149,8 @@ def _target(path: str | Path, to: str | Path) -> Path:
         StudyError: The folder exists, or would be inside the study.
     """
     if "://" in str(to) or str(to).startswith("file:"):
-        rule, move = "must be a folder of this machine", "Export there, then upload the folder."
+        rule = "must be a folder on this machine"
+        move = "Export to a local folder, then upload that folder."
         raise StudyError(Fault("--to", value=str(to), rule=rule, move=move))
     target = Path(to).expanduser().absolute()
     move = "Choose another place for --to."
@@ -202,9 +203,9 @@ def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
     with study.checkpoint(candidate.trial_id) as folder:
         checkpoint = resolve_checkpoint(str(folder))
         if checkpoint.pooling is None or checkpoint.max_length is None:
-            rule = "does not state its pooling or maximum length"
+            rule = "the stored model does not state its pooling or maximum length"
             where = study.files.display_path(f"checkpoints/{candidate.trial_id}")
-            raise CheckpointError(Fault(where, rule=rule, move="Restore it from a copy."))
+            raise CheckpointError(Fault(where, rule=rule, move="Restore the folder from a copy."))
         encoder = load_encoder(checkpoint, checkpoint.pooling, checkpoint.max_length)
         encoder.prefixes = checkpoint.prefixes
         return encoder
@@ -220,10 +221,10 @@ def _start(candidate: Candidate) -> "Encoder":
     checkpoint = resolve_checkpoint(row["encoder.checkpoint"])
     if checkpoint.fingerprint != row["checkpoint_fingerprint"]:
         print_ = row["checkpoint_fingerprint"]
-        rule = f"has changed since trial {candidate.trial_id} read it ({print_})"
+        rule = f"the files have changed since trial {candidate.trial_id} read them ({print_})"
         value = f"{checkpoint.name} ({checkpoint.fingerprint})"
         raise CheckpointError(
-            Fault("encoder.checkpoint", value=value, rule=rule, move="Restore its files.")
+            Fault("encoder.checkpoint", value=value, rule=rule, move="Restore the files.")
         )
     encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])
     # Rows older than these knobs have no prefixes.

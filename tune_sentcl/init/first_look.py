@@ -52,17 +52,18 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
     search += [] if halves else ["--scheduler", "none"]
     study = f"studies/{path.stem}"
     yield (
-        f"First look{look_time}. It samples configurations for the cost of {budget} trainings, "
-        f"with one seed{some_rows}:"
+        f"First look{look_time}. The search samples configurations for the cost of {budget} "
+        f"whole trainings, with one seed{some_rows}:"
     )
     limited = ["--set", f"data.limit={limit}"] if limit else []
     look = [*limited, "--budget", str(budget), "--seeds", "0", "--study", f"{study}-first-look"]
     yield shlex.join([*search, *look])
     yield (
-        f"Whole search{whole_time}. It samples configurations for the cost of {_BUDGET} "
-        f"trainings, and trains {'the best' if halves else 'all'} of them with {len(space.seeds)} "
-        f"seeds. Then it compares the best two with {CONFIRMATION_SEEDS} new seeds, which show a "
-        f"difference of two standard deviations with probability {POWER:.0%}:"
+        f"Whole search{whole_time}. The search samples configurations for the cost of "
+        f"{_BUDGET} whole trainings, and trains {'the best' if halves else 'all'} of them "
+        f"with {len(space.seeds)} seeds. Then it compares the best two with "
+        f"{CONFIRMATION_SEEDS} new seeds, which show a difference of two standard deviations "
+        f"with probability {POWER:.0%}:"
     )
     sizes = ["--budget", str(_BUDGET), "--confirm", str(CONFIRMATION_SEEDS)]
     yield shlex.join([*search, *sizes, "--study", study])

@@ -168,7 +168,9 @@ def _check_names(path: Path, rows: Path, folder: Path | None) -> None:
         raise ConfigError(Fault("OUT", value=str(path), rule=rule, move="Choose another name."))
     if any(" + " in str(name) for name in (path, rows)):
         rule = "must not contain ' + ', which separates sources"
-        raise ConfigError(Fault("init", value=f"{path}, {rows}", rule=rule, move="Rename it."))
+        raise ConfigError(
+            Fault("init", value=f"{path}, {rows}", rule=rule, move="Rename that file.")
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -178,11 +180,15 @@ def _useless_rows(
     """The faults of rows, and masks of those that `--clean` drops."""
     notes, masks = [], []
     for problem in problems(corpus):
-        done = "; they are dropped" if clean else "; --clean drops them"
+        done = "; these rows are dropped" if clean else "; --clean drops these rows"
         notes.append(f"{problem}{done * problem.is_useless}")
         masks += [problem.mask] * problem.is_useless
     for overlap in overlaps(corpus, tasks):
-        done = "they are dropped" if clean else "a search refuses them, --clean drops them"
+        done = (
+            ("these rows are dropped")
+            if clean
+            else "a search refuses these rows, --clean drops them"
+        )
         notes.append(f"{overlap}; {done}")
         masks.append(overlap.mask)
     return notes, masks
@@ -202,17 +208,20 @@ def _write_rows(
         if apart is not None:
             train, dev, test = hold_out(corpus, scratch, apart)
             written = (
-                f"{dev:,} examples held out as dev and {test:,} as test are in {folder / TASK}; "
-                f"they have no text in common with the {train:,} examples left to train on"
+                f"{dev:,} examples for dev and {test:,} for test are held out in "
+                f"{folder / TASK}; they share no text with the {train:,} examples that "
+                "remain for training"
             )
-            written += f" ({' and '.join(sorted(apart))} by the column split)" * bool(apart)
+            written += f" (the column split gives {' and '.join(sorted(apart))})" * bool(apart)
         else:
             pq.write_table(corpus.table, scratch / ROWS)
-            written = f"the {len(corpus):,} examples left to train on are in {folder / ROWS}"
+            written = (
+                f"the {len(corpus):,} examples that remain for training are in {folder / ROWS}"
+            )
         # Too few rows are refused before torch is imported, and a bad encoder leaves no folder.
         notes = [*_lengths(corpus, encoder), written]
     if "row" in corpus.table.column_names:
-        notes.append("lists of positives: each positive is a row of its own now")
+        notes.append("each positive of a list has become a row of its own")
     return notes
 
 
@@ -221,7 +230,7 @@ def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
     yield f"{rows}: {len(corpus):,} rows, read as {corpus.shown_kind}{mapped}"
     yield from corpus.notes
     if corpus.dropped:
-        yield f"rows with a blank text, which are left out: {corpus.dropped:,}"
+        yield f"rows with a blank text are left out: {corpus.dropped:,}"
     config = DataConfig(source=str(rows), columns=columns, blanks="drop")
     yield from scripts(*open_source(corpus.kind, config, None))
 
@@ -238,9 +247,7 @@ def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:
         ids = token_ids(loaded.tokenizer, 10**6, texts)
     lengths = np.array([len(text) for text in ids])
     among = "" if len(texts) < _SAMPLE else f" of the first {_SAMPLE:,} texts"
-    yield (
-        f"tokens per text{among}: {int(np.median(lengths))} in the median, {lengths.max()} at most"
-    )
+    yield (f"tokens per text{among}: {int(np.median(lengths))} (median), {lengths.max()} at most")
     limit = loaded.max_length
     if cut := int((lengths > limit).sum()):
         yield f"texts that {encoder} cuts off after {limit} tokens: {cut:,} of {len(texts):,}"
@@ -263,7 +270,7 @@ def _sizes(rows: int, encoder: str) -> dict[str, object]:
 def _rate(checkpoint: Checkpoint) -> dict[str, object]:
     """The learning rate, and where it comes from."""
     if checkpoint.is_static:
-        usual = "0.2 is sentence-transformers' for new static vectors"
+        usual = "0.2 is sentence-transformers' value for new static vectors"
         return {"lr": 0.2 if checkpoint.is_new_static else 0.01, "usual": usual}
     usual = "2e-5 to 5e-5 is usual (Devlin et al. 2019)"
     return {"lr": 5e-5 if (checkpoint.width or 0) <= 384 else 2e-5, "usual": usual}

@@ -118,8 +118,11 @@ def _kind_of(rows: Path, columns: str) -> tuple[Rows, str]:
         columns = str(joined_columns(guessed))
     if kind is not None:
         return kind, columns
-    rule = f"the columns are {', '.join(where.columns)}, and two or three of them must be known"
-    move = "Name them: --columns 'anchor=QUESTION,positive=ANSWER' (docs/data.md has the roles)."
+    rule = (
+        f"the columns are {', '.join(where.columns)}, and two or three of them must have known "
+        "roles"
+    )
+    move = "Name the roles: --columns 'anchor=QUESTION,positive=ANSWER' (docs/data.md lists them)."
     raise DataError(Fault(str(rows), rule=rule, move=move))
 
 
@@ -173,7 +176,7 @@ def _require_header(rows: Path, names: Sequence[str], texts: Sequence[str]) -> N
     # pandas numbers columns without names from 0.
     strange = [n for n in texts if _is_number(n) and n != str(names.index(n))]
     if strange or len(sentences) > 1:
-        rule = "the first line must name the columns, and it looks like a row"
+        rule = "the first line must name the columns, but it looks like a row"
         move = "Write a line such as question,answer above it, or name the columns: --columns."
         raise DataError(
             Fault(f"{rows} line 1", value=[*strange, *sentences][0], rule=rule, move=move)
@@ -213,7 +216,7 @@ def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
     blank = [f"rows with a blank text: {corpus.dropped:,}"] * bool(corpus.dropped)
     problem = "; ".join([*corpus.notes, *blank, *map(str, [*problems(corpus), *overlapping])])
     status: Literal["ok", "wrong"] = "wrong" if overlapping else "ok"
-    repair = "Take these rows out of one of the two." if overlapping else ""
+    repair = "Remove these rows from the examples or from the task." if overlapping else ""
     found = corpus.shown_kind
     return CheckedSet(str(rows), (str(rows),), len(corpus), found, status, problem, repair)
 
@@ -356,10 +359,10 @@ def _dealt(
     dealt = np.where(own > 0, own, part[groups])
     found = [np.flatnonzero(dealt == number) for number in range(3)]
     if min(map(len, found)) < _LEAST:
-        rule = f"needs {_LEAST} rows or more in each of train, dev and test, without shared texts"
+        rule = f"train, dev and test need {_LEAST} rows or more each, without shared texts"
         counts = (f"{len(rows):,} of {name}" for rows, name in zip(found, _SPLITS, strict=True))
         given = ", ".join(counts)
-        move = "Give an evaluation set of your own: --dev FILE or --own NAME=FOLDER."
+        move = "Give your own evaluation set: --dev FILE or --own NAME=FOLDER."
         raise DataError(Fault(corpus.source, value=given, rule=rule, move=move))
     return found
 

@@ -84,8 +84,12 @@ class Evidence:
             return self._at(Confirmation((), (a.name, b.name)), (a, b), "", self.alpha)
         if source == "planned":
             if plan.configurations is None:
-                is_halved = "the search gave all seeds only to the best configurations"
-                return is_halved if plan.seeds else "no seeds were planned in advance"
+                is_halved = "the search trained only the best configurations with all seeds"
+                return (
+                    is_halved
+                    if plan.seeds
+                    else ("the study has no seeds that were planned before the search")
+                )
             control = self.baselines[0] if len(self.baselines) == 1 and not named else ""
             return self._at(self._planned, (a, b), control, self.alpha)
         last: Comparison | str = ""
@@ -134,9 +138,9 @@ class Evidence:
             return family
         for candidate in pair:
             if candidate.name not in look.configurations:
-                return f"{self.title(candidate)} was not among those of the {kind} seeds"
+                return f"{self.title(candidate)} was not trained with the {kind} seeds"
         return family.compare(pair[0].name, pair[1].name, self.smallest) or (
-            "one seed shows no noise"
+            "one seed does not show the noise between seeds"
         )
 
     def _family(self, look: Confirmation, control: str, alpha: float) -> Family | str:
@@ -197,5 +201,5 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
     sd, older = noise
     if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others
         return ""
-    known = f"sd of a seed {sd:.2g}, from {older} older configurations"
+    known = f"standard deviation over seeds {sd:.2g}, from {older} earlier configurations"
     return f"{seeds} {kind} can show differences of {least * sd:.2g} points or more ({known})"

@@ -26,7 +26,7 @@ def method_class(config: MethodConfig) -> type[AnyMethod]:
 
         return loss_class(config)
     if registered.plugin:
-        rule, move = "its plugin must be given", f"Give --plugin {registered.plugin}."
+        rule, move = "the method's plugin must be given", f"Give --plugin {registered.plugin}."
         raise PluginError(Fault("method.name", value=config.name, rule=rule, move=move))
     module = import_module(f"tune_sentcl.methods.{config.name}")
     method: type[AnyMethod] = module.METHOD

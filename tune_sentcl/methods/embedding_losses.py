@@ -29,7 +29,7 @@ def require_widths(config: EmbeddingLossConfig | NoneConfig, width: int) -> None
     """Raise a CheckpointError if a config asks for a width that the encoder does not have."""
     if config.dims and config.dims[0] > width:
         rule = f"this encoder's embeddings have width {width}"
-        value, move = str(config.dims[0]), "Use at most that."
+        value, move = str(config.dims[0]), "Use this width or less."
         raise CheckpointError(Fault("method.dims", value=value, rule=rule, move=move))
 
 

@@ -109,8 +109,8 @@ class Gist(TripletMethod[GistConfig]):
             return
         checkpoint = resolve_checkpoint(self._name.name)
         if checkpoint.fingerprint != self._name.fingerprint:
-            rule = "has other weights here than on the machine that began the search"
-            move = "Copy its files to this machine again."
+            rule = "has other weights on this machine than on the machine that began the search"
+            move = "Copy the model's files to this machine again."
             raise CheckpointError(
                 Fault("method.guide", value=self._name.name, rule=rule, move=move)
             )

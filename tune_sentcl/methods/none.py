@@ -51,9 +51,12 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         ends = np.stack([(chunk.min(axis=0), chunk.max(axis=0)) for chunk in chunks])
         ranges = np.stack([ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)])
         if not np.ptp(ranges, axis=0).any():
-            rule = "the training sentences must vary, because their numbers give the ranges"
+            rule = (
+                "the training sentences must vary, because int8 takes its ranges from their "
+                "embeddings"
+            )
             raise DataError(
-                Fault("method.quantization", value="int8", rule=rule, move="Take more sentences.")
+                Fault("method.quantization", value="int8", rule=rule, move="Use more sentences.")
             )
         return ranges
 
@@ -76,14 +79,17 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         order = np.argsort(-variances, kind="stable")
         real: np.ndarray = order[variances[order] > 1e-10 * variances.max()]
         if not len(real):
-            rule = "the training sentences must vary, because whitening divides by their spread"
+            rule = (
+                "the training sentences must vary, because whitening divides by the spread of "
+                "their embeddings"
+            )
             raise DataError(
-                Fault("method.whitening", value="true", rule=rule, move="Take more sentences.")
+                Fault("method.whitening", value="true", rule=rule, move="Use more sentences.")
             )
         asked = self.config.whitening_dim
         if asked is not None and asked > len(real):
-            rule = f"the training sentences vary in only {len(real)} directions"
-            move = "Take fewer directions, or whiten on more sentences."
+            rule = f"the embeddings of the training sentences vary in only {len(real)} directions"
+            move = "Use fewer directions, or more sentences."
             raise ConfigError(
                 Fault("method.whitening_dim", value=str(asked), rule=rule, move=move)
             )

@@ -22,9 +22,9 @@ class Triplet(TripletMethod[TripletConfig]):
         """Raise a DataError if a source has no row with a negative."""
         for part in corpus.by_source():
             if not any(pc.any(pc.not_equal(part.table[n], "")).as_py() for n in part.negatives()):
-                rule = "method triplet needs rows with a negative, and there are none"
+                rule = "method triplet needs examples with a negative, but there are none"
                 move = (
-                    "Take a source of triplets, mine negatives (data.mined=1), or take method mnr."
+                    "Use a source of triplets, mine negatives (data.mined=1), or use method mnr."
                 )
                 raise DataError(Fault(part.source, key="data.source", rule=rule, move=move))
 

@@ -120,7 +120,9 @@ class EmbeddingCache:
                 except (pa.ArrowException, OSError) as error:
                     if getattr(error, "errno", None):
                         raise  # the file may be whole
-                    _log.warning("%s is damaged (%s) and is made again", path, first_line(error))
+                    _log.warning(
+                        "%s is damaged (%s) and is computed again", path, first_line(error)
+                    )
                     path.unlink(missing_ok=True)
 
     def _write(self, digests: Digests, matrix: EmbeddingMatrix) -> None:
@@ -151,7 +153,7 @@ class EmbeddingCache:
             try:
                 lock.acquire(blocking=False)
             except Timeout:
-                _log.warning("waiting for the process that makes %s", self._stem)
+                _log.warning("waiting for another process that computes %s", self._stem)
                 lock.acquire()
             for left in self._root.glob(f".{self._stem}.*"):
                 left.unlink(missing_ok=True)

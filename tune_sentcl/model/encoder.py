@@ -134,8 +134,8 @@ class Encoder(nn.Module):
         read = self.prefixes.put(sentences, prompt=prompt)
         whole = all(getattr(module, "include_prompt", True) for module in self.head)
         if not whole and read != list(sentences):
-            rule = "its modules leave prompts out of the pooling, which is not supported"
-            raise _refused(self.pooling, rule, "Take mean, or no prefixes.")
+            rule = "the model's modules leave prompts out of the pooling, which is not supported"
+            raise _refused(self.pooling, rule, "Use mean pooling, or no prefixes.")
         return read
 
     def singles(self, contents: Tokens) -> Tokens:
@@ -204,8 +204,11 @@ class Encoder(nn.Module):
         number = int(tokens.ids.max(initial=0))
         if self._rows is not None and number >= self._rows:
             token = self.tokenizer.convert_ids_to_tokens(number)
-            rule = f"its table of {self._rows} rows has none for {token!r}, which a text contains"
-            move = "Remove it from the texts."
+            rule = (
+                f"the model's table of {self._rows} rows has no row for {token!r}, which a text "
+                "contains"
+            )
+            move = "Remove this token from the texts."
             raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move=move))
 
     def _run(self, states: Callable[[TransformerInput, Tokens], _Found], tokens: Tokens) -> _Found:
@@ -334,12 +337,12 @@ def load_encoder(
     transformer = copy.deepcopy(base.transformer)
     encoder = Encoder(transformer, base.tokenizer, pooling, max_length, train_length)
     if pooling == "modules" and not len(base.head):
-        raise _refused(pooling, "the checkpoint has no modules", "Take another pooling.")
+        raise _refused(pooling, "the checkpoint has no modules", "Use another pooling.")
     if pooling == "modules":
         encoder.head = copy.deepcopy(base.head)
     elif len(base.tail) and base.head.width(encoder.dim) != encoder.dim:
-        rule = f"the modules after it take embeddings of width {base.head.width(encoder.dim)}"
-        raise _refused(pooling, rule, "Take modules.")
+        rule = f"the model's later modules read embeddings of width {base.head.width(encoder.dim)}"
+        raise _refused(pooling, rule, "Set encoder.pooling to modules.")
     encoder.tail = copy.deepcopy(base.tail)
     encoder.normalize, encoder.settings = copy.deepcopy(base.normalize), base.settings
     return encoder.eval().to(device)

@@ -60,6 +60,6 @@ def check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
     if bad.size:
         raise NonFiniteError(
             f"{bad.size} of {len(matrix)} embeddings are not finite; the first is that of "
-            f"{sentences[bad[0]]!r}. The weights have diverged: lower optimizer.lr. If they do at "
-            "any rate, the loss has a gradient that is not finite."
+            f"{sentences[bad[0]]!r}. The weights have diverged: lower optimizer.lr. If they "
+            "diverge at any learning rate, the gradient of the loss is not finite."
         )

@@ -53,7 +53,7 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         OSError: A file cannot be written.
     """
     if encoder.pooling not in (*_MODES, "modules"):
-        rule = "no module of sentence-transformers pools like this"
+        rule = "sentence-transformers has no module for this pooling"
         move = f"Choose a trial with one of {', '.join(_MODES)}."
         raise CheckpointError(
             Fault("encoder.pooling", value=encoder.pooling, rule=rule, move=move)
@@ -108,7 +108,7 @@ def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
     if not reads_alike(rebuilt, first.processor):
         rule = f"transformers would read its tokenizer.json as a {type(rebuilt).__name__}"
         rule += ", which gives other tokens"
-        move = "Choose an encoder whose tokenizer is of its model's own class."
+        move = "Choose an encoder whose tokenizer has the class that its model type uses."
         raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move=move))
     first.processor.model_max_length = encoder.max_length
     # WeightedLayerPooling gets the layers only if the config asks for them.

@@ -147,7 +147,7 @@ class InputTemplate:
             if same and template.between:
                 return template
         rule = "its tokenizer does not put two separated sentences into one input"
-        raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move="Take another encoder."))
+        raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move="Use another encoder."))
 
     @property
     def single_length(self) -> int:

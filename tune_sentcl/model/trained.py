@@ -11,8 +11,8 @@ from tune_sentcl.errors import CheckpointError, Fault
 def require_trained_layer(count: int, layers: int) -> None:
     """Raise a CheckpointError if `count` frozen layers of `layers` leave no layer to train."""
     if count >= layers:
-        rule = f"must leave a layer to train, and the encoder has {layers}"
-        move = f"Take {layers - 1} or less; method none trains nothing."
+        rule = f"must leave at least one of the encoder's {layers} layers to train"
+        move = f"Set it to {layers - 1} or less; method none trains no layers."
         raise CheckpointError(
             Fault("encoder.freeze_layers", value=str(count), rule=rule, move=move)
         )

@@ -112,7 +112,8 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
     except OSError as error:
         if not os.environ.get("RAY_TMPDIR"):
             raise _no_ray_error(f"{error.strerror}: {parent}") from None
-        rule, move = f"Ray needs a folder to write to ({error.strerror})", "Set it to another one."
+        rule = f"Ray needs a folder to write to ({error.strerror})"
+        move = "Set RAY_TMPDIR to another folder."
         raise ResourceError(Fault("RAY_TMPDIR", value=parent, rule=rule, move=move)) from None
     is_kept = False
     try:
@@ -271,15 +272,20 @@ def check_address(address: str) -> None:
 def no_cluster_error(address: str, error: Exception) -> ResourceError:
     """The error that no Ray cluster answers at an address."""
     rule = f"must be the address of a Ray cluster that answers ({error})"
-    move = "Correct it, start the cluster, give the cluster's token, or take --address local."
+    move = (
+        "Correct the address, start the cluster, set the cluster's token, or use --address local."
+    )
     if address == "auto":
-        move = "It may be somebody else's: name yours by --address HOST:PORT, or start it."
+        move = (
+            "A cluster that runs here may be another user's: name yours by --address HOST:PORT, "
+            "or start it."
+        )
     return ResourceError(Fault("--address", value=address, rule=rule, move=move))
 
 
 def authentication_error(address: str, why: str) -> ResourceError:
     """The error that a cluster requires another token."""
-    rule = f"this cluster requires its token, and {why}"
+    rule = f"this cluster requires its token, but {why}"
     move = (
         "Set RAY_AUTH_MODE=token, and give the cluster's token: RAY_AUTH_TOKEN, "
         "RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token."

@@ -167,7 +167,7 @@ class StudyJobs:
 
     def _second_driver(self, job: str, state: str) -> StudyError:
         rule = f"{job} {state} on this cluster"
-        move = f"Follow or stop it: ray job logs --follow {job}, ray job stop {job}."
+        move = f"Follow or stop the job: ray job logs --follow {job}, ray job stop {job}."
         return StudyError(Fault("--study", value=self._study, rule=rule, move=move))
 
     @contextmanager
@@ -179,7 +179,7 @@ class StudyJobs:
             raise
         except ray.exceptions.AuthenticationError as error:
             refused = "Authentication failed" in str(error)
-            why = "it refuses the token that was sent" if refused else "no token was sent"
+            why = "the cluster refuses the token that was sent" if refused else "no token was sent"
             raise authentication_error(self._address, why) from None
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
             text = str(error).strip(" .\n")
@@ -188,7 +188,12 @@ class StudyJobs:
                 fault = Fault("ray", rule="Ray's job client needs ray[default]", move=move)
             else:
                 last = (text.splitlines() or [""])[-1][-300:]  # of a traceback
-                rule = f"a Ray dashboard must answer there ({type(error).__name__}: {last})"
-                move = "Correct it (http://HEAD:8265), start the cluster, or repeat the command."
+                rule = (
+                    f"a Ray dashboard must answer at this address ({type(error).__name__}: {last})"
+                )
+                move = (
+                    "Correct the address (http://HEAD:8265), start the cluster, or repeat the "
+                    "command."
+                )
                 fault = Fault("--address", value=self._address, rule=rule, move=move)
             raise ResourceError(fault) from None

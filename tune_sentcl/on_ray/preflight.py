@@ -139,10 +139,10 @@ def _storage_fault(location: str, name: str) -> str:
     try:
         files = StudyFiles.at(location)
         if not files.exists(name):
-            return "does not see it"
+            return "does not see the study"
         files.write_bytes(name, b"")
     except StudyError as error:
-        return f"cannot use it: {first_line(error)}"
+        return f"cannot use the study: {first_line(error)}"
     return ""
 
 
@@ -193,31 +193,34 @@ def _node_faults(
     node: NodeStatus, trial: Bundle, driver: NodeStatus, study: str
 ) -> Iterator[Fault]:
     if node.no_answer:
-        rule = f"every node must answer, and this one {node.no_answer}"
-        move = "Repeat the command, install what the node lacks, or take it out of the cluster."
+        rule = f"every node must answer, but this node {node.no_answer}"
+        move = (
+            "Repeat the command, install what the node lacks, or remove the node from the cluster."
+        )
         yield Fault("--address", rule=rule, move=move)
         return
     if node.storage_fault:
-        rule = "every node must share the study's storage with the driver, and this one"
-        move = "Take a shared disk, or an object store's URL."
+        rule = "every node must share the study's storage with the driver, but this node"
+        move = "Use a shared disk, or the URL of an object store."
         yield Fault("--study", value=study, rule=f"{rule} {node.storage_fault}", move=move)
     for name, required in driver.versions.items():
         version = node.versions.get(name, "none")
         is_exact = name in _EXACT or name.startswith(_PLUGIN)
         if version == "none" or (version != required and is_exact):
-            rule, move = f"every node must have the driver's, {required}", "Install it there."
+            rule = f"every node must have the driver's version, {required}"
+            move = "Install that version on the node."
             yield Fault("--address", key=name, value=version, rule=rule, move=move)
     for name, required in driver.checkpoints.items():
         fingerprint = node.checkpoints.get(name, "nothing")
         if fingerprint != required:
-            rule = f"every node must read the driver's files ({required}), and this one reads"
+            rule = f"every node must read the driver's files ({required}), but this node reads"
             move = "Give every node the same files and hub revisions."
             yield Fault("encoder.checkpoint", value=name, rule=f"{rule} {fingerprint}", move=move)
     if trial.gpus and node.devices is not None and node.devices < node.node.gpus:
         built = f"for CUDA {node.cuda}" if node.cuda else "without CUDA"
-        rule = f"torch must see the {node.node.gpus:g} GPUs that the node offers to Ray, and torch"
+        rule = f"torch must see the {node.node.gpus:g} GPUs that the node offers to Ray, but torch"
         rule += f" {node.versions.get('torch', '')} {built} sees {node.devices}"
-        move = "Install a torch build for its GPU driver, or give --gpus-per-trial 0."
+        move = "Install a torch build for the node's GPU driver, or give --gpus-per-trial 0."
         yield Fault("--gpus-per-trial", value=f"{trial.gpus:g}", rule=rule, move=move)
 
 
@@ -225,11 +228,18 @@ def warnings(nodes: Sequence[NodeStatus], trial: Bundle) -> Iterator[str]:
     """Yield notes for the user that do not stop a search."""
     if not any(status.node.slots(trial) for status in nodes):
         have = "; ".join(dict.fromkeys(str(status.node) for status in nodes))
-        text = f"no node that is up fits a trial ({trial}; nodes: {have}): trials wait for one"
-        yield text if trial.gpus else f"{text}. Give --gpus-per-trial if it will have GPUs."
+        text = f"no running node fits a trial ({trial}; nodes: {have}), so trials wait for one"
+        yield (
+            text
+            if trial.gpus
+            else (f"{text}. If such a node will have GPUs, give --gpus-per-trial.")
+        )
     for status in nodes:
         if status.free_disk is not None and status.free_disk < _LEAST_DISK:
-            yield f"{status.name} has {status.free_disk / 1e9:.1f} GB of free disk for caches"
+            yield (
+                f"{status.name} has only {status.free_disk / 1000000000.0:.1f} GB of free disk "
+                "for caches"
+            )
 
 
 def survey(question: Question, study: str) -> Survey:
@@ -244,10 +254,22 @@ def survey(question: Question, study: str) -> Survey:
         (status,) = nodes.values()
         if status.node.slots(trial):
             return Survey([status], trial)
-        rule = f"must fit this machine ({status.node}, {status.node.memory / 1e9:.3g} GB)"
+        rule = (
+            f"a trial must fit this machine ({status.node}, "
+            f"{status.node.memory / 1000000000.0:.3g} GB)"
+        )
         options = "--cpus-per-trial, --gpus-per-trial, --memory-per-trial"
         return Survey(
-            [status], trial, [Fault(options, value=str(trial), rule=rule, move="Ask for less.")]
+            [status],
+            trial,
+            [
+                Fault(
+                    options,
+                    value=str(trial),
+                    rule=rule,
+                    move="Lower the largest of these options.",
+                )
+            ],
         )
     versions = dict(installed_versions(question.space.extras))
     installed = (plugin for plugin in question.space.plugins if not plugin.sources)

@@ -76,8 +76,8 @@ def trainer(name: str) -> Callable[[FunctionT], FunctionT]:
     def declare(function: FunctionT) -> FunctionT:
         where, parameters = f"trainer {name}", _parameters("trainer", name, function)
         if name == COST:
-            rule = "this name is that of the scores of an encoder's cost"
-            raise PluginError(Fault(where, rule=rule, move="Give it another name."))
+            rule = "this name is reserved for the scores of an encoder's cost"
+            raise PluginError(Fault(where, rule=rule, move="Give the trainer another name."))
         if faults := list(_knob_faults(where, parameters, TrainerConfig)):
             raise PluginError(faults)
         config = _config(where, name, parameters.values(), TrainerConfig)
@@ -110,7 +110,7 @@ def _parameters(
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
         rule = f"its annotations cannot be evaluated ({error})"
         raise PluginError(
-            Fault(where, rule=rule, move="Import the names that they use.")
+            Fault(where, rule=rule, move="Import the names that the annotations use.")
         ) from None
 
 
@@ -139,7 +139,10 @@ def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
         PluginError: The config, or the decorated class, breaks one of these rules.
     """
     if MethodBase not in getattr(config, "__mro__", ()):
-        rule, value = "must be the class of its knobs, on MethodBase", _name_of(config)
+        rule, value = (
+            "must be the class of the method's hyperparameters, a subclass of MethodBase",
+            _name_of(config),
+        )
         raise PluginError(
             Fault("method", value=value, rule=rule, move="Write @tune_sentcl.method(MyConfig).")
         )
@@ -207,10 +210,10 @@ def _faults(
             yield Fault(where, key=key, rule="a loss must have this parameter", move=move)
     if "labels" in parameters and {"negatives", "owners"} & parameters.keys():
         rule = "a loss may ask for labels or negatives, not both"
-        yield Fault(where, key="labels", rule=rule, move="Drop one of the two.")
+        yield Fault(where, key="labels", rule=rule, move="Remove one of the two.")
     for one in parameters.values():
         if one.name in INPUTS and one.default is not one.empty:
-            rule = "must have no default: it is a tensor, not a knob"
+            rule = "must have no default, because it is a tensor and no hyperparameter"
             yield Fault(where, key=str(one), rule=rule, move="Correct the parameter.")
     knobs = {key: one for key, one in parameters.items() if key not in INPUTS}
     yield from _knob_faults(where, knobs, base)
@@ -235,7 +238,7 @@ def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
 def _knob_rule(name: str, kind: Any, is_required: bool, base: type[MethodBase]) -> str:
     """The rule that a knob breaks; empty for a good one."""
     if base.is_trainer and name in _OF_THE_TRIAL:
-        return "the trial sets it, so it must not be a knob"
+        return "the trial sets this value, so it must not be a hyperparameter"
     if typing.get_origin(kind) is Annotated:
         kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
@@ -244,8 +247,8 @@ def _knob_rule(name: str, kind: Any, is_required: bool, base: type[MethodBase]) 
     is_choice = typing.get_origin(kind) is Literal
     is_choice = is_choice and all(isinstance(value, str) for value in typing.get_args(kind))
     if kind not in _KINDS and not is_choice:
-        return "a knob must be annotated float, int, bool or Literal of texts"
+        return "a hyperparameter must be annotated float, int, bool or Literal of texts"
     if is_required:
-        return "a knob must have a default"
+        return "a hyperparameter must have a default"
     is_reserved = name in _RESERVED or hasattr(base, name) or name in base.model_fields
     return "this name is reserved" if is_reserved else ""

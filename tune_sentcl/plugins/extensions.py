@@ -88,7 +88,9 @@ class Extension:
         else:
             rule, line = fault, self._line_naming(fault)
         rule += f": line {line}"
-        return PluginError(Fault(where, key=what, rule=rule, move="Change the plugin there."))
+        return PluginError(
+            Fault(where, key=what, rule=rule, move="Correct the plugin in that line.")
+        )
 
 
 EXTENSIONS: dict[tuple[str, str], Extension] = {}
@@ -179,7 +181,7 @@ def _marked(own: Extension, value: T, fits: bool, wanted: str) -> T:
     if not fits:
         where, shown = f"{own.kind} {own.name}", getattr(value, "__name__", repr(value))
         raise PluginError(
-            Fault(where, value=shown, rule=f"must be {wanted}", move="Decorate one.")
+            Fault(where, value=shown, rule=f"must be {wanted}", move="Decorate such an object.")
         )
     setattr(value, MARK, own)
     return value

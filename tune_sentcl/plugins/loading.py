@@ -74,9 +74,9 @@ def activate(plugins: Sequence[Plugin]) -> None:
     for key, one in (((o.kind, o.name), o) for plugin in plugins for o in _ran[plugin]):
         if key in found or key in _BUILT_IN or (key in known and not known[key].plugin):
             whose = found[key].plugin if key in found else "built in"
-            rule = f"a {one.kind} of this name exists ({whose})"
+            rule = f"a {one.kind} of this name already exists ({whose})"
             raise PluginError(
-                Fault(one.plugin, value=one.name, rule=rule, move="Give it another name.")
+                Fault(one.plugin, value=one.name, rule=rule, move="Choose another name.")
             )
         found[key] = one
     names = {plugin.name for plugin in plugins}
@@ -103,11 +103,20 @@ def _check_kinds(methods: Sequence[Registered]) -> None:
         for knob in section_knobs("method", name, one.config):
             other = known.setdefault(knob.key, knob)
             if other.kind != knob.kind:
-                rule = f"must be {other.kind}: it shares a study column with that of method "
+                rule = (
+                    f"must be {other.kind}, because it shares a study column with the key of "
+                    "method "
+                )
                 rule += other.owners[0]
                 where = f"{one.plugin}: method {name}"
                 raise PluginError(
-                    Fault(where, key=knob.key, value=knob.kind, rule=rule, move="Rename the knob.")
+                    Fault(
+                        where,
+                        key=knob.key,
+                        value=knob.kind,
+                        rule=rule,
+                        move="Rename the hyperparameter.",
+                    )
                 )
 
 
@@ -149,13 +158,15 @@ def _run(plugin: Plugin) -> list[_Defined]:
         line = f"{Path(last.filename).name}, line {last.lineno}"
         what = f"{type(error).__name__} ({first_line(str(error))})"
         rule = f"raises {what} when it is loaded: {line}"
-        raise PluginError(Fault(plugin.name, rule=rule, move="Change the plugin there.")) from None
+        raise PluginError(
+            Fault(plugin.name, rule=rule, move="Correct the plugin in that line.")
+        ) from None
     marks = {id(value): getattr(value, "__dict__", {}) for value in vars(module).values()}
     own = {"plugin": plugin.name, "fingerprint": plugin.fingerprint}
     found = [replace(space[MARK], **own) for space in marks.values() if MARK in space]
     if not found:
         move = 'Decorate a function: @tune_sentcl.loss("mine").'
-        raise PluginError(Fault(plugin.name, rule="declares nothing", move=move))
+        raise PluginError(Fault(plugin.name, rule="the plugin declares nothing", move=move))
     return found
 
 
@@ -171,7 +182,7 @@ def _make_importable(plugin: Plugin) -> None:
         if isinstance(loader, _Loader) or getattr(module, "__file__", None) == path:
             del sys.modules[name]
             continue
-        rule = f"imports {name}, and another module of this name is loaded already"
+        rule = f"imports {name}, but another module of this name is loaded already"
         raise PluginError(
             Fault(plugin.name, value=path, rule=rule, move=f"Rename {Path(path).name}.")
         )

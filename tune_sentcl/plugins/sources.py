@@ -112,7 +112,7 @@ def _imported(source: Source, where: str) -> Iterator[str]:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         rule = f"must be valid Python ({error.args[0]}{line})"
         raise PluginError(
-            Fault(where, value=source.path, rule=rule, move="Change the file there.")
+            Fault(where, value=source.path, rule=rule, move="Correct the file in that line.")
         ) from None
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -142,7 +142,9 @@ def _installed(name: str, where: str) -> Plugin:
     if point is None:
         known = ", ".join(sorted(one.name for one in offered)) or "none"
         rule = f"must be a file that ends in .py, or an installed plugin (installed: {known})"
-        raise PluginError(Fault(where, value=name or "''", rule=rule, move="Check the name."))
+        raise PluginError(
+            Fault(where, value=name or "''", rule=rule, move="Check the plugin's name.")
+        )
     return Plugin(name, _hash(_installed_files(point, where)), point.module)
 
 
@@ -151,8 +153,10 @@ def _installed_files(point: EntryPoint, where: str) -> dict[str, bytes]:
     top = point.module.partition(".")[0]
     spec = importlib.util.find_spec(top)  # of a top-level module, so that nothing is run
     if spec is None or spec.origin is None:
-        rule = f"its package {top} must be installed"
-        raise PluginError(Fault(where, value=point.name, rule=rule, move="Install it again."))
+        rule = f"the package {top} of the plugin must be installed"
+        raise PluginError(
+            Fault(where, value=point.name, rule=rule, move="Install the plugin again.")
+        )
     origin = Path(spec.origin)
     if not spec.submodule_search_locations:
         return {top: _read(origin, where)}

@@ -51,8 +51,9 @@ def confirming_seeds(
     told = ""
     if wanted not in [len(look.seeds) for look in earlier] and wanted != size:
         told = (
-            f"{size} confirmation seeds instead of {wanted}: each confirmation of {len(compared)} "
-            "configurations has twice the seeds of the one before"
+            f"{size} confirmation seeds are used instead of {wanted}, because each "
+            f"confirmation of {len(compared)} configurations has twice the seeds of the one "
+            "before"
         )
     return (*last.seeds, *islice(new, size - len(last.seeds))), told
 

@@ -113,15 +113,17 @@ def judge(
         first, second = (_named(standings, name) for name in pair)
         if first is second:
             rule = "a configuration cannot be compared with itself"
-            raise standings.fault(standings.title(first), rule, "Name another one.")
+            raise standings.fault(
+                standings.title(first), rule, "Name two different configurations."
+            )
         return _judged(standings, evidence, [("named", (first, second))])
     standings.require_two()
     if baseline is not None:
         return judge_winner(standings, evidence, _named(standings, baseline), study)[:1]
     plain = standings.baselines()
     if not plain:
-        rule = "has no baseline: no method `none`, no lambda 0, no first point of a grid"
-        raise standings.fault("", rule, "Name it: --baseline KNOB=VALUE.")
+        rule = "has no baseline, such as method `none`, lambda 0 or the first point of a grid"
+        raise standings.fault("", rule, "Name a baseline by --baseline KNOB=VALUE.")
     return judge_winner(standings, evidence, plain[0], study)
 
 
@@ -142,7 +144,11 @@ def _named(standings: Standings, name: Named) -> Configuration:
         shown = "; ".join(map(standings.title, candidates[:_SHOWN]))
         more = f" and {len(candidates) - _SHOWN} more" if len(candidates) > _SHOWN else ""
         rule = f"fits {'several configurations' if fits else 'no configuration'}"
-        move = f"Name one of these: {shown}{more}." if candidates else "Run its space first."
+        move = (
+            f"Name one of these: {shown}{more}."
+            if candidates
+            else ("Run the study's search first.")
+        )
         raise standings.fault(asked, rule, move)
     if not fits[0].scores():
         rule = f"has no finished trial with {standings.objective}"
@@ -177,7 +183,7 @@ def _by_knobs(standings: Standings, asked: Mapping[str, Any]) -> list[Configurat
 def _knob(standings: Standings, given: str, value: Any) -> str:
     keys = [key for key in knobs() if given in (key, short_name(key))]
     if len(keys) != 1:
-        rule = f"may be {' or '.join(keys)}" if keys else "is no knob"
+        rule = f"may be {' or '.join(keys)}" if keys else "is no hyperparameter"
         raise standings.fault(
             f"{given}={value_text(value)}", rule, "Write KEY=VALUE as for --set."
         )
@@ -206,7 +212,11 @@ def judge_winner(
     remarks = [*filter(None, [standings.chosen_by]), *_ranking_notes(standings)]
     questions: list[tuple[OpponentKind, Pair]] = [("runner-up", (best, second))]
     if baseline is best:
-        remarks.insert(0, "The winner is the baseline; the best other is judged against it.")
+        remarks.insert(
+            0,
+            "The winner is the baseline, so the best of the other configurations is judged "
+            "against the baseline.",
+        )
         questions = [("baseline", (second, best))]
     elif baseline is second:
         questions = [("baseline and runner-up", (best, second))]
@@ -229,12 +239,12 @@ def _items_note(study: Study, winner: Configuration, objective: Objective) -> It
         if items is not None:
             found = score_interval(items)
             yield (
-                f"With other items, {title} ({found.value:.2f} in trial {trial_id[:8]}) would "
-                f"probably lie within {found.low:.2f} to {found.high:.2f} (95 % bootstrap "
-                f"interval over {len(items.values):,} items)."
+                f"With other test items, {title} ({found.value:.2f} in trial {trial_id[:8]}) "
+                f"would probably lie between {found.low:.2f} and {found.high:.2f} (95 % "
+                f"bootstrap interval over {len(items.values):,} items)."
             )
             return
-    yield f"No scores of single items are kept for {title}."
+    yield f"The study keeps no scores of single items for {title}."
 
 
 @dataclass(frozen=True)
@@ -269,7 +279,10 @@ def _judged(
         outlooks = dict.fromkeys(undecided, _Outlook(note=note, goes_on=True))
     elif standings.plan and any(answers[one] == UNFINISHED for one in undecided):
         seeds = len(standings.plan.confirmations[-1].seeds)
-        note = f"The last confirmation has not ended: --confirm {seeds} goes on."
+        note = (
+            f"The last confirmation has not ended: repeat the search with --confirm {seeds} to "
+            "continue."
+        )
         outlooks = dict.fromkeys(undecided, _Outlook(seeds, None, note))
     elif undecided:
         open_ = [Question(one[1], _comparison(answers[one])) for one in undecided]
@@ -292,9 +305,12 @@ def _prospect(asked: OpponentKind, proposal: Proposal, chance: float, effect: fl
     about = "This pair" if asked == "named" else f"Winner and {asked}"
     if asked == "baseline and runner-up":
         about = "Winner and baseline"
-    seen = f"if they differ by {effect:.2g} sds over seeds"
-    decides = f"{about}: --confirm {proposal.seeds} decides with probability {chance:.2g}, {seen}"
-    return f"{decides}." if proposal.is_worthwhile else f"{decides}: more seeds hardly help."
+    seen = f"if they differ by {effect:.2g} standard deviations over seeds"
+    decides = (
+        f"{about}: a search with --confirm {proposal.seeds} decides with probability "
+        f"{chance:.2g}, {seen}"
+    )
+    return f"{decides}." if proposal.is_worthwhile else f"{decides}. More seeds hardly help."
 
 
 def _judgement(
@@ -345,7 +361,7 @@ def _sentence(
         return f"{undecided} (difference {answer.difference:+.2f}, {basis})."
     if answer.verdict == "NO DIFFERENCE":
         most = f"{evidence.smallest:g} points"
-        return f"{a} and {b} differ by at most {most} on {objective} ({basis})."
+        return f"{a} and {b} differ by {most} at most on {objective} ({basis})."
     higher, lower = (a, b) if answer.difference > 0 else (b, a)
     points = f"{_points(abs(answer.difference))} points"
     return f"{higher} scores {points} higher than {lower} on {objective} ({basis})."
@@ -391,11 +407,11 @@ def _ranking_notes(standings: Standings) -> Iterator[str]:
     for candidate in others:
         own, lost = list(candidate.chosen_scores(1).values()), candidate.chosen_lost(1)
         if mean(own) > mean(scores):
-            why = f"has {len(own)} seed{'s'[: len(own) - 1]} and the winner {len(scores)}"
+            why = f"has {len(own)} seed{'s'[: len(own) - 1]}, the winner {len(scores)}"
             if lost:
                 why = f"lost {len(lost)} of {len(lost) + len(own)} seeds"
             title = standings.title(candidate)
-            yield f"{title} has a higher mean, but {why}: it is not the winner."
+            yield f"{title} has a higher mean than the winner, but {why}."
             return
 
 
@@ -437,7 +453,7 @@ def unequal_precisions(standings: Standings, compared: Sequence[Configuration]) 
         own = ", ".join(f"{name} (seeds {_listed(seeds)})" for name, seeds in used.items())
         texts.append(f"{standings.title(candidate)}: {own}")
     if len(every) > 1:
-        rule = "Not all seeds were trained in one precision, which may explain the difference"
+        rule = "Not all seeds were trained in the same precision, which may explain the difference"
         yield f"{rule}. {'; '.join(texts)}."
 
 

@@ -109,9 +109,9 @@ def asked_objectives(
         if there and objective not in there:
             near = sorted((one.task != objective.task, str(one)) for one in there)
             names = first_names([name for _, name in near], _LISTED)
-            rule = f"no finished trial has this score; there are {names}"
+            rule = f"no finished trial has this score; the study has {names}"
             raise ObjectiveError(
-                Fault(option, value=str(objective), rule=rule, move="Name one of them.")
+                Fault(option, value=str(objective), rule=rule, move="Name one of these scores.")
             )
     return objectives
 
@@ -187,8 +187,8 @@ class Standings:
         where = ", ".join(manifests)
         if unscored := history.unscored():
             count = f"{len(unscored)} of {len(history.with_status('finished'))} finished trials"
-            rule = f"holds no score of {count} ({first_names(unscored)})"
-            move = "Restore its file from a copy, or run: tune-sentcl measure STUDY."
+            rule = f"the study lacks the scores of {count} ({first_names(unscored)})"
+            move = "Restore the file of the scores from a copy, or run: tune-sentcl measure STUDY."
             raise StudyError(Fault(where, key="scores", rule=rule, move=move))
         tried: dict[str, Configuration] = {}
         older = set[str]()
@@ -230,8 +230,11 @@ class Standings:
         first = next(iter(ranked(self._present(1), 1)), None)
         if first is None or first is self.winner:
             return f"The search chose the winner by {searched}."
-        lacking = f"The search chose {self.title(first)} by {searched}; it has no {self.objective}"
-        return f"{lacking}. The winner here is the best of the others."
+        lacking = (
+            f"The search chose {self.title(first)} by {searched}, but this configuration has no "
+            f"{self.objective}"
+        )
+        return f"{lacking}. The winner named here is the best of the others."
 
     @cached_property
     def differ(self) -> list[str]:
@@ -428,9 +431,9 @@ class Standings:
         """
         if len(self.scored()) < 2:
             rule = f"needs two configurations with {self.objective}"
-            move = "Add one to its space, or search with --samples."
+            move = "Add a configuration to the search space, or search with --samples."
             if self.is_incomplete:
-                move = "Repeat its search, which has not ended."
+                move = "Repeat the study's search, which has not ended."
             raise self.fault("", rule, move)
 
     def fault(self, value: str, rule: str, move: str) -> StudyError:

@@ -169,8 +169,9 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
             ranges.append(Range(key, kind, spec["low"], spec["high"], spec.get("log", False)))
         else:
             rule = (
-                "must be { low, high[, log] } with low < high (log: low > 0), or { choices }; "
-                "no lists, no tables, no auto for a checkpoint's setting"
+                "must be { low, high[, log] } with low < high (with log: low > 0), or "
+                "{ choices }; choices must not be lists or tables, or auto for a checkpoint's "
+                "setting"
             )
             where = f"{source} [search.ranges]"
             move = "Correct the range. Lists go into the grid of a [[block]]."
@@ -258,8 +259,11 @@ def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterato
         points = list(itertools.product(*grid.values()))
         paper_rows = block.get("paper_rows", [""] * len(points))
         if len(paper_rows) != len(points):
-            rule = f'must name a row, or "", for each of the {len(points)} points of its grid'
-            move = "Write the rows in the order of the grid, whose last list changes first."
+            rule = f'must name a row, or "", for each of the {len(points)} points of the grid'
+            move = (
+                "Write the rows in the order of the grid points, where the grid's last key "
+                "changes first."
+            )
             raise SpaceError(
                 Fault(
                     source, key="block.paper_rows", value=shown(paper_rows), rule=rule, move=move

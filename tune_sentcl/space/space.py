@@ -287,7 +287,7 @@ def _check_ranges(space: Space) -> None:
     Choices must differ as configurations: `1` and `1.0` are one learning rate.
     """
     if space.ranges and "method.name" not in {**space.base, **space.branches()[0]}:
-        rule = "must be set for [search.ranges], which do not take it from the blocks"
+        rule = "must be set for [search.ranges], which take no values from the blocks"
         move = 'Write method.name = "scl" in [search.fixed], or a choice in [search.ranges].'
         raise SpaceError(
             Fault(f"{space.source} [search]", key="method.name", rule=rule, move=move)
@@ -305,7 +305,7 @@ def _check_ranges(space: Space) -> None:
                         given = f"{shown(built[config])}, {shown(value)}"
                         rule = "two choices must not mean the same configuration"
                         raise ConfigError(
-                            Fault(where, key=item.key, value=given, rule=rule, move="Drop one.")
+                            Fault(where, key=item.key, value=given, rule=rule, move="Remove one.")
                         )
                     built[config] = value
     if faults:
@@ -358,8 +358,8 @@ def load_space(
         loaded = load_plugins(plugins, document.get("plugins", ()), path.parent)
         return replace(build_space(text, str(path), dict(overrides or {})), plugins=loaded)
     except FileNotFoundError:
-        move = "Check the path, or name one of the package's spaces: tune-sentcl spaces."
-        raise SpaceError(Fault(str(path), rule="no such file", move=move)) from None
+        move = "Check the path, or name a preset: `tune-sentcl spaces` lists them."
+        raise SpaceError(Fault(str(path), rule="this file does not exist", move=move)) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         rule = f"must be a readable TOML file ({error})"
         raise SpaceError(Fault(str(path), rule=rule, move="Correct the file.")) from None
@@ -378,7 +378,7 @@ def _locate(name: str) -> Path:
     if name in space_names():
         return spaces_folder() / f"{name}.toml"
     near = difflib.get_close_matches(name, space_names(), n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else "List them: tune-sentcl spaces."
+    hint = f"Did you mean {near[0]}?" if near else "`tune-sentcl spaces` lists the presets."
     if Path(name).is_file():
-        hint = "The name of a space file must end in .toml."
-    raise SpaceError(Fault("SPACE", value=name or "''", rule="no space of this name", move=hint))
+        hint = "The name of a search space's file must end in .toml."
+    raise SpaceError(Fault("SPACE", value=name or "''", rule="no preset has this name", move=hint))

@@ -290,8 +290,8 @@ def refuse_foreign(files: StudyFiles) -> None:
     names = (name for name in files.names() if not name.startswith(SCRATCH))
     others = [name for name in names if name != LEASES]
     if others:
-        rule = f"must be a study or empty: it holds {others[0]} but no {MANIFEST}"
+        rule = f"must be a study or empty, but holds {others[0]} and no {MANIFEST}"
         raise StudyError(Fault(files.where, rule=rule, move="Choose a new or empty folder."))
     if outer := files.inside_of(MANIFEST):
-        rule = f"must not lie in another study, {outer}"
-        raise StudyError(Fault(files.where, rule=rule, move="Choose a folder outside of it."))
+        rule = f"must not lie inside another study, {outer}"
+        raise StudyError(Fault(files.where, rule=rule, move="Choose a folder outside that study."))

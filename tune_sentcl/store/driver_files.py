@@ -138,7 +138,7 @@ class DriverFiles:
 
     def _succeeded(self) -> StudyError:
         rule = "another driver has taken over"
-        move = "Leave the study to it; the rows that this driver committed are kept."
+        move = "Let the other driver continue; the rows that this driver committed are kept."
         return StudyError(Fault(self.files.where, rule=rule, move=move))
 
     def _put(self, name: str, data: bytes) -> None:
@@ -158,7 +158,9 @@ class DriverFiles:
                 data, rows = marked_part(self.read(name) or b"", self._token)
                 if self._create(name, data):
                     return rows
-            raise OSError(errno.EAGAIN, f"it changed {_TRIES} times meanwhile")
+            raise OSError(
+                errno.EAGAIN, f"another driver changed the file {_TRIES} times meanwhile"
+            )
 
 
 def _remove(old: Path) -> None:

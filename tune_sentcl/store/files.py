@@ -219,7 +219,7 @@ def _path_of(url: str) -> str:
     here = url.startswith("file:///") or parts.netloc == "localhost"
     if not here or not parts.path.strip("/"):
         rule = "must name a folder of this machine as file:///PATH"
-        raise StudyError(Fault(url, rule=rule, move="Correct it, or give a plain path."))
+        raise StudyError(Fault(url, rule=rule, move="Correct the URL, or give a plain path."))
     return unquote(parts.path)
 
 
@@ -239,7 +239,7 @@ def study_path(path: str | Path) -> str:
     try:
         return text if "://" in text else str(Path(text).expanduser().absolute())
     except RuntimeError as error:  # no such user
-        rule, move = f"cannot be found ({first_line(error)})", "Write the whole path."
+        rule, move = f"cannot be found ({first_line(error)})", "Write the absolute path."
         raise StudyError(Fault("--study", value=text, rule=rule, move=move)) from None
 
 
@@ -269,15 +269,18 @@ def study_identity(study: str | Path) -> str:
 def refuse_itself(study: str | Path, learn_from: Iterable[str]) -> None:
     """Raise ConfigError if a search is told to learn from its own study."""
     if study_identity(study) in map(study_identity, learn_from):
-        rule, move = "a search learns from its own study anyway", "Drop it, or name another study."
+        rule = "a search learns from its own study in any case"
+        move = "Remove --learn-from, or name another study."
         raise ConfigError(Fault("--learn-from", value=str(study), rule=rule, move=move))
 
 
 def refuse_memory(where: str, location: str) -> None:
     """Raise ConfigError if a location that Ray's workers must read lies in this process."""
     if location.startswith("memory:"):
-        rule = "lies in one process, and Ray's workers cannot read it"
-        raise ConfigError(Fault(where, value=location, rule=rule, move="Name a folder."))
+        rule = "memory: lies in one process, so Ray's workers cannot read it"
+        raise ConfigError(
+            Fault(where, value=location, rule=rule, move="Name a folder or another URL.")
+        )
 
 
 def distinct_studies(studies: Iterable[str]) -> tuple[str, ...]:

@@ -208,8 +208,8 @@ class Manifest:
     def check_space(self, space: Space, where: str) -> None:
         """Raise StudyError if a space has another name than the study's."""
         if self.space != space.name:
-            rule = f"belongs to space {self.space!r}, not {space.name!r}"
-            move = "Choose another folder for the study, or run the study's own space."
+            rule = f"belongs to the search space {self.space!r}, not to {space.name!r}"
+            move = "Choose another folder for the study, or run the study's own search space."
             raise StudyError(Fault(where, rule=rule, move=move))
 
     def encoded(self) -> bytes:
@@ -230,14 +230,14 @@ def _with_last(texts: Sequence[str], last: str) -> tuple[str, ...]:
 
 def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
     """One fault for each of pydantic's errors; the number of another schema is a value."""
-    move = "Restore it from a copy; the tables beside it are intact."
+    move = "Restore the file from a copy; the tables beside it are intact."
     for item in error.errors():
         key = ".".join(map(str, item["loc"]))
         rule = (
             item["msg"].replace("Input should", "must").replace("Field required", "must be given")
         )
         if key == "schema" and item["type"].endswith("than_equal"):
-            rule = f"this release reads studies of schema {SCHEMA_VERSION} only"
+            rule = f"this release reads only studies of schema {SCHEMA_VERSION}"
             move = "Read the study with the release of tune_sentcl that wrote it."
             yield Fault(where, key=key, value=str(item["input"]), rule=rule, move=move)
         elif item["type"] == "json_invalid":

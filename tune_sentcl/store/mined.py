@@ -32,8 +32,10 @@ def read_mined(files: StudyFiles, name: str, num_rows: int) -> pa.Table | None:
     except (OSError, pa.ArrowException) as error:
         rule = f"must be a complete Parquet file ({error})"
     else:
-        rule = f"must have {num_rows} rows, and has {len(table)}"
+        rule = f"must have {num_rows} rows, but has {len(table)}"
         if len(table) == num_rows:
             return table
     where = files.display_path(mined_file(name))
-    raise DamagedError(Fault(where, rule=rule, move="Delete it; the search mines the rows again."))
+    raise DamagedError(
+        Fault(where, rule=rule, move="Delete the file; the search then mines the negatives again.")
+    )

@@ -43,9 +43,12 @@ _RULES = {
         "your disk quota must not be full",
         "Free some space, then repeat the command.",
     ),
-    errno.EACCES: ("you must be allowed to read and write it", _PERMISSIONS),
-    errno.EPERM: ("you must be allowed to read and write it", _PERMISSIONS),
-    errno.EROFS: ("must not be on a read-only disk", "Choose another folder for the study."),
+    errno.EACCES: ("you must be allowed to read and write this path", _PERMISSIONS),
+    errno.EPERM: ("you must be allowed to read and write this path", _PERMISSIONS),
+    errno.EROFS: (
+        "this path must not be on a read-only disk",
+        "Choose another folder for the study.",
+    ),
     errno.ENOTDIR: ("must be a folder", "Choose another path for the study."),
     errno.EEXIST: ("must be a folder", "Choose another path for the study."),
     errno.ENOENT: ("must exist", "Check the path; a study must be visible from every node."),
@@ -74,7 +77,7 @@ def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
         number = getattr(error, "errno", None) or (int(stated[1]) if stated else 0)
         rule, move = _RULES.get(
             number,
-            (f"cannot be read or written ({error})", "Correct that, then repeat the command."),
+            (f"cannot be read or written ({error})", "Remove the cause, then repeat the command."),
         )
         raise StudyError(Fault(where, rule=rule, move=move)) from error
 
@@ -108,7 +111,9 @@ def check_url(url: str) -> None:
         parts = None
     if parts is None or parts.scheme not in SCHEMES:
         rule = f"must begin with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
-        raise StudyError(Fault(url, rule=rule, move="Correct it, or give the path of a folder."))
+        raise StudyError(
+            Fault(url, rule=rule, move="Correct the URL, or give the path of a folder.")
+        )
     try:
         client_of(url)
     except (BaseError, ValueError) as error:

@@ -30,8 +30,11 @@ def part_names(files: StudyFiles, folder: str) -> list[str]:
     names = [name for name in files.names(folder) if name.endswith(".parquet")]
     for name in names:
         if not _PART.fullmatch(name):
-            rule = f"must hold parts such as 000001.parquet only, and holds {name}"
-            move = "Move it away; a study of another version is read by that version."
+            rule = f"must hold only parts such as 000001.parquet, but holds {name}"
+            move = (
+                "Move that file away; if another release wrote the study, read it with that "
+                "release."
+            )
             raise StudyError(Fault(files.display_path(folder), rule=rule, move=move))
     return [f"{folder}/{name}" for name in sorted(names, key=len)]  # names are sorted by text
 
@@ -86,8 +89,13 @@ def read_part(
         schema, stored = schema_of(folder), fragment.physical_schema
         lacking = [f.name for f in schema if not f.nullable and f.name not in stored.names]
         if lacking:
-            rule = f"must have the columns of a study's {folder} ({', '.join(lacking)})"
-            move = "Restore it from a copy, or read the study with the release that wrote it."
+            rule = (
+                f"must have the columns of a study's table {folder} (missing: "
+                f"{', '.join(lacking)})"
+            )
+            move = (
+                "Restore the file from a copy, or read the study with the release that wrote it."
+            )
             raise DamagedError(Fault(where, rule=rule, move=move))
         full = widened(schema, stored)  # missing columns are null
         names = select_fields(full, columns).names
@@ -96,7 +104,7 @@ def read_part(
         return table.replace_schema_metadata(full.metadata)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         rule = f"must be a complete Parquet file of {folder} ({error})"
-        move = "Restore it from a copy; the other parts are intact."
+        move = "Restore the file from a copy; the other parts are intact."
         raise DamagedError(Fault(where, rule=rule, move=move)) from error
 
 

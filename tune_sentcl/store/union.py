@@ -57,7 +57,7 @@ def _check(snapshots: Mapping[str, Snapshot]) -> None:
             if _differ(first, value):
                 shown = f"{first} in {other} and {value} in {name}"
                 rule = "studies that are read together must agree"
-                move = "Leave one study out, or repeat its search with the other's settings."
+                move = "Leave one study out, or repeat its search with the settings of the other."
                 raise StudyError(Fault(where, key=key, value=shown, rule=rule, move=move))
 
 

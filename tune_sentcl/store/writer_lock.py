@@ -130,7 +130,7 @@ class WriterLock:
             self._renew()
         if self._successor is not None:
             rule = f"another driver has taken over: {self._successor}"
-            move = "Leave the study to it; the rows that this driver committed are kept."
+            move = "Let the other driver continue; the rows that this driver committed are kept."
             raise StudyError(Fault(self._files.where, rule=rule, move=move))
 
     def release(self) -> None:
@@ -183,7 +183,10 @@ class WriterLock:
                 first, end = data, _now() + self._term  # after the read, which may have been slow
                 if self._say:
                     who = holder or _UNKNOWN
-                    self._say(f"waiting {self._term:.0f} s to see whether {who} has the study")
+                    self._say(
+                        f"waiting {self._term:.0f} s to see whether {who} still writes to "
+                        "the study"
+                    )
             if _now() >= end:
                 self.was_expired = True
                 return
@@ -225,8 +228,8 @@ def _has_study(holder: Holder, files: StudyFiles) -> bool | None:
 
 
 def _held_error(study: str, holder: str) -> StudyError:
-    rule = f"another driver has this study: {holder}"
-    move = "Wait for it to end, or stop it; then repeat the command."
+    rule = f"another driver writes to this study: {holder}"
+    move = "Wait until that driver ends, or stop it; then repeat the command."
     return StudyError(Fault(study, rule=rule, move=move))
 
 

@@ -45,8 +45,8 @@ _ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 _SMALL = 1e-2  # of all gradients' norm; a smaller one may be a rounded 0, as of a key's bias
 
 
-NO_ROOM = "some batches trained without CUDA graphs, because the memory was short"
-DIFFERS = "some batches trained without CUDA graphs, because a graph computed something else"
+NO_ROOM = "some batches were trained without CUDA graphs, because memory was short"
+DIFFERS = "some batches were trained without CUDA graphs, because a graph computed another result"
 
 
 @dataclass(frozen=True)

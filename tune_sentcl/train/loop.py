@@ -230,7 +230,9 @@ def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float 
         run.schedule.step()
         return
     rule = "must fit the device's memory together with weights, gradients and optimizer state"
-    move = "Take encoder.lora_rank, optimizer.name=sgd, or a larger share of a GPU."
+    move = (
+        "Set encoder.lora_rank or optimizer.name=sgd, or give the trial a larger share of a GPU."
+    )
     number = sum(weight.numel() for weight in parameters if weight.requires_grad)
     fault = Fault(
         "a training step", value=f"an update of {number:,} weights", rule=rule, move=move
@@ -266,14 +268,14 @@ def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
     shortest = min(map(len, epoch_batches))
     if shortest < method.smallest_batch:
         rule = (
-            f"method {config.method.name} needs {method.smallest_batch} rows or more in every "
-            f"batch, and one of {corpus.source} has {shortest}"
+            f"method {config.method.name} needs {method.smallest_batch} rows or more in "
+            f"every batch, but one batch of {corpus.source} has {shortest}"
         )
-        move = "Set data.drop_last=true, or another optimizer.batch_size."
+        move = "Set data.drop_last=true, or change optimizer.batch_size."
         if config.optimizer.batch_size < method.smallest_batch:
             move = f"Set optimizer.batch_size to {method.smallest_batch} or more."
         elif len(corpus) < method.smallest_batch:
-            move = "Take more rows."
+            move = "Use more rows."
         value = str(config.optimizer.batch_size)
         raise DataError(
             Fault(corpus.source, key="optimizer.batch_size", value=value, rule=rule, move=move)

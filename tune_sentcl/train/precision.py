@@ -34,8 +34,8 @@ def arithmetic(precision: Precision, method: AnyMethod, *, resumed: bool) -> Ari
     has = has_bf16(device)
     if precision == "bf16" and device.type == "cuda" and not has:
         major, minor = torch.cuda.get_device_capability(device)
-        rule = f"needs a GPU of compute capability 8.0 or more, and this one has {major}.{minor}"
-        move = "Set fp32, or auto, which takes what a GPU has."
+        rule = f"needs a GPU of compute capability 8.0 or more, but this GPU has {major}.{minor}"
+        move = "Set fp32, or auto, which uses what the GPU supports."
         raise ConfigError(Fault("optimizer.precision", value=precision, rule=rule, move=move))
     if resumed:
         return encoder.arithmetic if has or encoder.arithmetic != "tf32" else "fp32"

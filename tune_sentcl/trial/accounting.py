@@ -109,7 +109,7 @@ class Account:
         """Raise a TrialTimeoutError if the time limit has passed."""
         if self._seconds is not None and self._clock() - self._start > self._seconds:
             raise TrialTimeoutError(
-                f"the trial was given {self._seconds:g} s and had used them by step {self.steps}"
+                f"the trial reached its time limit of {self._seconds:g} s at step {self.steps}"
             )
 
     def run_columns(self) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class InputLoader:
             PluginError: Its plugin is not loaded, or the trainer breaks a rule.
         """
         if METHODS[name].implementation is None:
-            rule, move = "its plugin must be given", f"Give --plugin {plugin_of(name)}."
+            rule, move = "the method's plugin must be given", f"Give --plugin {plugin_of(name)}."
             raise PluginError(Fault("method.name", value=name, rule=rule, move=move))
         if name not in self._rehearsals:
             from tune_sentcl.trial.rehearsal import rehearse_apart  # loads accelerate
@@ -318,7 +318,7 @@ def _require_trainable(config: TrialConfig, checkpoint: Checkpoint) -> None:
                 raise CheckpointError(fault)
         if name in _OF_TRANSFORMERS:
             rule = f"{_OF_TRANSFORMERS[name]}, which a static encoder cannot do"
-            move = "Take a method for pairs or triplets, such as mnr or cosent."
+            move = "Use a method for pairs or triplets, such as mnr or cosent."
             raise CheckpointError(Fault("method.name", value=name, rule=rule, move=move))
     if options.lora_rank:
         require_peft()

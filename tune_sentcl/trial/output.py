@@ -112,7 +112,10 @@ class TrialState:
                 step = (file.metadata() or {}).get(_STEP)
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if step != str(rest["number"]):
-                raise ValueError(f"its weights are of step {step}, the rest of {rest['number']}")
+                raise ValueError(
+                    f"its weights are those of step {step}, its other parts those of "
+                    f"{rest['number']}"
+                )
             best = rest["best"]
             if keep is not None:
                 shutil.copytree(folder / _FILES, keep)
@@ -133,7 +136,7 @@ class TrialState:
             )
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             rule = f"must be the complete state of a trial ({error})"
-            move = "Delete it; the trial then starts from the beginning."
+            move = "Delete the state; the trial then starts from the beginning."
             raise StudyError(Fault(str(folder), rule=rule, move=move)) from error
 
 

@@ -107,13 +107,15 @@ class TrialRun:
         try:
             state = None if output is None else output.saved(keep)
         except StudyError as error:
-            self.notes.append(f"started again because a lost attempt's state was damaged: {error}")
+            self.notes.append(
+                f"started again, because the state of a lost attempt was damaged: {error}"
+            )
             return None
         if state is None:
             return None
         why = self._why_unusable(state, 1.0 if output is None else output.until)
         if why:
-            self.notes.append(f"started again because a lost attempt had {why}")
+            self.notes.append(f"started again, because a lost attempt had {why}")
         return None if why else state
 
     def _why_unusable(self, state: TrialState, until: float) -> str | None:
@@ -197,9 +199,9 @@ class TrialRun:
             )
         if self.account.steps and rows < size and self.config.method.trains_on_rows:
             of = (
-                f"{rows} rows of any source: one batch of each"
+                f"{rows} rows of any source, so each source is one batch"
                 if parts
-                else f"{rows} rows: one batch of all"
+                else f"{rows} rows, so one batch holds them all"
             )
             notes.append(f"optimizer.batch_size = {size} is more than the {of}")
         if isinstance(self.encoder, FrozenEncoder):

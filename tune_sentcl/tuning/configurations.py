@@ -175,7 +175,9 @@ class SearchConfigurations(Mapping[str, Configuration]):
         except BadInputError as error:  # only trials with this data or encoder need it
             if str(error) not in self._read_errors:
                 self._read_errors.add(str(error))
-                self._warn(f"a sampled configuration is left out, it cannot be read: {error}")
+                self._warn(
+                    f"a sampled configuration is left out, because it cannot be read: {error}"
+                )
             return False
 
     def params_of(self, trial_id: str, config: TrialConfig) -> Params | None:

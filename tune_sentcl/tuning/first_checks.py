@@ -79,7 +79,7 @@ def _check_this_machine(options: SearchOptions) -> None:
         ("--gpus-per-trial", gpus, machine.gpus, f"{machine.gpus:g} GPUs"),
         ("--memory-per-trial", room, memory, f"{memory:.3g} GB for trials"),
     )
-    move = "Ask for less, or name a cluster (--address)."
+    move = "Lower this option, or name a cluster by --address."
     faults = [
         Fault(
             option, value=f"{wanted:g}", rule=f"must fit this machine, which has {has}", move=move

@@ -161,12 +161,12 @@ def _missing_objective(objective: Objective, point: GridInputs) -> Fault:
     why = f" ({unread[0]})" if unread else ""
     if objective.is_own:
         measured = [other for other in sets.objectives if other.task == objective.task]
-        why = f"; there are {', '.join(map(str, measured))}"
+        why = f"; the task has {', '.join(map(str, measured))}"
         if any(metric_cutoff(other.metric) for other in measured):
             why += ", and these metrics at any other cut-off"
     alternative = default_among(sets.objectives)
     such = f", such as {alternative}" if alternative else ""
-    move = f"Repair the set, or choose another objective{such}."
+    move = f"Repair the evaluation set, or choose another objective{such}."
     return Fault(
         "--objective",
         value=str(objective),
@@ -231,7 +231,7 @@ def search_objectives(
         default = measured[0]
     if default is None:
         rule = "no custom task has a dev split whose score a search could maximize"
-        move = "Add dev rows, or name an objective."
+        move = "Add dev rows, or name an objective by --objective."
         raise ObjectiveError(Fault("--objective", rule=rule, move=move))
     return (default,)
 
@@ -265,7 +265,8 @@ def stage_objective(
         return first
     if halves or _has_points(space):
         rule = (
-            "cannot rank trials in training: only a dev score of pairs, retrieval or a plugin can"
+            "cannot rank trials during training; only a dev score of pairs, retrieval or a "
+            "plugin can"
         )
         cheap = [str(one) for one in _own_scores(space, loader) if one.is_cheap]
         if all("sts" in config.evaluation.suites for config in space.configurations):
@@ -302,7 +303,7 @@ def _refuse_mixed_evaluation_data(space: Space) -> None:
     kinds = {evaluation_data_of({**trial, **change}) for trial in trials for change in changes}
     if len(kinds) > 1:
         rule = "trials on toy examples are scored on toy sets, other trials on real ones"
-        move = 'Give all of them one evaluation.data, "root" or "toy".'
+        move = 'Set evaluation.data to "root" or "toy" for all trials.'
         raise ConfigError(
             Fault(space.source, key="evaluation.data", value="auto", rule=rule, move=move)
         )
@@ -331,8 +332,8 @@ def check_evaluation_data(space: Space, history: History) -> None:
     wanted = evaluation_data(space.configurations[0])
     if history.data not in (None, wanted):
         rule = (
-            f"the trials of this study were scored on {history.data} data, and a study has one "
-            "kind of evaluation data"
+            f"the trials of this study were scored on {history.data} data, and a study must "
+            "use one kind of evaluation data"
         )
         move = f"Choose another folder for the study, or set evaluation.data={history.data}."
         raise StudyError(Fault("evaluation.data", value=wanted, rule=rule, move=move))
@@ -344,7 +345,7 @@ def check_versions(space: Space, loader: InputLoader, history: History) -> None:
     for task, split, others in other_versions(space, loader, history):
         foreign = isinstance(task, ForeignTask)
         whose = "its code or data have" if foreign else "its rows have"
-        rule = f"has version {task.version} now, and the study's trials were scored on {others}: "
+        rule = f"has version {task.version} now, but the study's trials were scored on {others}: "
         old = "that version" if foreign else "the old rows"
         move = f"Restore {old}, or start another study."
         faults[

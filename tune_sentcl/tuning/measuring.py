@@ -102,8 +102,8 @@ def measure_study(
     lacking = [r for r in rows if history.lacks(r["trial_id"], wanted[r["configuration"]])]
     present = [row for row in lacking if _is_same(row, configs, question)]
     if changed := len(lacking) - len(present):
-        why = "the data, the checkpoint or the plugin that they began with has changed since"
-        watcher.say(f"{changed} trials that lack a score are left as they are, because {why}")
+        why = "the data, the checkpoint or the plugin of these trials has changed since they began"
+        watcher.say(f"{changed} trials that lack a score are not scored, because {why}")
     actions = _actions(study, present, history.weights, request.best, watcher)
     origins = {row["trial_id"]: row["origin"] for row in rows}
     queue = _Measurements(question, history, search, actions, origins)
@@ -119,7 +119,7 @@ def measure_study(
             drive(session, launch)
     left = queue.total - queue.done
     if session.stop_reason:
-        more = f"{left} of {queue.total} trials are left; repeat the command to go on"
+        more = f"{left} of {queue.total} trials are left; repeat the command to continue"
         watcher.say(f"{session.stop_reason}: {more}")
     return SearchOutcome(
         study=path,
@@ -153,7 +153,7 @@ def _actions(
         watcher.say(f"{len(again)} trials of {len(names)} configurations are trained again")
     if left := len(without) - len(again):
         text = f"{left} trials lack a score, and their weights were not kept"
-        way = "; --train trains again those of the best configurations" * (best is None)
+        way = "; with --train, those of the best configurations are trained again" * (best is None)
         watcher.say(text + way)
     return actions
 
@@ -186,7 +186,7 @@ def _extended(
     faults = []
     for key, value in settings.items():
         if not key.startswith(_PREFIX) or key.removeprefix(_PREFIX) not in MEASURED:
-            rule = "is no setting of what is scored"
+            rule = "does not set what is scored"
             names = ", ".join(f"{_PREFIX}{name}" for name in MEASURED)
             faults.append(
                 Fault("--set", key=key, value=shown(value), rule=rule, move=f"Set one of {names}.")

@@ -76,7 +76,7 @@ def _join(share: float, cuda_begun: bool) -> str:
         return "this process has used CUDA before"
     card = _card()
     if card is None:
-        return "nvidia-smi does not tell which GPU it is, and how much memory it has"
+        return "nvidia-smi does not tell which GPU this is, and how much memory it has"
     name, memory = card
     folder = _PARENT / f"{_NAME}_{os.getuid()}_{name}"
     # A server of one card leaves the others alone, and both sides call the card 0.
@@ -125,7 +125,7 @@ def _serve(folder: Path, environment: dict[str, str]) -> str:
     if _answers(environment, _START_S) and _output([sys.executable, "-Ic", _PROBE], environment):
         return ""
     os.close(held)
-    return f"its server does not serve; see the logs in {folder}"
+    return f"the MPS server does not answer; see the logs in {folder}"
 
 
 def _answers(environment: Mapping[str, str], seconds: float = 0.0) -> bool:

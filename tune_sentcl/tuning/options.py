@@ -74,89 +74,91 @@ class SearchOptions:
     samples: int = _option(
         0,
         SAMPLING,
-        "Number of configurations to sample beyond the grid. Sampled configurations in the study "
-        "count.",
+        "Number of configurations to sample beyond the grid, including those that the study "
+        "already has.",
         low=0,
     )
     budget: float | None = _option(
         None,
         SAMPLING,
-        "Sample as many configurations as N whole trainings pay for in all stages. Sampled "
-        "configurations in the study count. The grid and --confirm do not count.",
+        "Sample as many configurations as N whole trainings pay for in all stages, including "
+        "those that the study already has. The grid and --confirm are not counted.",
         low=1,
         metavar="N",
     )
     sampler: SamplerName = _option(
         "tpe",
         SAMPLING,
-        "Optuna's sampler of configurations; grid samples no configurations.",
+        "Sampler of Optuna that chooses configurations; grid samples no configurations.",
     )
-    sampler_seed: int = _option(0, PYTHON, "Seed of the sampler's draws.", low=0)
+    sampler_seed: int = _option(0, PYTHON, "Seed of the sampler's random numbers.", low=0)
     learn_from: tuple[Text, ...] = _option(
         (),
         SAMPLING,
-        "Begin with up to ten of the best configurations of this study (repeatable).",
+        "First try the best configurations of this study, ten at most (repeatable).",
         metavar="STUDY",
     )
     objectives: tuple[Text, ...] = _option(
         (),
         SAMPLING,
-        "Score to maximize, or cost to minimize (repeatable). The first one ranks trials. "
-        "Default: STS-B:spearman:dev, else the first dev score of your custom tasks.",
+        "Score to maximize, or cost to minimize (repeatable). The first objective ranks "
+        "trials. Default: STS-B:spearman:dev, else the first dev score of your custom tasks.",
         metavar=SCORE,
         name="objective",
     )
-    allow_test_objective: bool = _option(False, SAMPLING, "Accept an objective on a test split.")
+    allow_test_objective: bool = _option(False, SAMPLING, "Allow an objective on a test split.")
     allow_overlap: bool = _option(
         False,
         SAMPLING,
-        "Accept training examples of your files that stand in custom tasks.",
+        "Allow training examples of your files that also stand in custom tasks.",
     )
     confirm: int = _option(
         0,
         SAMPLING,
-        "After the search, train winner, baseline and runner-up with N new seeds. A larger N "
-        "later is rounded up to a doubling of the first N. Earlier seeds count again.",
+        "After the search, train the winner, the baseline and the runner-up with N new "
+        "seeds. If N is larger in a later search, N is rounded up to a doubling of the first "
+        "N, and earlier confirmation seeds are used again.",
         low=0,
         metavar="N",
     )
     scheduler: SchedulerName = _option(
         "halving",
         STAGES,
-        "halving: all sampled configurations train for a small part of a training, the best "
-        "quarter four times as long, and so on to the end. The best third, the grid included, "
-        "gets a further seed. The grid trains to the end, with all seeds. none: every "
-        "configuration trains to the end, with all seeds.",
+        "halving: every sampled configuration trains for a small part of a training, the "
+        "best quarter four times as long, and so on to the end. The best third of those that "
+        "reach the end, including the grid, trains with a further seed. The grid trains to the "
+        "end, with all seeds. none: every configuration trains to the end, with all seeds.",
     )
     stage_objective: Text | None = _option(
         None,
         STAGES,
-        "Dev score that ranks trials at the ends of stages. Name one if the first objective is no "
-        "dev score of pairs, retrieval or a plugin. Default: the first objective.",
+        "Dev score that ranks trials at the ends of stages. It must be given if the first "
+        "objective is not a dev score of pairs, retrieval or a plugin. Default: the first "
+        "objective.",
         metavar=SCORE,
     )
     states: float = _option(
         20.0,
         STAGES,
-        "Disk for the states of paused trials. A trial that goes on without a state starts again. "
-        "20 GB hold 15 states of BERT-base or 75 of MiniLM.",
+        "Disk space for the states of paused trials. A paused trial without a kept state "
+        "starts again. 20 GB hold 15 states of BERT-base or 75 of MiniLM.",
         low=0,
         metavar="GB",
     )
     max_concurrent: int | None = _option(
         None,
         RESOURCES,
-        "Most trials that run at a time. Default: as many as fit.",
+        "Largest number of trials that run at the same time. Default: as many as fit.",
         low=1,
     )
     cpus_per_trial: int = _option(
-        1, RESOURCES, "CPU cores of each trial, and its number of torch threads.", low=1
+        1, RESOURCES, "CPU cores for each trial, which is also its number of torch threads.", low=1
     )
     gpus_per_trial: float | None = _option(
         None,
         RESOURCES,
-        "GPUs of each trial, 0 to 1; 0.25 runs four trials on one GPU. Default: 1 if a node has a "
-        "GPU, else 0.",
+        "GPUs for each trial, 0 to 1; with 0.25, four trials share one GPU. Default: 1 if a "
+        "node has a GPU, else 0.",
         low=0,
         high=1,
     )
@@ -171,10 +173,14 @@ class SearchOptions:
     deterministic: bool = _option(
         False,
         RESOURCES,
-        "Let a GPU repeat a trial to the bit. Trials are slower, because they use no CUDA graphs.",
+        "Make trials on a GPU reproducible, bit by bit. Trials are slower, because "
+        "they use no CUDA graphs.",
     )
     max_failures: int = _option(
-        5, PYTHON, "Failures in a row, with one type of error, that end the search.", low=1
+        5,
+        PYTHON,
+        "Number of failed trials in a row, with one type of error, after which the search ends.",
+        low=1,
     )
     retries: int = _option(
         2, PYTHON, "How often a trial runs again after its worker was lost.", low=0
@@ -182,8 +188,8 @@ class SearchOptions:
     save_every: float = _option(
         10.0,
         LIMITS,
-        "Minutes between two saved states of a running trial. An interrupted trial continues from "
-        "the last one. 0: save none.",
+        "Minutes between two saved states of a running trial. An interrupted trial continues "
+        "from its last saved state. 0: save no states.",
         low=0,
         metavar="MINUTES",
     )
@@ -208,25 +214,26 @@ class SearchOptions:
     address: Text | None = _option(
         None,
         CLUSTER,
-        "Address of a Ray cluster, auto for one that runs on this machine, or local to start Ray "
-        "here. Default: RAY_ADDRESS, else local.",
+        "Address of a Ray cluster; auto for a cluster that runs on this machine; local to "
+        "start Ray on this machine. Default: RAY_ADDRESS, else local.",
     )
     accelerator: Text | None = _option(
         None,
         CLUSTER,
-        "Run trials only on GPUs of this type, such as H200, A100 or L4. Default: any.",
+        "Run trials only on GPUs of this type, such as H200, A100 or L4. Default: any type.",
         metavar="NAME",
     )
     launcher: LauncherName = _option(
         "ray",
         CLUSTER,
-        "ray runs trials side by side. local runs one at a time in this process, without Ray.",
+        "ray runs trials side by side; local runs one trial at a time in this process, "
+        "without Ray.",
     )
     keep: int = _option(
         1,
         OUTPUT,
-        "Number of trials whose weights the study keeps: first the winner's best trial, then "
-        "the others by score.",
+        "Number of trials whose weights the study keeps: first the best trial of the winner, "
+        "then the other trials by score.",
         low=0,
     )
     track: tuple[Text, ...] = _option(
@@ -289,7 +296,12 @@ class SearchOptions:
             rule = f"{space.name} has no [search.ranges] left to sample from"
             value = f"{self.samples or self.budget:g}"
             raise ConfigError(
-                Fault(option, value=value, rule=rule, move="Drop it, or add ranges.")
+                Fault(
+                    option,
+                    value=value,
+                    rule=rule,
+                    move="Remove this option, or add ranges to the search space.",
+                )
             )
 
     def _number_faults(self) -> Iterator[Fault]:
@@ -299,7 +311,10 @@ class SearchOptions:
                 continue
             if not isinstance(value, int | float):  # pydantic takes a Decimal and a Fraction
                 yield Fault(
-                    name, value=repr(value), rule="must be an int or a float", move="Pass one."
+                    name,
+                    value=repr(value),
+                    rule="must be an int or a float",
+                    move="Pass a number.",
                 )
                 continue
             rule = "" if math.isfinite(value) else "must be finite"
@@ -313,18 +328,19 @@ class SearchOptions:
         value = f"{float(self.samples or self.budget or 0):g}"
         if self.samples and self.budget is not None:
             rule = f"cannot be combined with {_CLASS}budget"
-            yield Fault(sampled, value=value, rule=rule, move="Give one of them.")
+            yield Fault(sampled, value=value, rule=rule, move="Remove one of the two.")
         if self.is_sampling and self.sampler == "grid":
             rule = f"cannot be combined with {_CLASS}sampler grid"
             yield Fault(
-                sampled, value=value, rule=rule, move=f"Drop it, or take {_CLASS}sampler tpe."
+                sampled, value=value, rule=rule, move=f"Remove it, or use {_CLASS}sampler tpe."
             )
         for name in _OF_RAY if self.launcher == "local" else ():
             if (value := getattr(self, name)) is not None:
                 rule = (
-                    f"cannot be combined with {_CLASS}launcher local: it runs one trial at a time"
+                    f"cannot be combined with {_CLASS}launcher local, which runs one trial "
+                    "at a time"
                 )
-                yield Fault(name, value=str(value), rule=rule, move="Drop one of them.")
+                yield Fault(name, value=str(value), rule=rule, move="Remove one of the two.")
 
 
 def declarations() -> dict[str, Declaration]:

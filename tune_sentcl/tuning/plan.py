@@ -126,8 +126,9 @@ def _disk(queue: Queue) -> str:
     models = max(model_bytes(config, loader) for config in configs)
     states = max(state_bytes(config, loader) for config in configs)
     return (
-        f"disk: at most {models / 1e6:.0f} MB a kept model (--keep), and {states / 1e6:.0f} MB a "
-        "state of a paused or running trial (--states, --save-every)"
+        f"disk: at most {models / 1000000.0:.0f} MB for each kept model (--keep), and "
+        f"{states / 1000000.0:.0f} MB for each state of a paused or running trial (--states, "
+        "--save-every)"
     )
 
 
@@ -325,7 +326,9 @@ def estimate(queue: Queue, timer: TrialTimer) -> Estimate | None:
     once = sum(timer.passes.values())
     seconds = (sum(durations) + _HAND_OVER_S * len(durations)) / timer.slots
     seconds = max(seconds, max(durations) + _HAND_OVER_S) + once + RAY_S
-    basis = f"about {mean:.0f} s a trial" + f", {once:.0f} s of encoding once" * (once >= 1)
+    basis = f"about {mean:.0f} s a trial" + (f", {once:.0f} s to encode the sentences once") * (
+        once >= 1
+    )
     training = mean / timer.slots if shares else None
     confirmation = _confirmation(queue.question, mean, timer.slots)
     return Estimate(seconds, len(durations), training, basis, confirmation)
@@ -354,13 +357,13 @@ def say_estimate(queue: Queue, say: Callable[[str], None]) -> None:
         say(line)
     if planned is not None:
         slots = min(timer.slots, planned.runs)
-        time_of_all = f"{clock(planned.seconds)} in all with {slots} at a time on this machine"
+        time_of_all = f"{clock(planned.seconds)} in all, with {slots} at a time on this machine"
         say(f"{time_of_all} ({planned.basis})")
         if planned.confirmation:
-            say(f"and {clock(planned.confirmation)} for --confirm {question.options.confirm}")
+            say(f"and {clock(planned.confirmation)} more for --confirm {question.options.confirm}")
         sets = [question.loader.sets(trial.config) for trial in queue.queued()]
         if any(each.transfer or each.truncated or each.rated for each in sets):
-            say("this does not include the classifiers of the evaluation")
+            say("this time does not include the classifiers of the evaluation")
 
 
 def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[str]:
@@ -405,14 +408,17 @@ def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[st
     if count := len(configurations.grid):
         seeds = sum(len(configurations.seeds_of(configurations[n])) for n in configurations.grid)
         named = f"{count} configuration{'s' * (count > 1)}, {seeds} trial{'s' * (seeds > 1)}"
-        yield f"beside them the grid trains to the end: {named}"
+        yield f"in addition, the grid trains to the end: {named}"
 
 
 def _rule(queue: Queue, stages: Stages) -> str:
     """Which trials go on and where the halves come from, which the table of stages lacks."""
     if stages.keeps_all:
-        return "all run each stage"
+        return "all configurations train in each stage"
     (halving, *more), is_tpe = stages.halvings, queue.question.options.sampler == "tpe"
     if more or len(halving.parts) == 1 or not is_tpe:
-        return "the best quarter goes on"
-    return "half 1 is random, and TPE draws half 2 knowing its ranks; the best quarter goes on"
+        return "the best quarter continues"
+    return (
+        "half 1 is random, and TPE samples half 2 after it has seen the ranks of half 1; the "
+        "best quarter continues"
+    )

@@ -183,8 +183,11 @@ def measured(space: Space) -> dict[str, Any]:
         drawn = (item.ends() for item in space.ranges if item.key == f"evaluation.{name}")
         values |= {shown(value) for ends in drawn for value in ends}
         if len(values) > 1:
-            rule = "must be the same in all trials, as a study has the same scores of each trial"
-            move = "Set it in [fixed]."
+            rule = (
+                "must be the same in all trials, because a study has the same scores for each "
+                "trial"
+            )
+            move = "Set one value in [fixed]."
             raise ConfigError(
                 Fault(
                     space.source,
@@ -224,8 +227,10 @@ def _as_the_study(space: Space, recorded: Mapping[str, Any]) -> Space:
         if others:
             value = others if isinstance(more, tuple) else more
             text = json.dumps(value, ensure_ascii=False)
-            rule = "is not among the scores that this study has of its trials"
-            move = f"Add it first: tune-sentcl measure STUDY --set 'evaluation.{name}={text}'."
+            rule = "is not among the scores that this study has for its trials"
+            move = (
+                f"Add the score first: tune-sentcl measure STUDY --set 'evaluation.{name}={text}'."
+            )
             faults.append(
                 Fault(
                     space.source,

@@ -159,11 +159,11 @@ class Queue:
         options, say = self.question.options, self.question.watcher.say
         if options.budget is not None and options.budget > before.budget and not self._is_bounded:
             more = options.budget - before.budget
-            say(f"no configuration is added: a further budget of {more:g} pays for none")
+            say(f"no configuration is added, because a further budget of {more:g} pays for none")
         if options.budget is not None and stages.cost > max(options.budget, before.budget) + 0.05:
             say(
-                f"with these seeds the stages take {stages.cost:.1f} trainings, and --budget is "
-                f"{options.budget:g}: no configuration is added"
+                f"no configuration is added, because the stages take {stages.cost:.1f} "
+                f"trainings with these seeds, more than --budget {options.budget:g}"
             )
         if not self._given and {*options.learn_from} - {*before.learned_from}:
             say("--learn-from changes nothing, because no configuration is added")
@@ -183,8 +183,11 @@ class Queue:
         known = staging.sampled
         if others := [each.name for each in sampled if each.name not in known]:
             count = f"{len(others)} configurations"
-            rule = f"holds {count} that were sampled with --scheduler none, or before stages"
-            move = "Read, judge or export it, and sample in a new study (--learn-from this one)."
+            rule = f"holds {count} that were sampled without stages, such as with --scheduler none"
+            move = (
+                "Read, judge or export this study; to sample further, start a new study with "
+                "--learn-from this one."
+            )
             raise StudyError(Fault("--study", rule=rule, move=move))
 
     def next(self) -> Assignment | None:
@@ -465,8 +468,8 @@ def _changed_code(history: History) -> Iterator[str]:
     for method, count in sorted(older.items()):
         trials = f"{count} trial{'' if count == 1 else 's'} of method {method}"
         yield (
-            f"{METHODS[method].plugin} has changed since {trials} began: they stay in the study, "
-            "and the search runs others with the new code"
+            f"{METHODS[method].plugin} has changed since {trials} began: these trials stay in the "
+            "study, and the search runs new trials with the new code"
         )
 
 
@@ -478,5 +481,8 @@ def _refuse_lacking(queue: Queue) -> None:
     if lacking := [name for name in finished if history.lacks_objective(name)]:
         names = ", ".join(map(str, history.objectives))
         rule = f"{len(lacking)} finished trials have no such score ({first_names(lacking)})"
-        move = "Choose an objective that they have, or score them: tune-sentcl measure STUDY."
+        move = (
+            "Choose an objective that these trials have, or score them by tune-sentcl measure "
+            "STUDY."
+        )
         raise ObjectiveError(Fault("--objective", value=names, rule=rule, move=move))

@@ -87,9 +87,10 @@ def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
     for name, stated in unused.items():
         (document,) = stated.put([""], prompt="document")
         yield (
-            f"{name} puts {stated.query!r} before queries, {document!r} before documents and "
-            f"{stated.text!r} before other sentences, by its own files; encoder.query_prefix and "
-            "encoder.text_prefix do so here, the latter before documents too"
+            f"the files of {name} ask for {stated.query!r} before queries, {document!r} "
+            f"before documents and {stated.text!r} before other sentences; the trials use "
+            "these prefixes only if encoder.query_prefix and encoder.text_prefix set them "
+            "(text_prefix is put before documents too)"
         )
 
 
@@ -108,7 +109,10 @@ def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
             if value is not None and used != {value}:
                 parts.append(f"{key} = {value} (here {' or '.join(sorted(map(str, used)))})")
         if parts:
-            yield f"the files of {name} say {' and '.join(parts)}; auto takes what they say"
+            yield (
+                f"the files of {name} say {' and '.join(parts)}; with auto, the trials follow "
+                "the files"
+            )
 
 
 def _unusual_values(configs: Sequence[TrialConfig], static: Collection[str]) -> Iterator[str]:
@@ -123,7 +127,7 @@ def _unusual_values(configs: Sequence[TrialConfig], static: Collection[str]) -> 
                 usual = f"{low:g} to {high:g} with {names}"
                 unusual.setdefault((key, usual), {})[f"{values[key]:g}"] = None
     for (key, usual), numbers in unusual.items():
-        yield f"{key} = {' and '.join(numbers)} is unusual; people use {usual}"
+        yield f"{key} = {' and '.join(numbers)} is unusual; usual values are {usual}"
 
 
 def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[str]:
@@ -133,12 +137,12 @@ def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[s
         corpus = point.inputs.corpus
         rows = max(corpus.epoch_sizes())
         if len(corpus) == 1:
-            said[f"{corpus.source} has 1 row: no batch compares it with another"] = None
+            said[f"{corpus.source} has 1 row, so no batch compares it with another row"] = None
             continue
         for size in (point.config.optimizer.batch_size, *sizes):
             if size > rows:
                 text = f"optimizer.batch_size = {size} is more than the {rows} rows"
-                said[f"{text}: a batch holds them all"] = None
+                said[f"{text}, so one batch holds them all"] = None
     yield from said
 
 
@@ -151,8 +155,8 @@ def _short_batches(
         full = sum(-(-rows // point.config.optimizer.batch_size) for rows in sizes)
         if point.config.data.order == "distinct" and count > 1.2 * full:
             yield (
-                f"data.order = distinct makes {count} batches an epoch, and not {full}, because "
-                f"rows share texts: {sum(sizes) / count:.1f} rows a batch"
+                f"data.order = distinct makes {count} batches an epoch instead of {full}, "
+                f"because rows share texts: {sum(sizes) / count:.1f} rows a batch"
             )
 
 
@@ -188,5 +192,7 @@ def _unreached_points(
         for size, count in batches.items():
             if every > (steps := count * config.optimizer.epochs):
                 text = f"evaluation.every = {every} is more than the {steps} steps of a trial"
-                said[f"{text} with batch_size = {size}: it is scored at its end alone"] = None
+                said[
+                    (f"{text} with batch_size = {size}, so the trial is scored only at its end")
+                ] = None
     yield from said

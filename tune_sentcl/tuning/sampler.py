@@ -330,7 +330,7 @@ def check_priors(space: Space) -> None:
         for item in active:
             if item.prior is not None:
                 lacking[item.key] = min(lacking.get(item.key, without), without, key=len)
-    rule = "needs a prior of each other range of its method"
+    rule = "requires a prior for each other range of its method"
     faults = [
         Fault(
             f"{space.source} [search.ranges]",
@@ -376,7 +376,7 @@ def past_studies(
         rule = f"has no configuration in the ranges of {space.name}"
         if in_ranges:
             rule += f" that has finished and has {' and '.join(map(str, objectives))}"
-        move = "Leave that study out, or name one of the same search space and objective."
+        move = "Leave that study out, or name a study of the same search space and objective."
         faults.append(Fault("--learn-from", value=study, rule=rule, move=move))
     if faults:
         raise StudyError(faults)
@@ -418,12 +418,12 @@ def _check_versions(path: str, space: Space, loader: InputLoader, history: Histo
     faults: dict[Fault, None] = {}
     wanted = evaluation_data(space.configurations[0])
     if history.data not in (None, wanted):
-        rule = f"was scored on {history.data} evaluation data, and this search uses {wanted} data"
+        rule = f"was scored on {history.data} evaluation data, but this search uses {wanted} data"
         faults[Fault("--learn-from", value=path, rule=rule, move="Leave that study out.")] = None
     for task, split, others in other_versions(space, loader, history):
         for objective in history.objectives:
             if (objective.task, objective.split) == (task.name, split):
-                rule = f"has {objective} of version {others}, and the rows here have version "
+                rule = f"has {objective} of version {others}, but the rows here have version "
                 rule += f"{task.version}"
                 move = "Leave that study out, or restore its rows."
                 faults[Fault("--learn-from", value=path, rule=rule, move=move)] = None

@@ -105,8 +105,8 @@ def run_search(
     if session.stop_reason:
         failing = f", {len(failed)} of which have failed" if failed else ""
         watcher.say(
-            f"{session.stop_reason}: {to_run} of {queue.total} runs are left{failing}; "
-            "repeat the command to go on"
+            f"{session.stop_reason}: {to_run} of {queue.total} trials are left{failing}; "
+            "repeat the command to continue"
         )
     return SearchOutcome(
         study=path,
@@ -241,11 +241,14 @@ def confirmation_of(question: Question, path: str) -> Question | None:
     standings = Standings.read(study)
     compared = standings.contenders()
     if not compared or next(iter(compared.values())).chosen_lost(1):
-        say("nothing is confirmed: of each configuration a seed failed or was stopped")
+        say(
+            "nothing is confirmed, because each configuration has a seed that failed or was "
+            "stopped"
+        )
         return None
     drawn = [name for name, each in compared.items() if each.constant_score() is None]
     if not drawn:
-        say("nothing is confirmed: no seed changes the scores of the best configurations")
+        say("nothing is confirmed, because no seed changes the scores of the best configurations")
         return None
     rows = study.trials(["seed", "configuration", "config"]).to_pylist()
     seeds, told = confirming_seeds(standings, wanted, {row["seed"] for row in rows})
@@ -258,7 +261,7 @@ def confirmation_of(question: Question, path: str) -> Question | None:
     )
     roles = standings.roles()
     who = ", ".join(f"{roles[name]} {name}" for name in drawn)
-    say(f"to confirm the winner, {len(seeds)} new seeds each run with: {who}")
+    say(f"to confirm the winner, {len(seeds)} new seeds are trained for each of: {who}")
     return replace(
         question,
         space=replace(question.space, configurations=configs, ranges=(), seeds=seeds),

@@ -277,7 +277,9 @@ class Session:
         if self.limits.overdue(trial_id):
             # The launcher ended a worker that did not return in time.
             error = TrialTimeoutError.__name__
-            text = f"the trial was given {self.limits.trial_seconds:g} s, and did not come back"
+            text = (
+                f"the trial was given {self.limits.trial_seconds:g} s, and did not return in time"
+            )
             self.fail(trial_id, Failure(error, text, failure.run_columns))
             return
         has_started = self.limits.is_running(trial_id)
@@ -285,8 +287,8 @@ class Session:
         tries = self._lost_workers[trial_id, has_started]
         most = self._options.retries if has_started else _MAX_RESTARTS
         if tries > most:
-            why = "lost its worker" if has_started else "found no worker that began it"
-            text = f"each of {tries} tries {why}; the last: {failure.error_text}"
+            why = "lost its worker" if has_started else "found no worker that started the trial"
+            text = f"each of {tries} tries {why}; the last error: {failure.error_text}"
             error = failure.error_type
             if error in CONFIGURATION_ERRORS:  # the node's memory was full, not the device's
                 error = "WorkerLostError"
@@ -307,7 +309,7 @@ class Session:
             return
         self._node_moves[trial_id] += 1
         if self._node_moves[trial_id] > _MAX_MOVES:
-            text = f"it has left {_MAX_MOVES} nodes that were draining"
+            text = f"the trial has left {_MAX_MOVES} nodes that were draining"
             self.worker_lost(trial_id, Failure(NodeDrainingError.__name__, text, {}))
             return
         self._requeue(assignment, "moves to another node, because its node is draining")
@@ -322,9 +324,11 @@ class Session:
             return
         self._without_graphs.add(trial_id)
         reason = shorten(first_line(failure.error_text), 160)
-        self._requeue(assignment, f"goes on without CUDA graphs in another worker: {reason}")
+        self._requeue(assignment, f"continues without CUDA graphs in another worker: {reason}")
         if len(self._without_graphs) == _MAX_CAPTURES:
-            self.watcher.say("further trials train without CUDA graphs, as two captures failed")
+            self.watcher.say(
+                "further trials train without CUDA graphs, because two captures failed"
+            )
 
     @property
     def _may_capture(self) -> bool:

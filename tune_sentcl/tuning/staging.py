@@ -377,10 +377,10 @@ def whole_stages(options: SearchOptions, seeds: int, grid: int, most: float) -> 
 
 
 def _too_small(options: SearchOptions, least: Stages) -> ConfigError:
-    rule = f"must be at least {least.cost:g}: one configuration with its seeds takes so much"
+    rule = f"must be at least {least.cost:g}, the cost of one configuration with its seeds"
     given = f"{options.budget or 0:g}"
     return ConfigError(
-        Fault("--budget", value=given, rule=rule, move="Give more, or fewer seeds.")
+        Fault("--budget", value=given, rule=rule, move="Raise --budget, or give fewer --seeds.")
     )
 
 
@@ -400,18 +400,23 @@ def check_halvings(record: SearchRecord | None, question: Question) -> None:
         rule = f"must begin with {recorded.first_seed}, the seed of the study's stages"
         given = ",".join(map(str, seeds))
         raise ConfigError(
-            Fault("--seeds", value=given, rule=rule, move="Put it first, or start a study.")
+            Fault(
+                "--seeds",
+                value=given,
+                rule=rule,
+                move="Put this seed first, or start another study.",
+            )
         )
     if recorded.objective != objective:
         rule = f"must be {recorded.objective}, which ranks trials at the ends of stages"
-        move = "Name that one, or start another study."
+        move = "Name that score, or start another study."
         raise ConfigError(Fault("--stage-objective", value=objective, rule=rule, move=move))
     if record.sampler != options.sampler:
-        rule = f"must be {record.sampler}, by which the study is sampled"
-        move = "Name that one, or start another study."
+        rule = f"must be {record.sampler}, with which the study was sampled"
+        move = "Name that sampler, or start another study."
         raise ConfigError(Fault("--sampler", value=options.sampler, rule=rule, move=move))
     if options.is_whole:
-        rule = "cannot go on with a study that was sampled with --scheduler halving"
+        rule = "cannot continue a study that was sampled with --scheduler halving"
         raise ConfigError(
             Fault("--scheduler", value="none", rule=rule, move="Start another study.")
         )

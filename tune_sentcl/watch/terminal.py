@@ -103,7 +103,7 @@ class RichWatcher:
         self._start = self._now()
         if self.objective:
             left = total - done
-            work = f"{left} of {total} runs to go, {self.where}" if left else "no trial to run"
+            work = f"{left} of {total} trials to run, {self.where}" if left else "no trial to run"
             self._line(work)
             if self._ranks:
                 self._line(f"best so far {self._shown_best()} ({self.objective})")
@@ -194,10 +194,10 @@ class RichWatcher:
         encoder = ""
         if self._encoded:
             encoder = (
-                f"; frozen encoders ran on {self._encoded:,} sentences, {self._encoding:.1f} s"
+                f"; frozen encoders encoded {self._encoded:,} sentences in {self._encoding:.1f} s"
             )
         rate = 60 * self._ended / max(seconds, 1e-9)
-        self._line(f"{self._ended} runs in {clock(seconds)}, {rate:.1f} a minute{encoder}")
+        self._line(f"{self._ended} trials in {clock(seconds)}, {rate:.1f} a minute{encoder}")
 
 
 def terminal_watcher(listener: Watcher | None = None, *, shown: bool) -> RichWatcher:

@@ -88,23 +88,34 @@ def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
         own = [one for kind, one in EXTENSIONS if kind == "watcher"]
         rule = f"must be one of {', '.join((*TRACKERS, *own))}"
         if name not in own:
-            yield Fault("--track", value=name, rule=rule, move="Choose one, or give its --plugin.")
+            yield Fault(
+                "--track",
+                value=name,
+                rule=rule,
+                move="Choose one of them, or load its plugin by --plugin.",
+            )
         return
     package = find_spec(name)
     if not on_cluster and (package is None or package.origin is None):  # an empty folder
         move = f'Run: pip install "tune-sentcl[{name}]".'
-        yield Fault("--track", value=name, rule="its client is not installed", move=move)
+        yield Fault("--track", value=name, rule="the tracker's client is not installed", move=move)
     variable = TRACKERS[name]
     key, _, wanted = variable.partition("=")
     value = os.environ.get(key, "")
     if variable and (on_cluster or (value and value == (wanted or value))):
         return
     if "://" in study and not study.startswith("file:"):
-        rule = f"needs a study in a folder, because it writes its files there: {study}"
-        move = f"Set {variable}, or name a folder." if variable else "Name a folder."
+        rule = f"needs a study in a folder, to which the tracker writes its files, not {study}"
+        move = (
+            (f"Set {variable}, or use a study in a folder.")
+            if variable
+            else "Use a study in a folder."
+        )
         yield Fault("--track", value=name, rule=rule, move=move)
     elif name == "mlflow":  # its SQLite URLs are quoted differently by different readers
         folder = StudyFiles.at(study).where
         if odd := " or ".join(character for character in "?#%" if character in folder):
-            rule = f"cannot write below a folder with {odd} in its name ({folder})"
-            yield Fault("--track", value=name, rule=rule, move=f"Rename it, or set {variable}.")
+            rule = f"the tracker cannot write below a folder with {odd} in its name ({folder})"
+            yield Fault(
+                "--track", value=name, rule=rule, move=f"Rename the folder, or set {variable}."
+            )

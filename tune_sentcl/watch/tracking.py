@@ -157,7 +157,7 @@ class _TrackerThread(threading.Thread):
     def lose(self, reason: str) -> None:
         if not self._is_lost:
             self._is_lost = True
-            self._say(f"{self.name} {reason}: it tracks no further trials")
+            self._say(f"{self.name} {reason}; no further trials are tracked")
 
     def run(self) -> None:
         try:

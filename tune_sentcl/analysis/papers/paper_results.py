@@ -80,7 +80,9 @@ def paper_table(paper: Paper, table: int | None) -> pd.DataFrame:
     if not len(rows):
         tables = every["table"].drop_duplicates().str.removeprefix("Table ")
         rule = f"the tables of {paper} with scores are {', '.join(tables)}"
-        raise ConfigError(Fault("--table", value=str(table), rule=rule, move="Name one of them."))
+        raise ConfigError(
+            Fault("--table", value=str(table), rule=rule, move="Name one of these tables.")
+        )
     return rows
 
 
@@ -94,7 +96,7 @@ def paper_named(name: str, where: str = "--paper") -> Paper:
         if paper == name:
             return paper
     near = [paper for paper in PAPERS if paper.lower() == str(name).lower()]
-    move = f"Did you mean {near[0]}?" if near else "Name one of them."
+    move = f"Did you mean {near[0]}?" if near else "Name one of these papers."
     rule = f"must be {', '.join(PAPERS[:-1])} or {PAPERS[-1]}"
     raise ConfigError(Fault(where, value=repr(name), rule=rule, move=move))
 

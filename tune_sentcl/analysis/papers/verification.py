@@ -112,9 +112,12 @@ class VerifiedCell:
         """The reasons as one text, further remarks and the errata."""
         found = ["; ".join(self.reasons)] if self.reasons else []
         if self.others:
-            found.append(f"{self.others} more of the study's configurations could stand here")
+            found.append(f"{self.others} other configurations of the study fit this cell too")
         if self.cell.right != self.cell.printed:
-            found.append(f"compared with {self.cell.right:g}, the mean of the scores beside it")
+            found.append(
+                f"our mean is compared with {self.cell.right:g}, the mean of the scores "
+                "beside this cell"
+            )
         if self.ours.n and not self.drawn:
             found.append("every seed gives the same score")
         return [*found, *(f"erratum: {text}" for text in self.cell.errata)]
@@ -226,7 +229,7 @@ def _differences(tried: _Tried, preset: TrialConfig) -> tuple[int, list[str]]:
     changed = [
         f"{key} = {shown(tried.value(key))} instead of {shown(values.get(key))}" for key in keys
     ]
-    others = f"other settings: {', '.join(changed)}" if changed else ""
+    others = f"other hyperparameters: {', '.join(changed)}" if changed else ""
     texts = [_other_encoder(tried, preset), _other_rows(tried, preset)]
     return len(keys) + sum(map(bool, texts)), [*filter(None, (*texts, others))]
 
@@ -269,7 +272,10 @@ def _other_rows(tried: _Tried, preset: TrialConfig) -> str:
         return f"training rows: {first}{min(read)}; the paper's are all of {whole[0]}"
     given, meant = tried.value("data.min_score"), preset.data.min_score
     if preset.method.rows == "positive_pairs" and given != meant:
-        return f"training rows: pairs with a score from {given:g}; the paper's from {meant:g}"
+        return (
+            f"training rows: pairs with a score of {given:g} or more; the paper's: {meant:g} or "
+            "more"
+        )
     return ""
 
 
@@ -284,14 +290,14 @@ def _verified(
 ) -> VerifiedCell:
     """The study's best value for a printed number."""
     if not cell.presets:
-        return VerifiedCell(cell, reasons=("another system, whose number the paper copied",))
+        return VerifiedCell(cell, reasons=("the paper copied this number of another system",))
     found = [
         _reproduced(cell, tried, texts, scores)
         for preset in cell.presets
         for tried, texts in standing.get(preset, ())
     ]
     if not found:
-        return VerifiedCell(cell, reasons=("the study has no such trial",))
+        return VerifiedCell(cell, reasons=("the study has no trial of this configuration",))
     first = min(found, key=lambda one: (not one.ours.n, len(one.reasons), -one.ours.n))
     if not first.ours.n or first.reasons:
         return first
@@ -317,10 +323,10 @@ def _reproduced(
     if kept:
         reasons = [*differences, *(text for _, texts in kept for text in texts)]
     elif finished:
-        reasons = [f"not measured: {', '.join(dict.fromkeys(lacking))}"]
+        reasons = [f"these scores are not measured: {', '.join(dict.fromkeys(lacking))}"]
     else:
         ends = dict.fromkeys(map(_end, tried.results.values()))
-        reasons = [f"its trials {', '.join(ends)}"]
+        reasons = [f"the trials of this configuration {', '.join(ends)}"]
     drawn = draws(cell.presets[0].dotted())
     ours = Estimate.of([value for value, _ in kept])
     return VerifiedCell(cell, ours, tuple(dict.fromkeys(reasons)), drawn)
@@ -361,9 +367,15 @@ def _score_differences(score: Mapping[str, Any], number: Number) -> Iterator[str
     if data != "root":
         yield f"{task} is scored on the {data} sets"
     if score["protocol"] != number.protocol:
-        yield f"{task} by the protocol {score['protocol']}; the paper's {number.protocol}"
+        yield (
+            f"{task} is scored by the protocol {score['protocol']}; the paper's by "
+            f"{number.protocol}"
+        )
     if score.get("aggregation") != number.aggregation:
-        yield f"{task} aggregated by {score.get('aggregation')}; the paper's {number.aggregation}"
+        yield (
+            f"{task} is aggregated by {score.get('aggregation')}; the paper's by "
+            f"{number.aggregation}"
+        )
     if data == "root" and n != number.n:
         of = " of a truncated file" if number.protocol == "scl-paper-compat" else ""
-        yield f"{task} on {n:,} rows; the paper's on {number.n:,}{of}"
+        yield f"{task} is scored on {n:,} rows; the paper's on {number.n:,}{of}"

@@ -71,8 +71,8 @@ def role_figure(screen: FirstScreen) -> Iterator[Figure]:
     yield Figure(
         name="gain",
         title=f"{measure_of(objective) if not tests else metric_of(objective)}",
-        caption="Each point is a seed; bar and number: the mean over the seeds of the verdict, "
-        "else over those of the search.",
+        caption="Each point is one seed. Bar and number show the mean over the seeds that the "
+        "verdict compares; without a verdict, over the search seeds.",
         spec=layered(*_seed_layers(frame, at, metric_of(objective), values=True), height=height),
         data={"seeds": frame.round(4)},
         height=70 + height,
@@ -112,8 +112,7 @@ def serving_figure(subject: ReportData) -> Iterator[Figure]:
     yield Figure(
         name="serving",
         title=f"{titles['score']} against bytes and milliseconds",
-        caption="Full points: no other configuration is better in one of the three and as good "
-        "in all.",
+        caption="Filled points form the Pareto front of the three values.",
         spec=layered(others, front, height=260),
         data=data,
         height=340,
@@ -146,8 +145,8 @@ def seed_figure(subject: ReportData) -> Iterator[Figure]:
     height = sum(max(24, 10 + 14 * len(place.splitlines())) for place in places)
     yield Figure(
         name="seeds",
-        title="The best configurations, seed by seed",
-        caption=f"The best {len(drawn)} by their means. {_how_to_read(frame)}",
+        title="Scores of the best configurations by seed",
+        caption=f"The {len(drawn)} configurations with the highest means. {_how_to_read(frame)}",
         spec=layered(*_seed_layers(frame, at, title), height=height),
         data={"seeds": frame.round(4)},
         height=90 + height,
@@ -208,8 +207,11 @@ _TEXT: Spec = {"field": "mean", "aggregate": "min", "type": "quantitative", "for
 
 def _how_to_read(frame: pd.DataFrame) -> str:
     if (frame["kind"] == _KINDS[1]).any():
-        return "Each point is a seed; bar: the mean, over confirmation seeds if there are any."
-    return "Each point is a seed; bar and number: the mean."
+        return (
+            "Each point is one seed; the bar is the mean over the confirmation seeds, or over "
+            "the search seeds if the configuration has no others."
+        )
+    return "Each point is one seed; bar and number show the mean."
 
 
 def curve_figures(subject: ReportData) -> Iterator[Figure]:
@@ -260,13 +262,13 @@ def _curve_figure(name: str, title: str, frame: pd.DataFrame, num_others: int) -
     caption = f"The {len(groups)} best configurations by rank."
     if _OTHER in set(frame["group"]):
         every = f"{_OTHERS} of the {num_others:,} others" if num_others > _OTHERS else "the others"
-        caption += f" Grey: {every}, including pruned ones."
+        caption += f" Grey lines: {every}, including pruned ones."
         where, grey = [f"datum.group == '{_OTHER}'"], {"x": x, "y": y, "detail": {"field": "id"}}
         look: Spec = {"where": where, "stroke": "@pale", "strokeWidth": 0.8}
         layers.append(layer("line", {**grey, **fading(0.6)}, "curves", **look))
     own = [f"datum.group != '{_OTHER}'"]
     if frame.loc[frame["group"] != _OTHER, "low"].notna().any():
-        caption += " Bands: ± one sd over seeds."
+        caption += " Bands: ± one standard deviation over seeds."
         edges = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
         layers.append(layer("area", {**best, **edges}, "curves", where=own, opacity=0.15))
     shown = {"group": "configuration", "samples": "rows seen", "mean": "mean", "n": "seeds"}
@@ -320,8 +322,8 @@ def _front_table(points: Points, quality: Sequence[str], best: np.ndarray, most:
         "Pareto front",
         ("rank", *titles, *subject.labels.values(), "configuration"),
         tuple(rows[: most or None]),
-        note=f"No other configuration is better in one of {', '.join(titles)} and as good in "
-        f"all, by means over seeds.{times}{subject.averaged(titles)}",
+        note=f"A configuration is listed if no other is as good in all of {', '.join(titles)} and "
+        f"better in one of them, by means over seeds.{times}{subject.averaged(titles)}",
         more=max(0, len(rows) - (most or len(rows))),
         ids=tuple(str(row[-1]) for row in rows),
     )
@@ -352,7 +354,7 @@ def _front_figure(
     return Figure(
         name="-".join(("front", *slugs)),
         title=f"{axes[y][:1].upper()}{axes[y][1:]} against {axes[x]}",
-        caption=f"Orange points: the front over {', '.join(axes.values())}."
+        caption=f"Orange points form the Pareto front of {', '.join(axes.values())}."
         + subject.averaged((axes[x], axes[y])),
         spec=layered(*layers, height=240),
         data={"front": points.frame[["id", "n", *axes]][best]},

@@ -25,7 +25,7 @@ _FINE = 0.2  # points: smaller differences are printed with two digits
 _OVER = {
     UNTRAINED: "the untrained encoder",
     BASELINE: "the baseline",
-    HAND_SET: "your hand-set settings",
+    HAND_SET: "your hand-set hyperparameters",
     OTHER: "the best other configuration",
 }
 _WORDS: dict[Verdict, str] = {

@@ -80,7 +80,8 @@ def check_pictures() -> None:
     try:
         import vl_convert  # noqa: F401
     except ImportError:
-        rule, move = "is not installed", 'Run: pip install "tune-sentcl[figures]".'
+        rule = "the extra `figures` is not installed"
+        move = 'Run: pip install "tune-sentcl[figures]".'
         raise ResourceError(Fault("vl-convert", rule=rule, move=move)) from None
 
 

@@ -57,16 +57,19 @@ def _figure(points: Points, key: str) -> Figure:
         place = _strips(points, key, values, crowded=crowded)
     else:
         place = _scale(title, column, values, log=points.is_logarithmic(key, values))
-    caption = f"{len(there):,} configurations; ring: the winner."
+    caption = f"Each point is one of {len(there):,} configurations; a ring marks the winner."
     if len(stopped):
         score = points.subject.title(points.subject.targets[0])
-        caption += f" Triangles: {len(stopped):,} stopped ones by their last {score}."
+        caption += (
+            f" Triangles show {len(stopped):,} configurations that were stopped early, by their "
+            f"last {score}."
+        )
     if there[points.line(key)].notna().any():
-        caption += " Lines join configurations that differ in this knob alone."
+        caption += " Lines join configurations that differ only in this hyperparameter."
     if (there["n"] > 1).any():
-        caption += " Bars: ± one sd over seeds."
+        caption += " Bars: ± one standard deviation over seeds."
     if strips and crowded:
-        caption += " Points of one value stand side by side."
+        caption += " Points with the same value stand side by side."
     return Figure(
         name=f"knob-{key.replace('.', '-')}",
         title=title,
@@ -217,7 +220,7 @@ def _distribution(points: Points, key: str, values: "pd.Series[Any]") -> BaseDis
 def _importance_figure(points: Points, name: str, count: int, shares: pd.DataFrame) -> Figure:
     """Horizontal bars, the largest first."""
     of = f" of {name}" if name else ""
-    taken = f", evenly by rank {_MOST:,} of them" if count > _MOST else ""
+    taken = f", of which {_MOST:,} are taken evenly by rank" if count > _MOST else ""
     target = points.subject.title(points.subject.targets[0])
     axis = {"ticks": False, "domain": False, "labelLimit": 140}
     encoding = {
@@ -228,10 +231,11 @@ def _importance_figure(points: Points, name: str, count: int, shares: pd.DataFra
     height, mark = 18 * len(shares), {"type": "bar", "cornerRadiusEnd": 2}
     return Figure(
         f"importance-{name}" if name else "importance",
-        f"Knob importances{of}",
-        f"Share of the variance of {target}, over {count:,} configurations{of}{taken}. fANOVA "
-        f"({_TREES} trees of depth {_DEPTH}): share of all variance. Knobs that some "
-        "configurations lack are left out.",
+        f"Hyperparameter importances{of}",
+        f"Each bar is the share of the variance of {target} over {count:,} "
+        f"configurations{of}{taken} that a hyperparameter explains, by fANOVA ({_TREES} "
+        f"trees of depth {_DEPTH}). Hyperparameters that some configurations lack are left "
+        "out.",
         {"data": {"name": "bars"}, "height": height, "mark": mark, "encoding": encoding},
         {"bars": shares.round(4)},
         height=80 + height,

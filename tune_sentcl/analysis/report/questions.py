@@ -41,10 +41,10 @@ def question_tables(screen: FirstScreen) -> Iterator[Table]:
         if rows:
             yield Table(
                 name=f"questions-{name}",
-                title=f"Questions that {name} most",
+                title=f"Queries that {name} most",
                 columns=("question", UNTRAINED, TUNED),
                 rows=tuple(rows),
-                note=f"{title_of(objective)} of single questions, times 100.",
+                note=f"{title_of(objective)} of single queries, times 100.",
             )
 
 

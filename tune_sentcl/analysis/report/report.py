@@ -94,7 +94,7 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
         *(_pictured(points) if figures else ()),
         ("tasks", "Scores by task", "Tasks", suite_tables(subject, most)),
         ("pareto", "Quality against cost", "Quality and cost", pareto),
-        ("run", "Runs and their cost", "Run", run_tables(subject)),
+        ("run", "Studies and their cost", "Run", run_tables(subject)),
         ("failed", "Failures", "Failures", failures(subject, most)),
     ]
     filled = [Section(name, title, short, tuple(parts)) for name, title, short, parts in sections]
@@ -120,6 +120,6 @@ def _pictured(points: Points) -> Iterator[tuple[str, str, str, Iterable[Figure]]
     # Imports Optuna (1 s), which reports without figures do not need.
     from tune_sentcl.analysis.report.knobs import importance_figures, knob_figures
 
-    yield "knobs", "Score against each knob", "Knobs", knob_figures(points)
-    yield "importance", "Which knobs matter", "Importances", importance_figures(points)
+    yield "knobs", "Score against each hyperparameter", "Knobs", knob_figures(points)
+    yield "importance", "Which hyperparameters matter", "Importances", importance_figures(points)
     yield "curves", "Learning curves", "Curves", curve_figures(points.subject)

@@ -245,7 +245,7 @@ class ReportData:
 def mean_of(name: str, columns: Sequence[str]) -> str:
     """Of which tasks an average is, as a sentence."""
     tasks = [objective_named(column).task for column in columns]
-    return f"{name[:1].upper()}{name[1:]}: the mean of {', '.join(tasks)}."
+    return f"{name[:1].upper()}{name[1:]} is the mean of {', '.join(tasks)}."
 
 
 def measure_of(objective: Objective) -> str:

@@ -44,9 +44,9 @@ def run_tables(subject: ReportData) -> Iterator[Table]:
             *("began", "elapsed", "trial time", "GPU time", "devices"),
         ),
         tuple(_run(subject, name, manifest) for name, manifest in manifests.items()),
-        "Elapsed: from the first trial's start to the last one's end. Trial time: the sum over "
-        "parallel trials. GPU time counts the share of a GPU that a trial held. Lost and "
-        "repeated attempts are not included.",
+        "Elapsed: from the start of the first trial to the end of the last. Trial time: the "
+        "sum over all trials, which may run in parallel. GPU time: trial time multiplied by "
+        "the trial's share of a GPU. Lost and repeated attempts are not included.",
     )
     yield from _times(subject.frames.trials)
 
@@ -150,11 +150,11 @@ def _protocols(subject: ReportData, whole: pd.DataFrame) -> Table:
         count = f"{least:,} to {most:,}" if least != most else most
         rows.append((*(str(row[name]) for name in shown), count, int(row["trials"])))
     note = (
-        "Aggregation of a task with subsets: all joins their pairs, mean averages their scores, "
-        "wmean weights the scores by size. Data: root, the files under the data root; toy, "
-        "generated sets."
+        "Aggregation of a task with subsets: all joins their pairs, mean averages their "
+        "scores, wmean weights the scores by the subsets' sizes. Data: root means the files "
+        "under the data root, toy the generated sets."
     )
-    note += " Version: the fingerprint of an own task." * ("version" in shown)
+    note += " Version: the fingerprint of a custom task." * ("version" in shown)
     return Table("protocols", "Protocols", (*shown, "rows", "trials"), tuple(rows), note)
 
 

@@ -77,20 +77,25 @@ def _confirmed(subject: ReportData) -> _Columns:
 def _note(subject: ReportData, averages: str) -> str:
     seeds, ranks = subject.seeds, subject.standings.ranks
     title = subject.title(str(subject.objectives[0]))
-    ranked = f"In the order of {title}; times 100, mean ± sd over seeds."
+    ranked = (
+        f"Configurations are in the order of {title}. Scores are times 100: mean ± standard "
+        "deviation over seeds."
+    )
     if subject.costs_in_use:
-        ranked += " Costs are in their units; less is better."
+        ranked += " Costs are in their own units; lower is better."
     if len(ranks) < len(seeds):
-        ranked += " No rank: fewer seeds than the best, or a lost seed."
+        ranked += (
+            " Configurations that lost a seed, or have fewer seeds than the best, have no rank."
+        )
     if any(one.confirming for one in subject.shown):
-        ranked += " Confirmation seeds chose nothing: report these means."
+        ranked += " Confirmation seeds did not choose the winner: report their means."
     if older := len(subject.standings.older):
-        ranked += f" Left out: {older} of a plugin's older code."
-    ranked += f" Time: without start-up.{averages} {LEGEND}."
+        ranked += f" Configurations of older plugin code are left out: {older}."
+    ranked += f" Times exclude start-up.{averages} {LEGEND}."
     if subject.standings.chosen_by:
         ranked += f" {subject.standings.chosen_by}"
     if {*seeds.values()} == {1}:
-        return f"{ranked} Each configuration has one seed: small differences may be luck."
+        return f"{ranked} Each configuration has one seed, so small differences may be luck."
     return ranked
 
 
@@ -105,7 +110,7 @@ def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
     if subject.own:
         # Without an average, because the metrics of the user's own tasks differ.
         columns = {title_of(one): subject.over_seeds(name) for name, one in subject.own.items()}
-        empty = Table("own", "Own tasks: times 100", caption="Scores times 100")
+        empty = Table("own", "Custom tasks: times 100", caption="Scores times 100")
         yield _by_task(subject, empty, columns, most)
 
 
@@ -130,9 +135,11 @@ def _suite(subject: ReportData, suite: str, protocol: str, most: int) -> Iterato
         caption=f"Test scores times 100{_ON_DATA[subject.standings.data]}",
     )
     table = _by_task(subject, empty, dict(columns), most, averages)
-    order = f" Columns as in {subject.paper}'s tables." if subject.paper else ""
+    order = f" The columns are those of {subject.paper}'s tables." if subject.paper else ""
     joined = (
-        " Subsets joined (all)." if any(task.startswith("STS1") for task, _ in columns) else ""
+        " The pairs of all subsets are joined (all)."
+        if any(task.startswith("STS1") for task, _ in columns)
+        else ""
     )
     yield replace(table, note=f"{table.note}{order}{joined}")
 
@@ -141,7 +148,7 @@ def _by_task(
     subject: ReportData, empty: Table, scores: _Columns, most: int, averages: str = ""
 ) -> Table:
     columns = {**_ranks(subject), **scores, "seeds": subject.seeds, **_knobs(subject)}
-    empty = replace(empty, note=f"Mean ± sd over seeds.{averages} {LEGEND}.")
+    empty = replace(empty, note=f"Mean ± standard deviation over seeds.{averages} {LEGEND}.")
     return _filled(subject, empty, columns, most, averages)
 
 
@@ -169,7 +176,10 @@ def _filled(
     counts = [subject.seeds[name] for name in shown]
     least, largest = min(counts), max(counts)
     seeds = f"{least} to {largest}" if least != largest else f"{largest}"
-    over = f"{empty.caption}: mean ± sd over {seeds} {'seed' if largest == 1 else 'seeds'}"
+    over = (
+        f"{empty.caption}: mean ± standard deviation over {seeds} "
+        f"{'seed' if largest == 1 else 'seeds'}"
+    )
     tasks = averages.strip().rstrip(".").replace(". ", "; ")
     return replace(
         empty,

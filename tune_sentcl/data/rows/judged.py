@@ -84,8 +84,8 @@ def refuse_false_negatives(table: pa.Table, where: Origin) -> None:
             each = numbers(one for row in rows for one in row if one is not None)
             if {1.0} <= {*each.tolist()} <= {0.0, 1.0}:
                 name = role.removeprefix(UNREAD)
-                rule = "says of some negatives that they match"
-                move = f"Leave these negatives out, or leave the column unread: {_ignored(name)}."
+                rule = "this column says that some negatives match their anchors"
+                move = f"Remove these negatives, or ignore the column: {_ignored(name)}."
                 raise DataError(Fault(str(where), key=name, value="1", rule=rule, move=move))
 
 
@@ -180,14 +180,14 @@ def _require_close(
     if scores[-1] >= min_score and (scores[-1] <= _LARGEST or min_score != _USUAL):
         return
     if scores[-1] >= min_score:
-        move = "Set data.min_score to the least score of pairs that mean the same."
+        move = "Set data.min_score to the lowest score of pairs that mean the same."
         usual = f"data.min_score = {_USUAL:g} is for scores up to 5"
-        rule = f"the scores reach {scores[-1]:g}, and {usual}"
+        rule = f"the scores reach {scores[-1]:g}, but {usual}"
         raise DataError(Fault(str(where), key=name, rule=rule, move=move))
     rule = f"no pair has a score of data.min_score = {min_score:g} or above"
     rule += f"; the scores are from {scores[0]:g} to {scores[-1]:g}"
-    move = "Set data.min_score to the least score of pairs that mean the same"
-    move += "." if name == "score" else f", or leave it unread: {_ignored(name)}."
+    move = "Set data.min_score to the lowest score of pairs that mean the same"
+    move += "." if name == "score" else f", or ignore the column: {_ignored(name)}."
     raise DataError(Fault(str(where), key=name, rule=rule, move=move))
 
 
@@ -196,8 +196,8 @@ def _unclear(name: str, given: Sequence[str] | frozenset[str], where: Origin) ->
     values = f"{', '.join(shown)}{' and others' if len(given) > len(shown) else ''}"
     rule = "this column judges the pairs, and its values do not say which pairs match"
     move = (
-        f"Write 1 for a match and 0 for none; or name it a score (data.columns = {{ score = "
-        f'"{name}" }}, with data.min_score); or leave it unread: {_ignored(name)}.'
+        f"Write 1 for a match and 0 for no match; or read the column as a score (data.columns = "
+        f'{{ score = "{name}" }}, with data.min_score); or ignore it: {_ignored(name)}.'
     )
     return Fault(str(where), key=name, value=values, rule=rule, move=move)
 

@@ -68,7 +68,7 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
     if complete is not None and not (kind == "triplets" and complete == _TRIPLET and strays):
         return complete
     if complete is not None:
-        rule = "the columns of negatives are negative, negative_1, negative_2 and so on"
+        rule = "columns of negatives must be named negative, negative_1, negative_2 and so on"
         raise DataError(Fault(str(where), key=strays[0], rule=rule, move="Rename the column."))
     needed = [f"{', '.join(n[:-1])} and {n[-1]}".removeprefix(" and ") for n in sources]
     rule = (
@@ -97,7 +97,8 @@ LABELS = ("entailment", "neutral", "contradiction")
 _NO_LABEL = -1
 _SENTENCES = ("premise", "hypothesis")
 _LABEL_RULE = (
-    "a label must be 0, 1 or 2, or entailment, neutral or contradiction; -1 or - is no label"
+    "a label must be 0, 1 or 2, or entailment, neutral or contradiction; -1 or - marks a row "
+    "without a label"
 )
 
 
@@ -160,10 +161,13 @@ def _numbered(column: pa.ChunkedArray, where: Origin) -> pa.ChunkedArray:
         move = "Write the labels as numbers or names."
         raise DataError(Fault(str(where), key="label", rule=rule, move=move))
     if {*pc.unique(column.cast(kind).cast(pa.string())).to_pylist()} - {"-1", "-"} == {"0", "1"}:
-        rule = "holds only 0 and 1, which may mean entailment and neutral, or no match and match"
+        rule = (
+            "the column holds only 0 and 1, which may mean entailment and neutral, or no match "
+            "and match"
+        )
         move = (
-            "Write entailment, neutral and contradiction; or, where 1 marks a match, name the "
-            "texts anchor and positive."
+            "Write entailment, neutral and contradiction; or, if 1 marks a match, name the "
+            "text columns anchor and positive."
         )
         raise DataError(Fault(str(where), key="label", rule=rule, move=move))
     spellings = {"-1": _NO_LABEL, "-": _NO_LABEL}
@@ -172,7 +176,7 @@ def _numbered(column: pa.ChunkedArray, where: Origin) -> pa.ChunkedArray:
     places = pc.index_in(column.cast(kind).cast(pa.string()), value_set=pa.array([*spellings]))
     row = pc.index(pc.is_valid(places), False).as_py()
     if row >= 0:
-        value, move = repr(column[row].as_py()), "Correct the row, or leave it out."
+        value, move = repr(column[row].as_py()), "Correct the row, or remove it."
         raise DataError(
             Fault(where.at([row]), key="label", value=value, rule=_LABEL_RULE, move=move)
         )

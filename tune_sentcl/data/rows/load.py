@@ -45,8 +45,13 @@ def load_rows(kind: Rows, config: DataConfig, root: Path | None, split: str = "t
     if kind == "nothing":
         return Corpus("nothing", pa.table({}), "", "")
     if config.columns and all(map(is_named, names)):
-        rule = f"is only for custom files and data sets, which {config.source} is not"
-        raise DataError(Fault("data.columns", value=config.columns, rule=rule, move="Drop it."))
+        rule = (
+            f"can only name columns of custom files and data sets, but {config.source} is not "
+            "custom"
+        )
+        raise DataError(
+            Fault("data.columns", value=config.columns, rule=rule, move="Remove data.columns.")
+        )
     each = (config.model_copy(update={"source": name}) for name in names)
     return join_corpora([_load(kind, single, root, split) for single in each])
 

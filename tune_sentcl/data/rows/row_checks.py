@@ -113,8 +113,11 @@ def without(corpus: Corpus, masks: Sequence[_Mask]) -> Corpus:
     """
     kept = ~np.logical_or.reduce([np.zeros(len(corpus), dtype=bool), *masks])
     if not kept.any():
-        rule = "every example repeats another one, has equal texts or stands in an evaluation task"
-        raise DataError(Fault(corpus.source, rule=rule, move="Give other examples."))
+        rule = (
+            "every example repeats another one, has two equal texts or stands in an evaluation "
+            "task"
+        )
+        raise DataError(Fault(corpus.source, rule=rule, move="Give a file with other examples."))
     return make_corpus(corpus.kind, corpus.table.filter(pa.array(kept)), corpus.source)
 
 
@@ -148,7 +151,7 @@ def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
     Raises:
         DataError: There are such rows.
     """
-    move = "Take them out of one of the two, or allow them: --allow-overlap."
+    move = "Remove them from the examples or from the task, or allow them by --allow-overlap."
     faults = [
         Fault(
             corpus.source,

@@ -145,17 +145,17 @@ def _of_split(table: pa.Table, where: Origin, split: str) -> tuple[pa.Table, Ori
     if None in named:
         row = named.index(None)
         rule = "must be train, dev or test"
-        move = 'Rename it, or leave the column unread: data.columns = { ignored = "split" }.'
+        move = 'Correct the value, or ignore the column: data.columns = { ignored = "split" }.'
         raise DataError(
             Fault(where.at([row]), key="split", value=repr(values[row]), rule=rule, move=move)
         )
     rows = np.flatnonzero(np.array(named) == split)
     if not len(rows):
-        rule = f"no row is of the split {split}"
+        rule = f"no row belongs to the split {split}"
         raise DataError(
             Fault(str(where), key="split", rule=rule, move="Give a file with such rows.")
         )
-    note = f"{len(rows):,} of {len(named):,} rows are of the split {split}"
+    note = f"{len(rows):,} of {len(named):,} rows belong to the split {split}"
     others = tuple(sorted({one for one in named if one is not None} - {split}))
     table = table.drop_columns("split").take(pa.array(rows))
     return table, replace(where.take(rows), notes=(*where.notes, note), splits=others)
@@ -181,7 +181,7 @@ def _judges(
     if "score" not in table.column_names and len(found) == 1:
         scores = as_scores(table, found[0], where)
         table = table.append_column("score", scores).drop_columns(found)
-        note = f"the score is {found[0].removeprefix(UNREAD)}"
+        note = f"the column {found[0].removeprefix(UNREAD)} is read as the score"
         where = replace(where, notes=(*where.notes, note))
     return table, where, []
 
@@ -192,7 +192,7 @@ def _positives(
     """The rows that match by each of some columns, which are dropped."""
     for role in judges:
         found, condition = positives(table, role, config.min_score, where)
-        note = f"rows with {condition} are the positives: {found.sum():,} of {len(found):,}"
+        note = f"rows with {condition} are read as positives: {found.sum():,} of {len(found):,}"
         rows = np.flatnonzero(found)
         table, where = table.take(pa.array(rows)), where.take(rows)
         where = replace(where, notes=(*where.notes, note))
@@ -204,7 +204,7 @@ def _told(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
     unread = [role for role in table.column_names if role.startswith(UNREAD)]
     if unread:
         names = ", ".join(role.removeprefix(UNREAD) for role in unread)
-        where = replace(where, notes=(*where.notes, f"columns that are not read: {names}"))
+        where = replace(where, notes=(*where.notes, f"these columns are not read: {names}"))
     return table.drop_columns(unread), where
 
 
@@ -230,7 +230,7 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
             "data.source",
             value=config.source,
             rule=rule,
-            move=f"{hint}Give a source, or its --plugin.",
+            move=f"{hint}Name a source, or load its plugin by --plugin.",
         )
     )
 
@@ -249,7 +249,7 @@ def rows_of(
     except (Exception, SystemExit) as error:
         raise own.failure("", error) from error
     if not rows or not all(isinstance(row, Mapping) for row in rows):
-        raise own.failure("", "must yield dicts, one or more, and nothing else")
+        raise own.failure("", "must yield at least one dict, and nothing but dicts")
     names, where = dict.fromkeys(key for row in rows for key in row), f"{own.plugin}: {own.name}"
     try:
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
@@ -301,7 +301,9 @@ def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
     papers = all(part in WHOLE for part in JOINED.get(source, (source,)))
     if papers and limit is not None and len(rows) < limit:
         rule = f"{source} has only {len(rows):,} examples that fit the method"
-        move = f"Give --set data.limit={len(rows)} or less, or copy the whole file there."
+        move = (
+            f"Give --set data.limit={len(rows)} or less, or copy the whole file to the data root."
+        )
         raise DataError(Fault("data.limit", value=str(limit), rule=rule, move=move))
     return rows
 
@@ -313,7 +315,9 @@ def _require_whole(table: pa.Table, source: str, where: Origin) -> None:
         count = int((numbered_rows(table, where)["label"].to_numpy() >= 0).sum())
     if count != WHOLE[source]:
         rule = f"{source} stands for the whole set of {WHOLE[source]:,} examples"
-        move = "Copy the whole file there, or say how many are enough: --set data.limit=N."
+        move = (
+            "Copy the whole file there, or set the number of examples to use: --set data.limit=N."
+        )
         raise DataError(
             Fault(str(where), key="data.source", value=f"{count:,} examples", rule=rule, move=move)
         )
@@ -343,8 +347,8 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
             rule = f"the folder was not saved by `datasets` ({reason})"
             move = "Name a folder written by `save_to_disk`, or a file inside this one."
             raise DataError(Fault(name, rule=rule, move=move)) from None
-        rule = f"no such file or folder, and no hub data set was found ({reason})"
-        move = "Check the name and the network, or give a file."
+        rule = f"this is no file or folder, and no hub data set of this name was found ({reason})"
+        move = "Check the name and the network, or name a file."
         raise DataError(Fault("data.source", value=name, rule=rule, move=move)) from None
     if not isinstance(dataset, datasets.Dataset):
         rule = f"there is no split `train`; the splits are {', '.join(dataset)}"

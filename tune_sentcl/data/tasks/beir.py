@@ -47,7 +47,7 @@ def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[Ret
     qrels = split_files(folder / "qrels", (".tsv",))
     if not {*qrels} & {*_SPLITS}:
         rule = "must hold dev.tsv, test.tsv or both"
-        move = "Put the judgments there: query, document and grade, separated by tabs."
+        move = "Write lines of query, document and grade into them, separated by tabs."
         raise DataError(Fault(str(folder / "qrels"), rule=rule, move=move))
     corpus, untitled = _texts(folder / CORPUS, titled=True)
     queries, _ = _texts(folder / _QUERIES, titled=False)
@@ -96,21 +96,30 @@ def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]
         where = f"{path} line {line}"
         key, text, title = row.get("_id"), row.get("text"), row.get("title") if titled else ""
         if "text" not in row and not (title and row.keys() <= _KEYS):
-            rule = f"has no `text`; its keys are {', '.join(row) or 'none'}"
-            raise DataError(Fault(where, rule=rule, move="Give the key of the text this name."))
+            rule = f"the line has no key `text`; its keys are {', '.join(row) or 'none'}"
+            raise DataError(Fault(where, rule=rule, move="Rename the key that holds the text."))
         parts: list[Any] = [title or "", "" if titled and text is None else text]
         if isinstance(key, int):  # as `datasets` writes ids that are numbers
             key = str(key)
         if not key or not all(isinstance(part, str) for part in (key, *parts)):
-            rule = "must be a JSON object with the texts `_id` and `text`"
+            rule = "must be a JSON object with texts under `_id` and `text`"
             raise DataError(Fault(where, value=_shown(str(row)), rule=rule, move=_CORRECT))
         whole = " ".join(parts).strip()
         if _SURROGATE.search(key + whole):
-            rule = "holds half of a surrogate pair (an escape from \\ud800 to \\udfff by itself)"
+            rule = (
+                "the line holds half of a surrogate pair (an escape from \\ud800 to \\udfff by "
+                "itself)"
+            )
             raise DataError(Fault(where, rule=rule, move=_CORRECT))
         if key in texts:
             raise DataError(
-                Fault(where, key="_id", value=key, rule="occurs twice", move="Leave one out.")
+                Fault(
+                    where,
+                    key="_id",
+                    value=key,
+                    rule="occurs twice",
+                    move="Remove one of the two lines.",
+                )
             )
         texts[key] = whole
         if title and parts[1]:
@@ -127,22 +136,32 @@ def _judgments(
         if not queries.get(query):
             rule = f"is {'blank' if query in queries else 'not a query'} in {folder / _QUERIES}"
             raise DataError(
-                Fault(where, value=query, rule=rule, move="Write the query, or drop the line.")
+                Fault(where, value=query, rule=rule, move="Add the query, or remove the line.")
             )
         if document not in corpus:
             rule = f"is not a document of {folder / CORPUS}"
             raise DataError(
-                Fault(where, value=document, rule=rule, move="Add it, or drop the line.")
+                Fault(
+                    where, value=document, rule=rule, move="Add the document, or remove the line."
+                )
             )
         grades = judgments.setdefault(query, {})
         if document in grades:
-            rule = "this query and document occur twice"
+            rule = "this query and this document occur together in an earlier line too"
             raise DataError(
-                Fault(where, key=document, value=query, rule=rule, move="Leave one out.")
+                Fault(
+                    where,
+                    key=document,
+                    value=query,
+                    rule=rule,
+                    move="Remove one of the two lines.",
+                )
             )
         grades[document] = grade
     if not judgments:
-        raise DataError(Fault(str(paths[0]), rule="holds no judgments", move="Add judgments."))
+        raise DataError(
+            Fault(str(paths[0]), rule="the file holds no judgments", move="Add judgments.")
+        )
     return judgments
 
 

@@ -130,7 +130,10 @@ def _files(path: Path) -> Mapping[str, Sequence[Path]]:
 def _kind_of(tables: _Tables, path: Path) -> _Kind:
     kinds = {_kind(*read) for reads in tables.values() for read in reads}
     if len(kinds) > 1:
-        rule = "its files must be of one kind, but are pairs and labeled sentences"
+        rule = (
+            "the files must all hold pairs or all hold labeled sentences, but here both kinds "
+            "occur"
+        )
         raise DataError(Fault(str(path), rule=rule, move=_LAYOUTS))
     return kinds.pop()
 
@@ -145,7 +148,7 @@ def _kind(table: pa.Table, where: Origin) -> _Kind:
         return "pairs"
     if {"label", "text"} <= there:
         return "labeled"
-    rule = f"the columns fit no task: {', '.join(where.columns)}"
+    rule = f"the columns fit no kind of task: {', '.join(where.columns)}"
     raise DataError(Fault(str(where), rule=rule, move=_LAYOUTS))
 
 
@@ -162,7 +165,7 @@ def _texts(table: pa.Table, name: str, where: Origin) -> tuple[str, ...]:
     if rows:
         value = repr(texts[rows[0]].as_py()) if len(rows) == 1 else ""
         rule = "must not be blank" + (f", but {len(rows):,} are" if len(rows) > 1 else "")
-        move = "Correct the rows, or leave them out."
+        move = "Correct or remove these rows."
         raise DataError(Fault(where.at(rows), key=name, value=value, rule=rule, move=move))
     return tuple(texts.to_pylist())
 
@@ -195,7 +198,9 @@ def _pair_tasks(
     where = _where(tables)
     if not {*pairs} & {*_SCORED_SPLITS}:
         rule = "there must be dev rows, test rows or both"
-        raise DataError(Fault(where, key="split", rule=rule, move="Set rows apart for them."))
+        raise DataError(
+            Fault(where, key="split", rule=rule, move="Assign some rows to dev or test.")
+        )
     for split in _SCORED_SPLITS:
         if split in pairs:
             first, second, gold = zip(*pairs[split], strict=True)
@@ -203,7 +208,13 @@ def _pair_tasks(
                 rule = "there must be two different scores, because a correlation needs them"
                 given = f"{len(gold)} rows of {split}"
                 raise DataError(
-                    Fault(where, key="score", value=given, rule=rule, move="Add rows.")
+                    Fault(
+                        where,
+                        key="score",
+                        value=given,
+                        rule=rule,
+                        move="Add rows with another score.",
+                    )
                 )
             rows = zip(first, second, map(float.hex, gold), strict=True)
             version = fingerprint_of([("pairs", str(len(gold))), *rows])
@@ -246,7 +257,9 @@ def _labeled_tasks(
     )
     if learned is None or apart == [None, None]:
         rule = "there must be dev rows, test rows or both, besides the training rows"
-        raise DataError(Fault(where, key="split", rule=rule, move="Set rows apart for them."))
+        raise DataError(
+            Fault(where, key="split", rule=rule, move="Assign some rows to dev or test.")
+        )
     if apart[0] is None:
         _check_counts(train, where)  # folds of the training rows select the regularization
     version = fingerprint_of(_content(parts))
@@ -284,7 +297,9 @@ def _dealt(
         split = split_named(name)
         if split is None:
             at, rule = where.at([number]), "must be train, dev or test"
-            raise DataError(Fault(at, key="split", value=repr(name), rule=rule, move="Rename it."))
+            raise DataError(
+                Fault(at, key="split", value=repr(name), rule=rule, move="Correct the value.")
+            )
         dealt.setdefault(split, []).append(row)
     return dealt
 
@@ -302,7 +317,7 @@ def _classified(rows: Sequence[_Row], classes: Mapping[str, int], where: str) ->
     unknown = next((label for _, label in rows if label not in classes), None)
     if unknown is not None:
         rule = "is a class that no training row has"
-        move = "Add training rows of this class, or drop its rows."
+        move = "Add training rows of this class, or remove its rows."
         raise DataError(Fault(where, key="label", value=repr(unknown), rule=rule, move=move))
     return ClassifiedRows(
         tuple(text for text, _ in rows), None, tuple(classes[label] for _, label in rows)
@@ -312,8 +327,11 @@ def _classified(rows: Sequence[_Row], classes: Mapping[str, int], where: str) ->
 def _check_counts(rows: Sequence[_Row], where: str) -> None:
     label, count = min(Counter(label for _, label in rows).items(), key=lambda item: item[1])
     if count < _LEAST:
-        rule = f"each class must have {_LEAST} rows or more, for ten folds within ten folds"
-        move = "Add rows, or assign splits in a column split."
+        rule = (
+            f"each class must have {_LEAST} rows or more, because ten folds are each divided "
+            "into ten folds"
+        )
+        move = "Add rows, or assign all rows to train, dev or test in a column split."
         raise DataError(
             Fault(where, key="label", value=f"{label!r} in {count} rows", rule=rule, move=move)
         )

@@ -132,7 +132,7 @@ class RetrievalTask(ScoredTask):
             lost = sum(grades.get(document or "", 0) > 0 for document, grades in pairs)
             judged = f" ({lost:,} of them are judged relevant: rename ids that match by chance)"
             yield (
-                f"{self.name} {self.split} leaves out of {len(own):,} rankings the document with "
+                f"{len(own):,} rankings of {self.name} {self.split} leave out the document with "
                 f"the query's own id, as BEIR does{judged if lost else ''}"
             )
 
@@ -190,14 +190,14 @@ def mteb_task(name: str) -> Any:
     try:
         from mteb import get_task  # slow to import
     except ModuleNotFoundError as error:
-        rule, move = "its package is not installed", "Run: pip install 'tune-sentcl[mteb]'."
+        rule, move = "the package mteb is not installed", "Run: pip install 'tune-sentcl[mteb]'."
         raise ResourceError(
             Fault("evaluation.own", value=f"mteb:{name}", rule=rule, move=move)
         ) from error
     try:
         return get_task(name)
     except KeyError as error:
-        move = "Check its name with `mteb available-tasks`."
+        move = "Check the task's name with `mteb available-tasks`."
         fault = Fault("evaluation.own", value=f"mteb:{name}", rule=first_line(error), move=move)
         raise DataError(fault) from None
 
@@ -227,7 +227,7 @@ def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[Foreig
         rule, name = "no loaded plugin defines this task", f"plugin:{source.plugin}"
         names = [task for kind, task in EXTENSIONS if kind == "task"]
         near = difflib.get_close_matches(str(source.plugin), names, 1)
-        move = f"Did you mean plugin:{near[0]}?" if near else "Give its --plugin."
+        move = f"Did you mean plugin:{near[0]}?" if near else "Load its plugin by --plugin."
         raise DataError(Fault("evaluation.own", value=name, rule=rule, move=move))
     of: Any = found.metrics, found.name, "plugin", data, found.fingerprint
     return tuple(ForeignTask(source.name, split, (), *of) for split in found.splits)

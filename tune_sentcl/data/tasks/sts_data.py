@@ -75,7 +75,9 @@ def read_two_files(folder: Path, subset: str, expected: int) -> StsSubset:
     inputs, scores = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
     texts, golds = all_read(partial(read_lines, path, "utf-8") for path in (inputs, scores))
     if len(texts) != len(golds):
-        rule = f"the gold file {scores.name} must have as many lines, and has {len(golds)}"
+        rule = (
+            f"the gold file {scores.name} must have the same number of lines, but has {len(golds)}"
+        )
         raise DataError(
             Fault(str(inputs), value=f"{len(texts)} lines", rule=rule, move=COPY_AGAIN)
         )

@@ -226,7 +226,10 @@ def read_whole(folder: Path, file: TransferFile, *, or_truncated: bool = False) 
     move = "Copy the file again from where the set is published."
     if len(rows) == file.truncated:
         rule += "; macOS sed truncated it at the first byte that is not ASCII"
-        move = "Rebuild it with GNU sed/LC_ALL=C, or take SimCSE's archive after 2021-09-03."
+        move = (
+            "Rebuild the file with GNU sed and LC_ALL=C, or use SimCSE's archive from after "
+            "2021-09-03."
+        )
     raise DataError(Fault(str(path), value=f"{len(rows)} rows", rule=rule, move=move))
 
 

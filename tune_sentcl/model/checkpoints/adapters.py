@@ -36,7 +36,7 @@ class Adapted:
 def require_peft() -> None:
     """Raise a CheckpointError if peft is not installed."""
     if find_spec("peft") is None:
-        rule, move = "its package is not installed", "Run: pip install 'tune-sentcl[lora]'."
+        rule, move = "the package peft is not installed", "Run: pip install 'tune-sentcl[lora]'."
         raise CheckpointError(Fault("encoder.lora_rank", value="peft", rule=rule, move=move))
 
 
@@ -83,8 +83,8 @@ def merge(transformer: Any) -> None:
             setattr(transformer.get_submodule(parent), last, part.get_base_layer())
     kept = [name for name in transformer.state_dict() if _NOT_MERGED.search(name)]
     if kept:
-        rule = f"its adapters hold weights that cannot be added: {kept[0]}"
-        move = "Merge them by peft's merge_and_unload, and save the whole model."
+        rule = f"its adapters hold weights that cannot be merged: {kept[0]}"
+        move = "Merge the adapters by peft's merge_and_unload, and save the whole model."
         raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move=move))
     transformer._hf_peft_config_loaded = False
     del transformer.peft_config
@@ -109,9 +109,9 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
         chosen = [name for name in linear if _named(name, asked)]
     unknown = [name for name in asked if not any(_named(layer, [name]) for layer in chosen)]
     if unknown or not chosen:
-        rule = f"names no linear layer of the encoder that is trained: {', '.join(unknown)}"
+        rule = f"names no linear layer of the trained encoder: {', '.join(unknown)}"
         ends = list(dict.fromkeys(name.rpartition(".")[2] for name in linear))
-        move = f"Take all-linear, or some of {', '.join(ends[:_SHOWN])}."
+        move = f"Use all-linear, or some of {', '.join(ends[:_SHOWN])}."
         raise CheckpointError(Fault("encoder.lora_targets", value=targets, rule=rule, move=move))
     return chosen
 
@@ -125,7 +125,7 @@ def _listed(transformer: Any, targets: str) -> list[str]:
     target_names = KNOWN.get(kind)
     if target_names is None:
         rule = f"peft has no default layers for {kind}"
-        move = "Take all-linear, or name layers."
+        move = "Use all-linear, or name layers."
         raise CheckpointError(Fault("encoder.lora_targets", value=targets, rule=rule, move=move))
     return list(target_names)
 

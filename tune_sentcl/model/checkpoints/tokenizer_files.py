@@ -23,12 +23,12 @@ links, pieces of words, and words without an end."""
 _SHORT = 20  # tokens; less than those of the text
 _BY_FILE = "PreTrainedTokenizerFast"
 _CHATS = (
-    "its files hold no modules.json, so that sentence-transformers would put texts into its chat "
-    "template; here texts are read as they are"
+    "its files hold no modules.json, so sentence-transformers would put texts into a chat "
+    "template; here texts are read without a template"
 )
 _PADS_LEFT = (
-    "its files pad inputs on the left, where an embedding may depend on the other texts of its "
-    "batch; here padding is on the right"
+    "its files pad inputs on the left, where an embedding may depend on the other texts of "
+    "its batch; here inputs are padded on the right"
 )
 
 
@@ -57,10 +57,16 @@ def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, 
         )
         asked = _asks_for_tokens(folder / "tokenizer_config.json")
         if by_file[0] != by_class[0] or (by_file[1] != by_class[1] and not asked):
-            rule = f"tokenizer.json and its class {type(tokenizer).__name__} give different tokens"
+            rule = (
+                f"tokenizer.json and the tokenizer's class {type(tokenizer).__name__} give "
+                "different tokens"
+            )
             if _ids(tokenizer)[0] != by_class[0]:
-                rule += f", and only the class follows the arguments {dict(arguments)}"
-                move = "Load it by transformers with them, and save it by save_pretrained."
+                rule += f", and only the class obeys the arguments {dict(arguments)}"
+                move = (
+                    "Load the tokenizer by transformers with these arguments, and save it by "
+                    "save_pretrained."
+                )
                 raise fault_of(checkpoint.name, rule, move)
             notes = (f"{rule}; the file is used",)
             tokenizer = _load(_BY_FILE, folder, arguments, lower=lower)
@@ -89,17 +95,20 @@ def check_rows(checkpoint: Checkpoint, tokenizer: Any, rows: int | None) -> None
         return
     named = tokenizer.special_tokens_map
     if not checkpoint.is_static and not (tokenizer.pad_token or tokenizer.eos_token):
-        rule = "its tokenizer has no token to pad texts of a batch with"
-        raise fault_of(checkpoint.name, rule, "Save it with a pad_token.")
+        rule = "its tokenizer has no token for padding the texts of a batch"
+        raise fault_of(checkpoint.name, rule, "Save the tokenizer with a pad_token.")
     unread = {str(named.get(f"{kind}_token")) for kind in ("image", "audio", "video")}
     unread -= {str(tokenizer.pad_token)}
     numbers = {token: n for token, n in tokenizer.get_vocab().items() if token not in unread}
     last = max(numbers, key=numbers.__getitem__)
     if numbers[last] >= rows:
         needed = numbers[last] + 1
-        rule = f"its tokenizer needs {needed} rows of embeddings, for tokens such as {last!r}, and"
+        rule = f"its tokenizer needs {needed} rows of embeddings, for tokens such as {last!r}, but"
         rule += f" its table has {rows}"
-        move = f"Save it with a table of {needed} rows, as by resize_token_embeddings({needed})."
+        move = (
+            f"Save the model with a table of {needed} rows, as by "
+            f"resize_token_embeddings({needed})."
+        )
         raise fault_of(checkpoint.name, rule, move)
 
 
@@ -124,12 +133,12 @@ def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
         yield f"{checkpoint.name}: {text}"
     default = AUTO_FALLBACKS["encoder.pooling"]
     if checkpoint.path and checkpoint.pooling is None and pooling == default:
-        yield f"{checkpoint.name}: its files state no pooling; here encoder.pooling = {default}"
+        yield f"{checkpoint.name}: its files state no pooling; encoder.pooling = {default} is used"
     length = AUTO_FALLBACKS["encoder.max_length"]
     allows_more = checkpoint.positions is None or checkpoint.positions > length
     is_read = checkpoint.kind == "model" and checkpoint.path
     if is_read and checkpoint.max_length is None and allows_more:
-        yield f"{checkpoint.name}: its files state no longest input; auto takes {length}"
+        yield f"{checkpoint.name}: its files state no longest input; auto means {length} tokens"
 
 
 def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
