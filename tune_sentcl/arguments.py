@@ -77,7 +77,7 @@ def type_faults(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[
         try:
             _adapter(kinds[name]).validate_python(value, strict=True)
         except ValidationError as error:
-            rules = list(dict.fromkeys(map(_rule, error.errors())))  # one for each kind of a union
+            rules = list(dict.fromkeys(map(_rule, error.errors())))  # a union gives several
             rule = _EMPTY if _EMPTY in rules else " or ".join(rules).replace(" or must be", " or")
             yield Fault(name, value=first_line(repr(value)), rule=rule, move="Pass such a value.")
 

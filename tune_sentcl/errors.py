@@ -41,7 +41,7 @@ class Fault:
 
 
 def first_line(error: Exception | str) -> str:
-    """The first line of an error's text, without its full stop; its type if it has no text."""
+    """The first line of an error's text without its full stop; for an empty text the type."""
     nothing = "" if isinstance(error, str) else type(error).__name__
     return (str(error).strip() or nothing).partition("\n")[0].rstrip(".")
 

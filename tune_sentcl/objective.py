@@ -279,7 +279,7 @@ def tasks_of(suites: Collection[str]) -> list[str]:
 
 
 def metric_cutoff(metric: str) -> tuple[str, int] | None:
-    """The name and cut-off of a retrieval metric such as `recall@5`; None for other metrics."""
+    """The name and cut-off of a retrieval metric such as `recall@5`; None for another metric."""
     match = _CUTOFF.fullmatch(metric)
     return (match[1], int(match[2])) if match else None
 

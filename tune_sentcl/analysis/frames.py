@@ -59,7 +59,7 @@ _AVERAGED = [str(Objective(task, "spearman", "test", "cosine")) for task in STS_
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
 _CODE = ("method.name", "code_fingerprint")
-_SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the order of trials
+_SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on trials' order
 
 
 def summaries(
@@ -257,7 +257,7 @@ def _has_several(column: pa.ChunkedArray) -> bool:
 
 
 def front_of(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:
-    """Which rows no other row dominates; values are maximized, rows with NaN are excluded."""
+    """Which rows no other row dominates; larger is better, and a row with NaN is not in front."""
     front = [False] * len(points)
     whole = np.flatnonzero(~np.isnan(points).any(axis=1))
     # In descending order of the first value, only a row that is already in the front can dominate.

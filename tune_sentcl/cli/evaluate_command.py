@@ -128,7 +128,7 @@ def evaluate(
 
 @contextmanager
 def _weights(model: str) -> Iterator[str]:
-    """A model's name, or for a study a folder with its winner's weights."""
+    """The name of a model; for a study, a temporary folder with its winner's weights."""
     if "://" not in model and not (Path(model) / "study.json").is_file():
         yield model
         return
@@ -145,7 +145,7 @@ def _weights(model: str) -> Iterator[str]:
 def _without_interval(
     compared: Sequence[dict[str, Any]], results: Sequence["Evaluation"]
 ) -> list[dict[str, Any]]:
-    """Rows as `comparison` has them of the tasks that it left out, without an interval."""
+    """Rows like those of `comparison`, for tasks without scores of single items; no intervals."""
     known = {(row["task"], row["split"]) for row in compared}
     rows = []
     first, other = (_by_measure(_whole(result)) for result in results)

@@ -1,4 +1,4 @@
-"""SentEval's trained relatedness: how similar two sentences are, from 0 or 1 to 5 (STS-B, SICK-R).
+"""SentEval's trained relatedness: a similarity from 0 or 1 to 5 (STS-B, SICK-R).
 
 A score is spread over the two nearest whole numbers. A softmax over 1 to 5 learns the spread by
 squared error, and its mean is the prediction. The dev rows' Pearson correlation stops the fit.
@@ -63,7 +63,9 @@ class Relatedness:
 def score_relatedness(
     train: Rated, dev: Rated, test: Rated, seed: int = FOLD_SEED, device: str = "cpu"
 ) -> Relatedness:
-    """Train SentEval's regression, stop it by `dev`, and test it; `seed` draws weights and orders.
+    """Train SentEval's regression, stop it by `dev`, and test it.
+
+    `seed` draws the first weights and the orders of rows.
 
     Raises:
         NonFiniteError: The predictions or the scores of `dev` or `test` do not vary.

@@ -1,4 +1,4 @@
-"""No training: the encoder unchanged, whitened, or with compressed embeddings."""
+"""No training: the encoder unchanged, whitened, or with smaller embeddings."""
 
 import itertools
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _CHUNK = 16_384
-"""Rows in double precision at a time: 100 MB at 768 dimensions."""
+"""Rows to convert to double precision at a time, 100 MB at 768 dimensions."""
 
 
 class Untrained(Method[NoneConfig, FrozenEncoder]):
@@ -27,8 +27,8 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
 
     Whitening (Su et al., arXiv 2103.15316, eq. 4-6) centers the embeddings and makes their
     covariance on the training sentences the identity. With the covariance U L U^T, an embedding x
-    becomes (x - mean) U L^(-1/2). `whitening_dim` is the number of directions that are kept, by
-    falling variance.
+    becomes (x - mean) U L^(-1/2). `whitening_dim` is the number of directions to keep, those with
+    the largest variance first.
     """
 
     def fit(self, corpus: Corpus) -> None:
@@ -100,10 +100,10 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
 def moments(
     chunks: Iterable[EmbeddingMatrix],
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "dim dim"]]:
-    """Mean and covariance of rows that come in one or more chunks, to save memory.
+    """Mean and covariance of rows that are read in chunks, to save memory.
 
-    Sums are in double precision around the first chunk's mean, so that a mean far from 0 costs the
-    covariance no digits.
+    Sums are in double precision, of differences from the first chunk's mean. Otherwise a mean far
+    from 0 would cost the covariance digits.
     """
     rest = iter(chunks)
     first = next(rest)

@@ -24,7 +24,7 @@ INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
 
 _KINDS = (float, int, bool)
 _OF_THE_TRIAL = ("seed", "data_seed", "output_dir")
-_RESERVED = ("guide",)  # ids take this knob for the name of an encoder
+_RESERVED = ("guide",)  # ids take this hyperparameter for the name of an encoder
 
 
 def loss(name: str) -> Callable[[FunctionT], FunctionT]:
@@ -37,9 +37,9 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     - `owners`, (count,): the row of each negative
     - `labels`, (rows,): the similarity of each pair; not together with negatives
 
-    Its other parameters are knobs: each has a default and is annotated `float`, `int`, `bool`, or
-    `Literal` of texts, or one of these `| None`, in `Annotated` with a `pydantic.Field` for bounds
-    and a description. It returns a tensor of one number.
+    Its other parameters are hyperparameters: each has a default and is annotated `float`, `int`,
+    `bool`, or `Literal` of texts, or one of these `| None`, in `Annotated` with a `pydantic.Field`
+    for bounds and a description. It returns a tensor of one number.
 
     The function itself is unchanged. Loading its module as a plugin registers the method.
 
@@ -61,10 +61,10 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
 def trainer(name: str) -> Callable[[FunctionT], FunctionT]:
     """Declare a function that returns a trainer of sentence-transformers as the method `name`.
 
-    Its parameters are knobs, as those of `loss`. It makes the model, the loss and the data sets,
-    and returns a SentenceTransformerTrainer, SparseEncoderTrainer, MultiVectorEncoderTrainer or
-    CrossEncoderTrainer with an evaluator. The trial trains it. The random numbers that the
-    function draws follow from the trial's seed.
+    Its parameters are hyperparameters, as those of `loss`. It makes the model, the loss and the
+    data sets, and returns a SentenceTransformerTrainer, SparseEncoderTrainer,
+    MultiVectorEncoderTrainer or CrossEncoderTrainer with an evaluator. The trial trains it. The
+    random numbers that the function draws follow from the trial's seed.
 
     Args:
         name: The value of `method.name`, and the task of the evaluator's scores.
@@ -88,7 +88,7 @@ def trainer(name: str) -> Callable[[FunctionT], FunctionT]:
 
 
 def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
-    """The class of a loss's knobs, from the function's signature."""
+    """The class of a loss's hyperparameters, from the function's signature."""
     where, parameters = f"loss {name}", _parameters("loss", name, function)
     base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
     if faults := list(_faults(where, parameters, base)):
@@ -117,7 +117,7 @@ def _parameters(
 def _config(
     where: str, name: str, knobs: Iterable[inspect.Parameter], base: type[MethodBase]
 ) -> type[MethodBase]:
-    """The class of the knobs that some parameters are."""
+    """The class of the hyperparameters that some parameters are."""
     fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in knobs}
     fields["name"] = (Literal[name], ...)
     made: Any = create_model(f"{name}_config", __base__=base, **fields)
@@ -128,12 +128,12 @@ def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
     """Declare a subclass of `tune_sentcl.methods.Method` as the method of a config class.
 
     The config class is on `MethodBase` or one of its subclasses. Its `name` is a `Literal` of the
-    value of `method.name`. Its other fields are knobs, as those of `loss`.
+    value of `method.name`. Its other fields are hyperparameters, as those of `loss`.
 
     The decorated class itself is unchanged. Loading its module as a plugin registers the method.
 
     Args:
-        config: The class of the method's knobs.
+        config: The class of the method's hyperparameters.
 
     Raises:
         PluginError: The config, or the decorated class, breaks one of these rules.
@@ -225,7 +225,7 @@ def _knob_faults(
 
 
 def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
-    """The rule that a knob's parameter breaks; empty for a good one."""
+    """The rule that a hyperparameter's parameter breaks; empty for a good one."""
     has_default = one.default is not one.empty
     if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
         return "must be a parameter that can be given by its name"
@@ -233,7 +233,7 @@ def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
 
 
 def _knob_rule(name: str, kind: Any, is_required: bool, base: type[MethodBase]) -> str:
-    """The rule that a knob breaks; empty for a good one."""
+    """The rule that a hyperparameter breaks; empty for a good one."""
     if base.is_trainer and name in _OF_THE_TRIAL:
         return "the trial sets it, so it must not be a knob"
     if typing.get_origin(kind) is Annotated:

@@ -37,7 +37,7 @@ BASES: dict[Base, type[MethodBase]] = {
 """The base classes of the methods' configs, each before its own bases."""
 
 _TYPES: dict[Kind, Any] = {"float": float | None, "int": int | None, "bool": bool | None}
-"""The type of a stored knob; any type in a column of texts, such as a count or `all`."""
+"""The type of a stored hyperparameter; any type in a column of texts, such as a count or `all`."""
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="ignore"))
@@ -52,7 +52,7 @@ class StoredMethod:
         rows: As in `MethodBase`.
         takes_steps: As in `MethodBase`.
         freezes_encoder: As in `MethodBase`.
-        knobs: The type and the default of each of its own knobs.
+        knobs: The type and the default of each of its own hyperparameters.
     """
 
     name: str
@@ -91,7 +91,7 @@ def _stored(one: Registered) -> StoredMethod:
 def register_stored(methods: Iterable[StoredMethod]) -> None:
     """Register methods that no plugin has registered; they can be read, but not trained.
 
-    A knob whose column has another type in this process is left out.
+    A hyperparameter whose column has another type in this process is left out.
     """
     for one in methods:
         if one.name not in METHODS:

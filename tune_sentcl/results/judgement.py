@@ -126,7 +126,7 @@ def judge(
 
 
 def _named(standings: Standings, name: Named) -> Configuration:
-    """Find the one configuration that a name or some knobs match.
+    """Find the one configuration that a name or some hyperparameters match.
 
     Raises:
         StudyError: No or several configurations match, or the match has no such score.

@@ -416,7 +416,7 @@ class Standings:
         return SeedBlocks(whole, self.collapsed)
 
     def title(self, candidate: Configuration) -> str:
-        """The knobs in which a configuration differs, and the start of its id."""
+        """The hyperparameters in which a configuration differs, and the start of its id."""
         code = ", older code" if candidate.name in self.older else ""
         return f"{title(candidate.values, self.differ)} ({candidate.name[:8]}{code})"
 
@@ -448,7 +448,7 @@ def _ranks(ordered: Sequence[Configuration]) -> dict[str, int]:
 
 
 def _knobs_of(trials: pa.Table) -> dict[str, dict[str, Any]]:
-    """All knobs and the code of each configuration, the first that began first."""
+    """All hyperparameters and the code of each configuration, the first that began first."""
     columns = (trials[name].to_pylist() for name in ("started_at", "configuration"))
     begun = [(str(start or ""), name) for start, name in zip(*columns, strict=True)]
     firsts: dict[str, int] = {}

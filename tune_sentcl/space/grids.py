@@ -105,10 +105,10 @@ depend on them."""
 
 @dataclass(frozen=True)
 class Range:
-    """The values that a sampler may give to one knob.
+    """The values that a sampler may give to one hyperparameter.
 
     Attributes:
-        key: The knob's dotted key.
+        key: The hyperparameter's dotted key.
         kind: `float` and `int` for numbers from `low` to `high`, both included; `choice` for one
             of `choices`.
         low: The lowest number.
@@ -146,7 +146,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
     """Parse `[search.ranges]`; `UNION_NAMES` come first.
 
     Raises:
-        ConfigError: A key is not a knob.
+        ConfigError: A key is not a hyperparameter.
         SpaceError: A range has no valid form.
     """
     all_knobs = knobs()
@@ -232,7 +232,8 @@ class Point:
     """One grid point before its validation.
 
     Attributes:
-        values: Dotted values. Knobs that the point's method or optimizer lacks are ignored.
+        values: Dotted values. Hyperparameters that the point's method or optimizer lacks are
+            ignored.
         required: The keys of the grid, which are never ignored.
         paper_row: The name of the row that it fills in the paper's tables; empty for none.
     """

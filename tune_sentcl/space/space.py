@@ -106,7 +106,7 @@ class Space:
         return replace(changed, plugins=self.plugins)
 
     def active_ranges(self, values: Values) -> list[Range]:
-        """The ranges of knobs that a method and an optimizer have.
+        """The ranges of hyperparameters that a method and an optimizer have.
 
         Args:
             values: Dotted values with `method.name` and `optimizer.name`, which default to those
@@ -181,7 +181,7 @@ class Space:
         return {}
 
     def params(self, config: TrialConfig) -> Params | None:
-        """The values of a configuration in the ranges; its other knobs are ignored.
+        """The values of a configuration in the ranges; its other hyperparameters are ignored.
 
         Args:
             config: The configuration.
@@ -282,7 +282,7 @@ def _check_own_names(space: Space) -> None:
 
 
 def _check_ranges(space: Space) -> None:
-    """Validate the ends of every range with each method and optimizer that has its knob.
+    """Validate the ends of every range with each method and optimizer that has its hyperparameter.
 
     Choices must differ as configurations: `1` and `1.0` are one learning rate.
     """

@@ -122,8 +122,8 @@ class Manifest:
         git_commit: Of the last driver's working directory; None outside a checkout.
         commands: The distinct command lines of its drivers, the last one last.
         search: The last search; None before the first.
-        measured: The knobs of `evaluation` that say which scores each trial gets; None before the
-            first search.
+        measured: The hyperparameters of `evaluation` that say which scores each trial gets; None
+            before the first search.
         epoch: The number of the last driver, which is part of its file names.
         methods: The methods of plugins that its searches have loaded.
         plugins: The plugin of each task (`plugin:NAME`) and source that they have loaded.

@@ -1,8 +1,8 @@
 """The rows and columns of a study's tables.
 
-Each column of `trials` is a knob or a field of `TrialRow`; a new knob or field becomes a nullable
-column. Adding a column keeps `SCHEMA_VERSION`. Removing one or changing its meaning needs a new
-version. Studies of other versions are refused.
+Each column of `trials` is a hyperparameter or a field of `TrialRow`; a new hyperparameter or field
+becomes a nullable column. Adding a column keeps `SCHEMA_VERSION`. Removing one or changing its
+meaning needs a new version. Studies of other versions are refused.
 """
 
 import importlib.metadata
@@ -71,7 +71,7 @@ class TrialRow:
     """How one trial ended: a row of the trials table.
 
     Attributes:
-        config: The trial's config with its seed; gives the knob columns and the JSON.
+        config: The trial's config with its seed; gives the hyperparameter columns and the JSON.
         trial_id: See `tune_sentcl.config.trial_id`.
         configuration: See `tune_sentcl.config.configuration_id_of`.
         space: The name of the study's space.

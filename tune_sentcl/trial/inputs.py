@@ -228,7 +228,8 @@ class InputLoader:
             found = load_rows(kind, rows, self.root)
             if kind == "triplets" and rows.mined:
                 found = self._with_mined(found, rows)
-                # A range over a knob of mining would fill the memory with a corpus a trial.
+                # A range over a hyperparameter of mining would fill the memory with a corpus a
+                # trial.
                 older = [key for key in self._corpora if key[1].mined]
                 for key in older[: 1 - _MINED_CORPORA]:
                     del self._corpora[key]
@@ -251,14 +252,15 @@ class InputLoader:
 
     def _resource(self, config: MethodConfig) -> Resource | None:
         # Kept here, so that the driver sends to the workers what it has read. The key leaves out
-        # real-valued knobs: no resource depends on them, and sampled trials differ in them.
+        # real-valued hyperparameters: no resource depends on them, and sampled trials differ in
+        # them.
         kind = tuple(str(v) for v in dict(config).values() if not isinstance(v, float))
         if kind not in self._resources:
             self._resources[kind] = method_class(config).resource(config, self.root)
         return self._resources[kind]
 
     def _selection_fingerprint(self, sets: EvaluationSets) -> str:
-        """A hash of the development set that selects weights, and of an own task's metric."""
+        """A hash of the development set that selects weights, and of a custom task's metric."""
         chosen = self.stage_objective
         if not chosen.is_own:
             sts = self._sts_fingerprint(sets.data, sets.sts)

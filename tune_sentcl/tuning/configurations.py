@@ -47,7 +47,7 @@ class TrialNamer:
 def _input_keys() -> list[str]:
     """The keys that may change a trial's inputs, or whether they can be read.
 
-    A real-valued knob of a method cannot.
+    A real-valued hyperparameter of a method cannot.
     """
     knobs_ = ("checkpoint", "pooling", "lora_rank", "freeze_layers")
     encoder = tuple(f"encoder.{name}" for name in knobs_)

@@ -28,7 +28,7 @@ def first_checks(
         writes: Whether the study will be written, so that another driver must not have it.
 
     Raises:
-        BadInputError: An option, an objective, an own task or the study is wrong.
+        BadInputError: An option, an objective, a custom task or the study is wrong.
     """
     activate(space.plugins)  # another version may have been loaded since
     options.check(space)

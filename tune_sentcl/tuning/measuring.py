@@ -181,7 +181,7 @@ def _extended(
     """The scores of a study, with those that the settings add.
 
     Raises:
-        ConfigError: A setting is no knob of `MEASURED`, or its value is wrong.
+        ConfigError: A setting is no hyperparameter of `MEASURED`, or its value is wrong.
     """
     faults = []
     for key, value in settings.items():
@@ -228,7 +228,7 @@ def _space(
 
 
 def _wanted(config: TrialConfig, question: Question) -> frozenset[Measurement]:
-    """The knobs that say how the trials of a configuration are scored."""
+    """The hyperparameters that say how the trials of a configuration are scored."""
     inputs = question.namer.inputs(config.dotted())
     return frozenset(expected_measurements(inputs.sets, measures_of(config)))
 

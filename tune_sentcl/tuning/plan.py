@@ -58,9 +58,10 @@ _DISTINCT = 8  # distinct rows of a timed batch of a frozen encoder, which encod
 _SENTENCES = 128  # sentences to encode
 
 Kind = tuple[str, frozenset[str], EncoderConfig, int]
-"""A method, its knobs without effect, an encoder and a batch size.
+"""A method, its hyperparameters without effect, an encoder and a batch size.
 
-They decide the seconds of a row: the knobs without effect tell which terms of a loss count.
+They decide the seconds of a row: the hyperparameters without effect tell which terms of a loss
+count.
 """
 
 
@@ -76,9 +77,9 @@ class Plan(NamedTuple):
     notes: list[str]
 
     def rows(self, *, as_stated: bool = False) -> list[dict[str, Any]]:
-        """One row per trial: `trial_id`, the knobs that differ, `seed` and `status`.
+        """One row per trial: `trial_id`, the hyperparameters that differ, `seed` and `status`.
 
-        `as_stated` gives knobs as tables print them; see `config.stated`.
+        `as_stated` gives hyperparameters as tables print them; see `config.stated`.
         """
         keys = varied([values for _, values, _ in self.trials])
         rows = []

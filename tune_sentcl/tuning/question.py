@@ -45,10 +45,10 @@ from tune_sentcl.tuning.stages import first_shares
 from tune_sentcl.watch.terminal import RichWatcher
 
 MEASURED = ("suites", "own", "cutoffs", "protocols", "cost", "classifier_seeds")
-"""The knobs of `evaluation` that say which scores a trial gets."""
+"""The hyperparameters of `evaluation` that say which scores a trial gets."""
 
 _LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "optimizer.batch_size")
-"""The knobs that decide how many steps a training makes."""
+"""The hyperparameters that decide how many steps a training makes."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Question:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The knobs `MEASURED`, which say how all trials are scored."""
+        """The hyperparameters `MEASURED`, which say how all trials are scored."""
         return measured(self.space)
 
 
@@ -169,7 +169,7 @@ def ask(
 
 
 def measured(space: Space) -> dict[str, Any]:
-    """The knobs `MEASURED` of the trials of a space.
+    """The hyperparameters `MEASURED` of the trials of a space.
 
     Raises:
         ConfigError: Two trials are scored by different ones, or a range draws one.

@@ -414,7 +414,7 @@ def read_queue(question: Question, study: Study | None) -> Queue:
     Raises:
         ConfigError: The budget is too small, or the study's halvings cannot go on.
         ObjectiveError: A finished trial lacks the value of an objective.
-        StudyError: The trials were scored on other evaluation data, the rows of an own task have
+        StudyError: The trials were scored on other evaluation data, the rows of a custom task have
             changed since, or another rule has sampled the configurations.
     """
     record, interrupted = None, dict[str, TrialConfig]()
@@ -442,7 +442,7 @@ def read_history(question: Question, study: Study | None) -> History:
     """The history of a study for the objectives of a question; None: of a new study.
 
     Raises:
-        StudyError: The trials were scored on other evaluation data, or the rows of an own task
+        StudyError: The trials were scored on other evaluation data, or the rows of a custom task
             have changed since.
     """
     history, loader = History(question.objectives), question.loader

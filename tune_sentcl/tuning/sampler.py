@@ -162,7 +162,7 @@ class Sampler:
 def _tpe(seed: int, drawn: int) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
-        # `group` is experimental. Without it TPE models conditional knobs independently.
+        # `group` is experimental. Without it TPE models conditional hyperparameters independently.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
             seed=stream_seed(seed, "sampler", drawn) % 2**32,
@@ -350,8 +350,8 @@ def past_studies(
 ) -> list[PastStudy]:
     """Read the configurations of other studies that lie in the ranges of a space.
 
-    A knob of method or optimizer that a study varied and the space fixes must have the same value.
-    All else may differ, such as encoder and data.
+    A hyperparameter of method or optimizer that a study varied and the space fixes must have the
+    same value. All else may differ, such as encoder and data.
 
     A configuration counts by the mean of its first objective on the evaluation data of this
     search, standardized within its study. If a seed was stopped or failed through the settings, it

@@ -29,7 +29,7 @@ class Tracker(Protocol):
         Args:
             trial_id: The trial.
             configuration: The id that its seeds share.
-            params: Its knobs, by dotted key.
+            params: Its hyperparameters, by dotted key.
         """
         ...
 

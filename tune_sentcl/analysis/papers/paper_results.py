@@ -112,7 +112,7 @@ def _read(name: str, paper: str | None) -> pd.DataFrame:
 
 
 class Number(NamedTuple):
-    """One score of a whole task, by the columns of the scores table; `n` counts its rows."""
+    """One score of a whole task, named by columns of the scores table; `n` counts its rows."""
 
     task: str
     split: str
@@ -188,7 +188,7 @@ def errata_without_cells(paper: Paper, cells: Iterable[PaperCell]) -> list[str]:
 
 
 def _errata_texts(paper: Paper | None = None) -> list[str]:
-    """Each erratum as one text; cells name them by their places among those of all papers."""
+    """Each erratum as one text; cells name errata by position in the list of all papers."""
     return [
         f"{line['table']}, {line['model']}, {line['task']}: printed {line['printed']} "
         f"-> {line['corrected_or_recomputed']}: {line['evidence']}"

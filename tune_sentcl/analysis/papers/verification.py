@@ -1,8 +1,7 @@
 """Compare each number that a paper prints with a study.
 
-A preset here is a configuration of the shipped search spaces that fills rows of the paper. A
-configuration of the study stands for the rows of the preset from which it differs in the fewest
-hyperparameters.
+A preset here is a configuration of the presets that fills rows of the paper. A configuration of
+the study stands for the rows of the preset from which it differs in the fewest hyperparameters.
 """
 
 import math
@@ -89,7 +88,7 @@ class VerifiedCell:
 
     @property
     def delta(self) -> float:
-        """Our mean minus the paper's number, or minus the correct average; NaN without ours."""
+        """The study's mean minus the paper's number or corrected average; NaN without a mean."""
         return self.ours.mean - self.cell.right
 
     @property
@@ -218,7 +217,7 @@ def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
 
 
 def _differences(tried: _Tried, preset: TrialConfig) -> tuple[int, list[str]]:
-    """How many knobs of a configuration differ from a preset, and which, in words."""
+    """How many hyperparameters differ between a configuration and a preset, and texts for them."""
     own, meant = weight_values(tried.values), _weights_of(preset)
     keys = [key for key in knobs() if key != "seed" and own.get(key) != meant.get(key)]
     if tried.value("evaluation.select") == "last" == preset.evaluation.select:
@@ -335,7 +334,7 @@ def _end(result: Result) -> str:
 def _nearest(
     near: Sequence[Mapping[str, Any]], number: Number
 ) -> tuple[float | None, Sequence[str]]:
-    """The most similar score of a task and its differences; else None and what lacks."""
+    """The score of a task that differs least, and its differences; else None and what lacks."""
     measured = [
         (line["value"], list(_score_differences(line, number))) for line in near if "value" in line
     ]
