@@ -197,7 +197,7 @@ class History:
         return trials
 
     def configurations(self) -> Iterator[Configuration]:
-        """The configurations without confirming trials; frees the rows, so call it once."""
+        """Yield configurations without confirmation seeds; it frees the rows, so call it once."""
         table, self._rows = self._rows, self._rows.slice(0, 0)
         by_name: dict[str, Configuration] = {}
         for batch in table.to_batches(max_chunksize=1000):

@@ -45,7 +45,7 @@ _KINDS: tuple[Rows, ...] = ("graded_pairs", "labeled_pairs", "triplets", "senten
 
 _RARE = 0.05
 _SHOWN = 60
-"""The share of texts below which rows are named, and the characters of a text that are shown."""
+"""A script is rare below this share of texts; shown texts have at most this many characters."""
 
 _SCRIPTS = (
     *("Latin", "Cyrillic", "Greek", "Armenian", "Georgian", "Hebrew", "Arabic", "Syriac"),
@@ -143,7 +143,7 @@ def _guessed(rows: Path, names: Sequence[str], columns: Mapping[str, str]) -> di
     Raises:
         DataError: The header of a CSV or TSV file looks like a row.
     """
-    # SimCSE's file calls its positive `sent1` beside `sent0`; otherwise `sent1` decides nothing.
+    # `sent1` has a role only beside `sent0`, as in SimCSE's file; here there is no `sent0`.
     known = {n: role_of(n, columns)[1] for n in names if n.strip().casefold() != "sent1"}
     free = [name for name in names if not known.get(name) and "," not in name]
     values = {name: _values(rows, name) for name in free}

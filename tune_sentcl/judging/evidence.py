@@ -118,9 +118,9 @@ class Evidence:
     def _at(
         self, look: Confirmation, pair: Sequence[Configuration], control: str, alpha: float
     ) -> Comparison | str:
-        """Compare two of some configurations by some seeds, or say why these support no claim.
+        """Compare two configurations on a confirmation's seeds, or say why that is impossible.
 
-        A configuration that lost a seed is left out, and still counts as one that was compared.
+        A configuration that lost a seed is left out, but still counts as one of the compared.
         """
         kind = self.source(*pair)
         for candidate in pair:

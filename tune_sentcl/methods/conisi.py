@@ -150,7 +150,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
     def _compose(
         self, batch: Batch, contents: Tokens, generator: np.random.Generator
     ) -> tuple[Tokens, dict[str, float]]:
-        """The sentences c as content tokens, and the share for which o2 had no antonym."""
+        """The sentences c as content tokens, and the share of rows for which o2 had no antonym."""
         config = self.config
         others = other_rows(len(contents), generator)
         if config.strategy == "s":

@@ -107,7 +107,7 @@ class Gist(TripletMethod[GistConfig]):
         """Open the guide's cached embeddings of a corpus.
 
         Raises:
-            OtherInputsError: The guide's name has other weights on this machine.
+            CheckpointError: The guide's name has other weights on this machine.
         """
         if self._corpus is corpus:
             return
@@ -135,7 +135,7 @@ class Gist(TripletMethod[GistConfig]):
         )
 
     def _left_out(self, *guide: Tensor) -> tuple[Bool[Tensor, "rows candidates"], float]:
-        """The candidates that the guide finds as near as the positive, and their share."""
+        """The candidates that the guide finds about as near as the positive, and their share."""
         config = self.config
         cosines = self._cosines(*guide)
         rows, negatives = len(guide[0]), len(guide[2])

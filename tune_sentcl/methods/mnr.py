@@ -54,7 +54,7 @@ class Mnr(TripletMethod[MnrConfig]):
         return StepLoss(loss, {"contrastive": loss})
 
     def _further(self, triplets: Triplets, documents: Tensor) -> Tensor | None:
-        """The logits of pairs of anchors and of pairs of positives, with those of `symmetric`."""
+        """The further logits of `contrast_anchors` and `contrast_positives`, in one softmax."""
         config, blocks = self.config, []
         if not config.contrast_anchors and not config.contrast_positives:
             return None

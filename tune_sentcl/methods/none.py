@@ -32,7 +32,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
     """
 
     def fit(self, corpus: Corpus) -> None:
-        """Append the whitening behind the pooling, and compress embeddings, if asked."""
+        """Append the whitening to the encoder's tail, and compress embeddings, if asked."""
         if self.config.whitening:
             self._whiten(corpus)
         require_widths(self.config, self.encoder.width)
@@ -45,7 +45,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
             self.encoder.compression = Compression(width, quantization, ranges)
 
     def _ranges(self, corpus: Corpus) -> Float32[np.ndarray, "2 dim"]:
-        """The least and the greatest of each of an embedding's numbers, over the sentences."""
+        """The least and greatest value of each dimension over the sentences' embeddings."""
         texts = corpus.texts("text")
         chunks = (self.encoder.encode(texts[n : n + _CHUNK]) for n in range(0, len(texts), _CHUNK))
         ends = np.stack([(chunk.min(axis=0), chunk.max(axis=0)) for chunk in chunks])
@@ -72,7 +72,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         self.encoder.tail = Tail(dense(layer, "Identity")).to(self.encoder.device)
 
     def _kept(self, variances: np.ndarray) -> np.ndarray:
-        """The directions to keep, by falling variance; those without variance cannot be scaled."""
+        """The directions to keep, by descending variance; directions without variance go."""
         order = np.argsort(-variances, kind="stable")
         real: np.ndarray = order[variances[order] > 1e-10 * variances.max()]
         if not len(real):

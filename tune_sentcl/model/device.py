@@ -22,7 +22,7 @@ _NO_MEMORY = (
 
 
 PINNING = threading.RLock()
-"""Held while memory is pinned, which a capture of a CUDA graph in another thread forbids."""
+"""A lock held while memory is pinned, which another thread's CUDA graph capture forbids."""
 
 _CONTEXT = 2**29  # bytes of CUDA and its libraries per process, which torch does not count
 _allowed = 1.0  # share of GPU memory of this process; torch before 2.7 does not tell it

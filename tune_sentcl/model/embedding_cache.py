@@ -72,7 +72,7 @@ class EmbeddingCache:
         if (numbers < 0).any():
             start = time.perf_counter()
             with self._locked():
-                missing = np.flatnonzero(self._find(digests) < 0)  # others may have written
+                missing = np.flatnonzero(self._find(digests) < 0)  # others may have written by now
                 # Sorted by digest, because lookups search a file by bisection.
                 distinct = missing[np.unique(digests[missing], return_index=True)[1]]
                 for first in range(0, len(distinct), _CHUNK):
@@ -90,7 +90,7 @@ class EmbeddingCache:
         return [sentences[row] for row in np.flatnonzero(numbers < 0).tolist()]
 
     def take(self, numbers: NDArray[np.int64]) -> EmbeddingMatrix:
-        """Copy the embeddings of some numbers of `locate` from the memory map, one row each."""
+        """Copy the embeddings of these numbers of `locate` from the memory map, a row each."""
         parts = [embeddings for _, embeddings in self._parts.values()]
         matrix = np.empty((len(numbers), parts[0].shape[1]), dtype=np.float32)
         start = 0
@@ -145,7 +145,7 @@ class EmbeddingCache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of the encoder's files, and remove what killed processes left."""
+        """Hold the lock of the encoder's files; remove unfinished files of killed processes."""
         lock = FileLock(self._root / f"{self._stem}.lock")
         with self._explained():
             self._root.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ class EmbeddingCache:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, NotImplementedError) as error:  # the last: the file system has no locks
+        except (OSError, NotImplementedError) as error:  # the system may have no locks
             rule = f"must be a folder that can be read and written ({first_line(error)})"
             move = "Set TUNE_SENTCL_CACHE to a folder with free disk space."
             raise ResourceError(

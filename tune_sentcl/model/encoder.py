@@ -117,7 +117,7 @@ class Encoder(nn.Module):
         return self.packed and self._packable and packs_on(self.device)
 
     def tokenize(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
-        """Token numbers of sentences, with prefix and special tokens, cut to `train_length`."""
+        """Token numbers of sentences with prefix and special tokens, cut to `train_length`."""
         return token_ids(self.tokenizer, self.train_length, self._read(sentences, prompt=prompt))
 
     def contents(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
@@ -201,7 +201,7 @@ class Encoder(nn.Module):
         return pool(last, mask, self.pooling, divisor, first)
 
     def _check_rows(self, tokens: Tokens) -> None:
-        """Raise a CheckpointError for a token without a vector; a GPU would end the process."""
+        """Raise CheckpointError for a token without a vector, which would crash a GPU process."""
         number = int(tokens.ids.max(initial=0))
         if self._rows is not None and number >= self._rows:
             token = self.tokenizer.convert_ids_to_tokens(number)
@@ -277,7 +277,7 @@ class Encoder(nn.Module):
         return matrix[[numbers[sentence] for sentence in sentences]]
 
     def drop_runner(self) -> bool:
-        """Drop the runner, if there is one, to free its memory; the transformer is called then."""
+        """Free the runner's memory; this module then computes. False without a runner."""
         runner, self.runner = self.runner, None
         if runner is not None:
             runner.release()

@@ -22,7 +22,7 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 
 def mining_name(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) -> str:
-    """A hash of all that mined negatives depend on: the rows, the encoder and the settings."""
+    """A hash of everything that mined negatives depend on: rows, encoder and settings."""
     settings = (config.mined, config.mined_margin, config.mined_depth)
     return fingerprint_of([(corpus.fingerprint, checkpoint.fingerprint, *map(str, settings))])
 

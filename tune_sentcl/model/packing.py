@@ -111,7 +111,7 @@ class Packing:
         flat = np.repeat(self.order * width, self._lengths) + self._within
         indices = to_device(flat, self.device)
         mask = torch.zeros(rows * width, dtype=torch.long, device=self.device)
-        mask.index_fill_(0, indices, 1)  # `mask[indices] = 1` would wait for a copy of the 1
+        mask.index_fill_(0, indices, 1)  # `mask[indices] = 1` would copy the 1, and wait
         padded = scatter_rows(states[0], indices, rows * width)
         return padded.view(rows, width, -1), mask.view(rows, width)
 
@@ -269,7 +269,7 @@ def attend_in_groups(
         query, key, value = (
             part.view(group.count, group.width, heads, width).transpose(1, 2) for part in parts
         )
-        mask = None if causal else group.mask  # the padding follows the tokens
+        mask = None if causal else group.mask  # padding comes last
         states = scaled_dot_product_attention(
             query, key, value, mask, dropout, is_causal=causal, scale=scale
         )

@@ -112,7 +112,7 @@ def pooled_ranges(
 
 
 def padded_count(pooling: Pooling, length: int) -> int:
-    """The number that `pool` divides by for a divisor of `length`; 1 if it does not divide."""
+    """The number by which `pool` divides for the padded length `length`; 1 if it does not."""
     match pooling:
         case "cls" | "last" | "modules":
             return 1

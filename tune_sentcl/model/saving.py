@@ -232,7 +232,7 @@ def _behind(encoder: Encoder) -> list[nn.Module]:
 
 
 def _settings(encoder: Encoder) -> dict[str, Any]:
-    """The base's settings with the prefixes as prompts; its other prompts stay."""
+    """The base model's settings with the encoder's prefixes as prompts; others stay."""
     ours = encoder.prefixes
     # `encode` uses the default prompt for sentences without a stated kind.
     named = {"query": ours.query, "document": ours.text}

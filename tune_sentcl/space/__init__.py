@@ -1,9 +1,8 @@
 """Search spaces from TOML files: the trials of a paper's tables, and ranges for a sampler.
 
 A space is a union of grids (`[[block]]`, each the product of lists over fixed values) and, in
-`[search]`, the ranges of a sampler. A hyperparameter of a method or an optimizer, in `[fixed]`, in
-a range or in `--set`, applies only to trials whose method or optimizer has this hyperparameter.
-There are no other conditions.
+`[search]`, the ranges of a sampler. A value in `[fixed]`, in a range or in `--set` applies only to
+trials whose method or optimizer has the hyperparameter. There are no other conditions.
 """
 
 from tune_sentcl.space.grids import Range

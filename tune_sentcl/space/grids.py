@@ -1,4 +1,4 @@
-"""The keys of a space file, the points of its grids, and the ranges of its sampler."""
+"""The keys of a search space's file, the points of its grids, and the ranges of its sampler."""
 
 import difflib
 import itertools
@@ -33,7 +33,7 @@ def _distinct(seeds: list[int]) -> list[int]:
 
 
 class _Layout(BaseModel):
-    """Tables of a space file; the description of a key is its rule."""
+    """A table of a search space's file; the description of a key is its rule."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -67,7 +67,7 @@ _INNER: dict[str, type[_Layout]] = {"block": _Block, "search": _Search}
 
 
 def check_layout(document: Values, source: str) -> None:
-    """Raise SpaceError with all faults in the keys and value types of a space file."""
+    """Raise SpaceError with all faults in the keys and value types of a search space's file."""
     try:
         _SpaceFile.model_validate(document)
     except ValidationError as error:
@@ -99,8 +99,10 @@ def _layout_faults(error: ValidationError, document: Values, source: str) -> Ite
 
 
 UNION_NAMES = ("method.name", "optimizer.name")
-"""The knobs that select a member of a union; a sampler draws them first, because the other ranges
-depend on them."""
+"""The hyperparameters that select a method or an optimizer.
+
+A sampler draws them first, because the other ranges depend on them.
+"""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Range:
     prior: Any = None
 
     def param(self, value: Any) -> Any:
-        """A config's value as the range has it: a list of one number is that number, `[]` is 0."""
+        """Turn a config's value into the range's form: `[n]` becomes n, and `[]` becomes 0."""
         is_short = isinstance(value, list | tuple) and len(value) < 2
         return next(iter(value), 0) if is_short else value
 
@@ -138,7 +140,7 @@ class Range:
         return isinstance(value, int | float) and self.low <= value <= self.high
 
     def ends(self) -> tuple[Any, ...]:
-        """The values to validate in place of all values of the range."""
+        """The values to validate for the whole range: its ends, or all its choices."""
         return self.choices if self.kind == "choice" else (self.low, self.high)
 
 
@@ -200,7 +202,7 @@ def _with_prior(item: Range, prior: Any, source: str) -> Range:
 
 
 def _are_choices(key: str, values: Any) -> bool:
-    """Whether values may be choices: no list, no table, and no `auto` of a checkpoint."""
+    """Whether values may be choices: no lists, no tables, and no `auto` of a checkpoint."""
     if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
         return False
     return bool(values) and not (key in AUTO_FALLBACKS and "auto" in values)
@@ -234,8 +236,8 @@ class Point:
     Attributes:
         values: Dotted values. Hyperparameters that the point's method or optimizer lacks are
             ignored.
-        required: The keys of the grid, which are never ignored.
-        paper_row: The name of the row that it fills in the paper's tables; empty for none.
+        required: The keys of the grid; an error is raised if the method or optimizer lacks one.
+        paper_row: The name of the row of the paper's tables that the point fills; empty for none.
     """
 
     values: Values
@@ -244,7 +246,7 @@ class Point:
 
 
 def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterator[Point]:
-    """Every point of every block's grid, with duplicates; SpaceError if values are not lists."""
+    """Yield every point of every block, with duplicates; SpaceError if values are not lists."""
     for block in blocks:
         grid = dict(flatten(block.get("grid", {})))
         for key, values in grid.items():
@@ -283,7 +285,7 @@ def expand(points: Iterable[Point], source: str) -> list[TrialConfig]:
 
 
 def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
-    """The points' configurations with overrides; ConfigError if no point has its knob."""
+    """The points' configurations with overrides; ConfigError if no point has an overridden key."""
     where = "--set"
     changed = expand([Point({**point.values, **overrides}) for point in points], where)
     existing_keys = {key for config in changed for key in config.dotted()}
@@ -298,7 +300,7 @@ def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
 
 
 def configure(values: Values, source: str, required: Collection[str] = ()) -> TrialConfig:
-    """Build a config and ignore knobs that its method and optimizer lack, unless required."""
+    """Build a config without values that its method and optimizer lack, unless required."""
     asked = {key: values[key] for key in required}
     return parse_dotted({**fitting(values), **asked}, source)
 

@@ -108,7 +108,7 @@ class Points:
         return f"{self.knob(key)}_line"
 
     def is_logarithmic(self, key: str, values: "pd.Series[Any]") -> bool:
-        """Whether a knob has a logarithmic axis: as the space declares its range, if it does."""
+        """Whether a hyperparameter's axis is logarithmic: by declared range, else by values."""
         declared = self.subject.declared_log.get(key)
         if not self.is_number(key):
             return False

@@ -314,7 +314,7 @@ def _folder_fingerprint(name: str, folder: Path, description: Description) -> st
     config = () if description.is_static else ("config.json",)
     files = dict.fromkeys((*config, *_weight_files(inner), *others), inner)
     files |= dict.fromkeys(_module_files(folder, description.shaping), folder)
-    whole = hashlib.sha256("\n".join(description.shaping).encode())  # includes their order
+    whole = hashlib.sha256("\n".join(description.shaping).encode())  # with the order of modules
     whole.update(_setting_lines(description))
     for file in sorted(files):
         whole.update(_hashed(name, files[file], file))

@@ -85,7 +85,7 @@ def usable_positions(transformer: Any) -> int | None:
     positions = getattr(transformer.config, "max_position_embeddings", None)
     if positions is None or positions < 1:
         return None
-    padding = padding_position(transformer)  # rows of the table up to this one are not used
+    padding = padding_position(transformer)  # rows up to the padding are unused
     return int(positions) - (0 if padding is None else padding + 1)
 
 

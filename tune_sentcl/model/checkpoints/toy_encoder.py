@@ -52,7 +52,7 @@ def build_toy(vocabulary: Sequence[str] | None = None) -> tuple[Any, Any]:
     config = library.BertConfig(
         vocab_size=len(pieces), pad_token_id=0, attn_implementation="sdpa", **_SIZES
     )
-    with torch.random.fork_rng(devices=[]):  # the constructor draws weights, replaced below
+    with torch.random.fork_rng(devices=[]):  # draws weights, which are replaced below
         transformer = library.BertModel(config, add_pooling_layer=False)
     with torch.no_grad():
         for name, parameter in transformer.named_parameters():
