@@ -39,7 +39,7 @@ _PACKAGE = "tune_sentcl"
 _STOP_S = 10  # Ray kills a stopped job after 3 s by default, but a search may take longer to end
 
 for _logger in (
-    *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),  # uploads
+    *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),  # on uploads
     "ray.dashboard.modules.job.sdk",  # messages at the ends of logs
 ):
     logging.getLogger(_logger).setLevel(logging.WARNING)

@@ -107,7 +107,7 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
         try:
             tuner.fit()
         except (tune.TuneError, ray.exceptions.RayError) as error:
-            if isinstance(error.__context__, BrokenPipeError):  # Tune has made a text of it
+            if isinstance(error.__context__, BrokenPipeError):  # now the text of another error
                 raise error.__context__ from None
             if session.fatal is None and not session.stop_reason:
                 raise TuneSentclError(f"Ray gave up the search: {error}") from error
@@ -167,7 +167,7 @@ class _SessionSearcher(Searcher):
         return {}
 
     def suggest(self, trial_id: str) -> Any:
-        """The config of the next trial; None: ask later; FINISHED: there are no more."""
+        """The config of the next trial; None: ask again later; FINISHED: no more trials."""
         session = self._session
         if session.finished:
             return Searcher.FINISHED
@@ -179,7 +179,7 @@ class _SessionSearcher(Searcher):
         return params_of(assignment)
 
     def _current_limit(self) -> int:
-        """`trial_limit()`, called every few seconds only: Tune asks in each of its steps."""
+        """`trial_limit()`, computed only every few seconds, because Tune asks in each step."""
         now = time.monotonic()
         if now > self._counted + _RECOUNT_S:
             self._limit, self._counted = self._ask(), now
@@ -230,7 +230,7 @@ class _SessionScheduler(FIFOScheduler):
         return {}  # see `_SessionSearcher`
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Report a point, or an error that the worker caught; the callback comes after this."""
+        """Pass on an evaluation point, or an error that the worker caught; it precedes hooks."""
         name, continues = trial.config["trial"], True
         if "fatal" in result:
             self._session.abort(result["fatal"])
@@ -269,7 +269,7 @@ class _TrialEndCallback(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Drop large values: Tune keeps every trial's last result to the end of the search."""
+        """Drop large values, because Tune keeps each trial's last result until the search ends."""
         for key in ("fatal", "failure", "progress"):
             result.pop(key, None)
 

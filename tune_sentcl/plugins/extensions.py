@@ -43,7 +43,7 @@ class Extension:
     fingerprint: str = ""
 
     def line(self, error: BaseException | None = None) -> int:
-        """The last line of its own file that an error has passed, or its first line."""
+        """The last line of the plugin's file in an error's traceback, else the first line."""
         code: CodeType = getattr(self.value, "begin", self.value).__code__
         passed = reversed(traceback.extract_tb(error.__traceback__ if error else None))
         own = (frame.lineno for frame in passed if frame.filename == code.co_filename)

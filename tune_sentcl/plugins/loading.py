@@ -97,7 +97,7 @@ def plugin_named(name: str, fingerprint: str) -> Plugin:
 
 
 def _check_kinds(methods: Sequence[Registered]) -> None:
-    """Refuse a hyperparameter of another kind than one of the same name: they share a column."""
+    """Refuse hyperparameters of one name and different types, because they share a column."""
     known: dict[str, Knob] = {}
     for name, one in {one.name: one for one in methods}.items():
         for knob in section_knobs("method", name, one.config):

@@ -1,4 +1,4 @@
-"""Definitions of plugins as a study records them, so that it can be read without the plugins."""
+"""A study's records of plugins' definitions, with which it can be read without the plugins."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal

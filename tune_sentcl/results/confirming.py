@@ -22,7 +22,7 @@ MOST_SEEDS = 100
 _FIRST = 1000  # users' seeds are small, so a later search with more seeds does not reuse these
 _LARGEST_EFFECT = 2.0  # sds of a seed; a larger observed difference is partly luck
 _OBVIOUS_EFFECT, _FEWEST = 4.0, 3  # sds that cannot be luck, and the seeds that show them
-_WORTHWHILE = 0.3  # the chance of a doubling, up to `MOST_SEEDS`, for which the next one is run
+_WORTHWHILE = 0.3  # run the next only if all doublings up to `MOST_SEEDS` have this chance
 
 Pair = tuple[Configuration, Configuration]
 
@@ -72,7 +72,7 @@ def with_confirmation(plan: SeedPlan, last: Confirmation) -> SeedPlan:
 
 
 def _last(standings: Standings) -> Confirmation | None:
-    """The last confirmation, if it compared these configurations on seeds that chose nothing."""
+    """The last confirmation, if it compared the same configurations on unused seeds."""
     compared = standings.contenders()
     for last in (standings.plan.confirmations if standings.plan else ())[-1:]:
         is_new = all(each.search_seeds.isdisjoint(last.seeds) for each in compared.values())

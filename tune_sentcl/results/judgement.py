@@ -223,7 +223,7 @@ def _items_note(study: Study, winner: Configuration, objective: Objective) -> It
     title = f"the winner's score on {objective}"
     scores = sorted((-score, winner.trials[seed]) for seed, score in winner.scores().items())
     kept = study.checkpoints()
-    for trial_id in (name for _, name in scores if name in kept):  # that of `export` first
+    for trial_id in (name for _, name in scores if name in kept):  # as `export` chooses
         content = study.items_file(trial_id, FILE) or b""
         items = read_items(content, objective.task, objective.split, objective.metric)
         if items is not None:
@@ -352,7 +352,7 @@ def _sentence(
 
 
 def _basis(comparison: Comparison, source: Source | None) -> str:
-    """The interval of the higher one minus the lower one, p-value and procedure."""
+    """The interval of the difference (higher minus lower), p-value and procedure, as text."""
     if comparison.procedure == "exact":
         return "no seed changes either score"
     sign = -1 if comparison.verdict == "REVERSED" else 1

@@ -264,7 +264,7 @@ class Standings:
         return _ranks([each for each in self.ordered if each.name not in self.older])
 
     def scored(self) -> list[Configuration]:
-        """The configurations with both scores, as the search ranks them; the winner first."""
+        """The configurations with both scores, as the search ranks them; the winner is first."""
         return ranked((each for each in self._present(1) if each.scores()), 1)
 
     def _present(self, number: int) -> list[Configuration]:
@@ -344,7 +344,7 @@ class Standings:
         return {name: one for name, one in answers.items() if isinstance(one, Comparison)}
 
     def said(self, name: str) -> str | None:
-        """The verdict on a configuration beside the winner, in words; None: never compared."""
+        """The verdict that compares a configuration with the winner, in words; else None."""
         if self.winner is not None and name == self.winner.name:
             return "winner"
         if name not in self.comparisons:
@@ -448,7 +448,7 @@ def _ranks(ordered: Sequence[Configuration]) -> dict[str, int]:
 
 
 def _knobs_of(trials: pa.Table) -> dict[str, dict[str, Any]]:
-    """All hyperparameters and the code of each configuration, the first that began first."""
+    """All hyperparameters and the code of each configuration, in order of their first starts."""
     columns = (trials[name].to_pylist() for name in ("started_at", "configuration"))
     begun = [(str(start or ""), name) for start, name in zip(*columns, strict=True)]
     firsts: dict[str, int] = {}
