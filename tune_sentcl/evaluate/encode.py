@@ -17,7 +17,7 @@ Encode = Callable[..., EmbeddingMatrix]
 
 
 FEW_ZEROS = 0.001
-"""The largest share of sentences that may have the zero vector; beyond, a model has collapsed."""
+"""The largest share of sentences that may have the zero vector; more means a collapsed model."""
 
 
 class SentenceTable:

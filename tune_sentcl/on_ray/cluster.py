@@ -260,7 +260,7 @@ os.register_at_fork(after_in_child=_leave_group)  # because Ray forks with Pytho
 
 
 def check_address(address: str) -> None:
-    """Check that a server listens at HOST:PORT; Ray itself tries for minutes and then exits."""
+    """Check that a server listens at HOST:PORT, as Ray would try for minutes and then exit."""
     refuse_credentials("--address", "", address)
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():

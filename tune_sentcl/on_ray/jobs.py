@@ -46,7 +46,7 @@ for _logger in (
 
 
 def job_id(study: str, run: int | str) -> str:
-    """The id of a run of a study's search, counted from 1; all spellings of a URL give one id."""
+    """A job's id from the study and the number of the run, from 1; a URL's spelling is ignored."""
     location = normalized_location(study)
     name = posixpath.basename(urlsplit(location).path).lower()
     word = re.sub(r"[^a-z0-9]+", "-", name)[:32].strip("-") or "study"

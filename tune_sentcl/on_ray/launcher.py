@@ -94,7 +94,7 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
                 scheduler=_SessionScheduler(session),
                 num_samples=-1,
                 reuse_actors=True,
-                trial_dirname_creator=lambda trial: str(trial.trial_id),  # not by its config
+                trial_dirname_creator=lambda trial: str(trial.trial_id),  # Tune would use configs
             ),
             run_config=tune.RunConfig(
                 name="trials",
@@ -274,7 +274,7 @@ class _TrialEndCallback(tune.Callback):
             result.pop(key, None)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Find ended trials: Tune calls no hook for some, such as a failed reset of an actor."""
+        """Find ended trials; for some, such as a failed reset of an actor, Tune calls no hook."""
         # Tune only appends to `trials`; each trial is checked until it has ended.
         self._not_ended.update((trial.trial_id, trial) for trial in trials[self._seen :])
         self._seen = len(trials)

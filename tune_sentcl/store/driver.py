@@ -111,7 +111,7 @@ class StudyDriver:
             manifest = Manifest.parse(data, files) if data is not None else Manifest.new(space)
             ended = {} if data is None else Study(files, manifest).ended()
             after = manifest.continued(space, command, lock.lease)
-            lock.check()  # later than the manifest was read, which a successor would write
+            lock.check()  # later than the read, for a successor's write
             own.write(MANIFEST, after.encoded())
             files.make_folders(*TABLES)
             driver = cls(Study(files, after), lock, own, ended)

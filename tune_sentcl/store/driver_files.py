@@ -249,7 +249,7 @@ class TableWriter:
         return size >= MAX_BYTES or trials >= MAX_TRIALS
 
     def _survey(self, part: str) -> tuple[pa.Table, int, bool]:
-        """The rows of the last part or the ids of another, its bytes, whether it is whole.
+        """The last part's rows (of another only the ids), its bytes, and whether it is whole.
 
         A part is whole if it has all columns of this release.
         """

@@ -1,4 +1,4 @@
-"""A study's files in a local folder, on a shared disk or on an object store, by one client."""
+"""A study's files in a local folder, on a shared disk or in an object store, by one interface."""
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -121,7 +121,7 @@ class StudyFiles:
         return None
 
     def names(self, folder: str = "") -> list[str]:
-        """Sorted names in a folder, with dot files; empty if the folder does not exist."""
+        """The sorted names in a folder, with dot files; empty if the folder does not exist."""
         return sorted(self.versions(folder))
 
     def versions(self, folder: str) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class StudyFiles:
             listed = obstore.list_with_delimiter(self.client, folder or None)
             folders: dict[str, Any] = {_base(name): None for name in listed["common_prefixes"]}
             files = {_base(item["path"]): item["e_tag"] for item in listed["objects"]}
-            for mark in ("", _base(folder)):  # consoles and file browsers make such objects
+            for mark in ("", _base(folder)):  # consoles and file browsers make these
                 files.pop(mark, None)
             return folders | files
         return {}
@@ -227,7 +227,7 @@ def study_path(path: str | Path) -> str:
     """A study's location for workers on other machines: a URL unchanged, a local path absolute.
 
     Raises:
-        StudyError: The path is empty, or no path.
+        StudyError: The path is empty, or not a valid path.
     """
     text = str(path)
     rule = "must not be empty" if not text.strip() else ""

@@ -33,7 +33,7 @@ def part_names(files: StudyFiles, folder: str) -> list[str]:
             rule = f"must hold parts such as 000001.parquet only, and holds {name}"
             move = "Move it away; a study of another version is read by that version."
             raise StudyError(Fault(files.display_path(folder), rule=rule, move=move))
-    return [f"{folder}/{name}" for name in sorted(names, key=len)]  # names are sorted by text
+    return [f"{folder}/{name}" for name in sorted(names, key=len)]  # shorter names first
 
 
 def next_part(folder: str, names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Reading a study, which holds the trials of one space: at each call, or once into memory."""
+"""Read a study, which holds the trials of one search space: at each call, or once into memory."""
 
 import sys
 from abc import ABC, abstractmethod

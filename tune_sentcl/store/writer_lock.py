@@ -90,7 +90,7 @@ class Holder:
 
 
 _HELD: set[str] = set()
-"""The tokens of this process's leases. On a full disk a released one cannot be marked as such."""
+"""The tokens of this process's leases; on a full disk a lease cannot be marked as released."""
 
 
 class WriterLock:
@@ -180,7 +180,7 @@ class WriterLock:
             if holder_alive or first not in (None, data):
                 raise _held_error(self._files.where, str(holder or _UNKNOWN))
             if first is None:
-                first, end = data, _now() + self._term  # after the read, which may have been slow
+                first, end = data, _now() + self._term  # after the read, which may be slow
                 if self._say:
                     who = holder or _UNKNOWN
                     self._say(f"waiting {self._term:.0f} s to see whether {who} has the study")
@@ -210,7 +210,7 @@ class WriterLock:
 
 
 def refuse_held(files: StudyFiles) -> None:
-    """Raise StudyError if a process of this machine has the study; does not wait for others."""
+    """Raise StudyError if a process of this machine has the study; ignore other machines."""
     data = files.read_bytes(_name(max(_numbers(files), default=0)))
     holder = Holder.parse(data) if data else None
     if holder and not holder.released and _has_study(holder, files):
@@ -244,7 +244,7 @@ def _name(number: int) -> str:
 
 
 def _now() -> float:
-    """Seconds of a clock that also counts while the machine sleeps, if the system has one."""
+    """Seconds of a clock that also runs while the machine sleeps, if the system has one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

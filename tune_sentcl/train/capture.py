@@ -29,7 +29,7 @@ def undisturbed(device: torch.device) -> Iterator[None]:
 
 
 def has_failed() -> bool:
-    """Whether a failed capture ends the present block: no CUDA call may hide its error then."""
+    """Whether a failed capture ends the current block; a CUDA call would hide its error."""
     return isinstance(sys.exception(), CaptureError)
 
 

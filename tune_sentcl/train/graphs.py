@@ -135,7 +135,7 @@ class GraphedTransformer:
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
         self._size = sum(w.numel() * w.element_size() for w in self._weights.values())
-        self._stream: Any = torch.cuda.Stream(encoder.device)  # torch shares memory within one
+        self._stream: Any = torch.cuda.Stream(encoder.device)  # torch reuses memory in a stream
         self._graphs: dict[Size, _Graph | None] = {}
         self._latest: _Graph | None = None
         self._gradients: dict[str, Tensor] = {}
@@ -251,7 +251,7 @@ def graphed(method: AnyMethod) -> Iterator[list[str]]:
 
 
 def _host_reads(config: Any) -> bool:
-    """Whether the host reads positions in a pass; these rotations follow the longest input."""
+    """Whether the host reads positions in a pass: rotations follow the longest input."""
     rotations = str(getattr(config, "rope_parameters", None))
     return "dynamic" in rotations or "longrope" in rotations
 
@@ -313,7 +313,7 @@ class _Graph:
         return computed.detach().clone(), {n: one for n, one in named if one is not None}
 
     def computes_as_launched(self, rounding: float) -> bool:
-        """Whether replays give what launches do, of the present batch and with the same noise."""
+        """Whether a replay computes the same as without a graph, for this batch and noise."""
         device, totals = self.stream.device, [total for _, total in self.weights]
         in_use = [(total, total.clone()) for weight, total in self.weights if weight.grad is total]
         noise = torch.cuda.get_rng_state(device)

@@ -124,7 +124,7 @@ class GraphedUpdate:
         """Make no graph yet."""
         self._rate = torch.zeros((), device=device)
         self._graphs: dict[tuple[bool, ...], torch.cuda.CUDAGraph | None] = {}
-        self._gradients: dict[Tensor, Tensor] = {}  # where the graphs read those of the weights
+        self._gradients: dict[Tensor, Tensor] = {}  # where graphs read gradients
 
     def __call__(
         self, optimizer: Optimizer, weights: list[nn.Parameter], most: float | None
