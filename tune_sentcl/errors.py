@@ -34,7 +34,6 @@ class Fault:
     move: str
 
     def __str__(self) -> str:
-        """The fault as one line."""
         given = f"{self.key} = {self.value}" if self.key and self.value else self.key or self.value
         subject = f"{self.where}: {given}" if given else self.where
         return f"{subject}: {self.rule}. {self.move}".rstrip()

@@ -39,7 +39,6 @@ _NAMES = {
 
 @contextmanager
 def _python_names(**others: str) -> Iterator[None]:
-    """Rename arguments and options in errors to Python's names."""
     places = {**_NAMES, **others}
     try:
         yield

@@ -161,7 +161,6 @@ def _without_interval(
 
 
 def _whole(result: "Evaluation") -> list[Score]:
-    """The scores of whole tasks."""
     return [s for s in result.scores if s.subset is None and s.aggregation in (None, "all")]
 
 

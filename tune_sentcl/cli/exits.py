@@ -65,7 +65,6 @@ def _interrupted(number: signal.Signals) -> int:
 
 
 def _say_error(error: TuneSentclError) -> int:
-    """Print an error and return its exit code."""
     if not isinstance(error, BadInputError):
         say(f"error: {error}")  # further lines may be a traceback
         return FAILED

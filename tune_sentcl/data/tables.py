@@ -49,7 +49,6 @@ class Origin:
     splits: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The name of the file or data set."""
         return self.name
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Origin":

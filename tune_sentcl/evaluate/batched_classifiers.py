@@ -245,7 +245,6 @@ class _BatchedFits:
     def _drop_stopped(
         self, alive: Int[Tensor, " alive"], running: Bool[Tensor, " alive"]
     ) -> Int[Tensor, " _"]:
-        """Remove the splits whose fits have all stopped."""
         if not running.all():
             on = running.to(self._weights.device)
             self._train, self._weights = self._train[on], self._weights[on]

@@ -105,7 +105,6 @@ def _masks(rows: Labeled, trained: Sequence[RowNumbers]) -> Bool[np.ndarray, "ro
 def _accuracies(
     rows: Labeled, predicted: Int[np.ndarray, "rows fits"], scored: Sequence[RowNumbers]
 ) -> list[float]:
-    """The accuracy of each fit on its scored rows."""
     hits = predicted == rows.labels[:, None]
     return [float(hits[of, fit].mean()) for fit, of in enumerate(scored)]
 

@@ -133,7 +133,6 @@ def _scores(study: Study, candidate: Candidate) -> list[dict[str, Any]]:
 
 
 def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
-    """The statistics over seeds of a trial's configuration."""
     fits = table[table["configuration"] == row["configuration"]]
     if not len(fits):
         return {}

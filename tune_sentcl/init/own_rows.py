@@ -372,7 +372,6 @@ def _write_retrieval(
     parts: Sequence[npt.NDArray[np.int64]],
     task: Path,
 ) -> None:
-    """Write a task in BEIR's layout."""
     splits = {"dev": parts[1], "test": parts[2]}
     judged: dict[str, dict[str, dict[str, None]]] = {}
     for split, rows in splits.items():

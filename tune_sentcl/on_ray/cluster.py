@@ -134,7 +134,6 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
 
 
 def _start(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
-    """Start Ray on this machine."""
     text = f"Ray has not started after {_SAY_S:g} s; waiting up to {_START_S / 60:g} minutes"
     slow = threading.Timer(_SAY_S, say, [f"{text}, because this machine may be busy"])
     slow.daemon = True

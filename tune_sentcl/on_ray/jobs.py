@@ -172,7 +172,6 @@ class StudyJobs:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Turn errors of Ray's client into this package's errors."""
         try:
             yield
         except StudyError:  # caught first, because it is a ValueError

@@ -116,7 +116,6 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
 
 
 def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
-    """The resources of a trial as a placement group of Tune."""
     resources = {"CPU": trial.cpus, "GPU": trial.gpus, "memory": trial.memory}
     if trial.accelerator is None:
         return tune.PlacementGroupFactory([resources])

@@ -137,7 +137,6 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type
 
 
 def _run(plugin: Plugin) -> list[_Defined]:
-    """Run a plugin's code; return what it defines."""
     _make_importable(plugin)
     try:
         module = importlib.import_module(plugin.module)

@@ -109,7 +109,6 @@ def register_stored(methods: Iterable[StoredMethod]) -> None:
 
 
 def _reading(rows: Rows) -> property:
-    """The property `rows` of a config."""
     return property(lambda _: rows)
 
 

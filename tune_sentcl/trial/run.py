@@ -95,7 +95,6 @@ def frozen_encoder_texts(config: TrialConfig, inputs: TrialInputs) -> list[str]:
 
 
 def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:
-    """Add adapters to an encoder, and freeze all its other weights."""
     seed = stream_seed(config.seed, "adapters")
     add_adapters(encoder.cpu().transformer, config.encoder, seed)
     encoder.head.requires_grad_(False)

@@ -282,7 +282,6 @@ def _verified(
     standing: Mapping[TrialConfig, Sequence[tuple[_Tried, Sequence[str]]]],
     scores: _Scores,
 ) -> VerifiedCell:
-    """The study's best value for a printed number."""
     if not cell.presets:
         return VerifiedCell(cell, reasons=("another system, whose number the paper copied",))
     found = [
@@ -356,7 +355,6 @@ def _scores_of_tasks(scores: pd.DataFrame) -> _Scores:
 
 
 def _score_differences(score: Mapping[str, Any], number: Number) -> Iterator[str]:
-    """How a score differs from a number of a paper."""
     task, data, n = number.task, score["data"], score.get("n", 0)
     if data != "root":
         yield f"{task} is scored on the {data} sets"

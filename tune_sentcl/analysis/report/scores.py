@@ -161,7 +161,6 @@ def _knobs(subject: ReportData) -> _Columns:
 def _filled(
     subject: ReportData, empty: Table, columns: _Columns, most: int, averages: str
 ) -> Table:
-    """Build a table from its columns, and begin its caption."""
     spare = _SPARE if empty.name == "leaderboard" else 0
     shown = [*subject.seeds][: max(most, spare) if most else None]
     rows = [tuple(cells.get(name) for cells in columns.values()) for name in shown]
