@@ -29,7 +29,7 @@ class Knob:
     Attributes:
         key: The dotted key, as on the command line: `method.lambda`.
         kind: The column type in a study.
-        meanings: Its meaning and range, by the same keys as `defaults`.
+        meanings: Its meaning and range by owner, with the keys of `defaults`.
         defaults: The default by owner; outside unions, the only key is "". None if there is no
             default.
         may_be_unset: Whether None is one of its values.

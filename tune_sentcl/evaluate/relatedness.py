@@ -36,7 +36,7 @@ class Rated:
 
     Attributes:
         features: One row per pair; SentEval's are |u - v| and u * v, joined.
-        scores: From 0 to 5.
+        scores: The similarity of each pair, from 0 to 5.
     """
 
     features: Float32[np.ndarray, "rows dim"]

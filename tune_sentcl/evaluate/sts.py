@@ -134,7 +134,7 @@ def paired_cosine(
         NonFiniteError: A row is not finite, or is the zero vector without `zeros`.
     """
     u, v = left.astype(np.float64), right.astype(np.float64)
-    with np.errstate(invalid="ignore"):  # for infinity times 0
+    with np.errstate(invalid="ignore"):  # infinity times 0
         lengths = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
     if zeros:
         lengths[lengths == 0] = 1.0

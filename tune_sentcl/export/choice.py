@@ -42,7 +42,7 @@ class Candidate:
         trial_id: Its id.
         value: Its score, times 100; None if it has no score.
         kept: Whether the study has its weights.
-        row: Its row in `trials`: the columns that the choice needs.
+        row: The columns of its row in `trials` that the choice needs.
     """
 
     trial_id: str

@@ -66,7 +66,7 @@ class Gist(TripletMethod[GistConfig]):
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Guide:
-        """The guide, so that its weights count in a trial's id."""
+        """The guide encoder; a trial's id includes its fingerprint."""
         try:
             return Guide(config.guide, resolve_checkpoint(config.guide).fingerprint)
         except CheckpointError as error:

@@ -127,7 +127,7 @@ class FrozenEncoder(nn.Module):
             return identity
         device = torch.device(self.device)
         identity |= {"pooling": self.pooling, "max_length": self.max_length, "device": device.type}
-        with tensor_cores(device, allowed=True):  # as `Encoder` in evaluation
+        with tensor_cores(device, allowed=True):  # `Encoder` does so in evaluation
             identity["precision"] = matmul_precision()
         return identity | {name: version(name) for name in ("tokenizers", "torch", "transformers")}
 

@@ -76,7 +76,7 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
         stated = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
         # The library rebuilds most tokenizers, and the rebuilt tokenizer does not lower-case.
         stated["do_lower_case"] = is_lower_case(encoder.tokenizer)
-        if no_pooler := without_pooler(encoder.transformer):  # else its reader reports new weights
+        if no_pooler := without_pooler(encoder.transformer):  # its reader would report new weights
             stated["model_kwargs"] = no_pooler
         write_json(path / _SETTINGS, stated)
     write_json(path / OWN_FILE, own_metadata(encoder, metadata))

@@ -351,5 +351,5 @@ def _answers(nodes: Mapping[str, NodeStatus], question: tuple[Any, ...]) -> list
 def _get(reference: "ray.ObjectRef[dict[str, Any]]") -> dict[str, Any]:
     try:
         return ray.get(reference)
-    except ray.exceptions.RayError as error:  # for example if the node lacks this package
+    except ray.exceptions.RayError as error:  # for example, the node lacks this package
         return {"no_answer": f"could not answer ({str(error).strip().splitlines()[-1]})"}

@@ -25,7 +25,7 @@ def atomic_file(path: Path, scratch: Path | None = None) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         scratch.replace(path)
     except BaseException:
-        with suppress(OSError):  # for a name that is too long, or a folder of that name
+        with suppress(OSError):  # the name is too long, or names a folder
             scratch.unlink()
         raise
     sync_folder(path.parent)

@@ -170,7 +170,7 @@ def _remove(old: Path) -> None:
     with suppress(FileNotFoundError):
         old.rename(gone)
         sync_folder(gone.parent)
-    if not gone.is_dir():  # it is a test file of `on_ray.preflight`
+    if not gone.is_dir():  # a test file of `on_ray.preflight`
         gone.unlink(missing_ok=True)
     while gone.is_dir():  # a late writer may add a file during the deletion
         shutil.rmtree(gone, ignore_errors=True)

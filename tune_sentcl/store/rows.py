@@ -246,7 +246,7 @@ SCORES = pa.schema(
         pa.field("value", pa.float64()),  # x 100, as papers print; null if scoring failed
         pa.field("n", pa.int64()),
         pa.field("reason", pa.string()),  # why `value` is null
-        pa.field("version", pa.string()),  # of the task, if its name does not identify it
+        pa.field("version", pa.string()),  # identifies the task's data if its name does not
     ],
     metadata=_METADATA,
 )

@@ -83,7 +83,7 @@ class Holder:
             return None
         if now != self.process:
             return False
-        return True if path == self.path else None  # else a copied lease, or another mount
+        return True if path == self.path else None  # a copied lease, or another mount
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"

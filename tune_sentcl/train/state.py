@@ -110,7 +110,7 @@ class TrainingRun:
             # Otherwise `precision = auto` could choose another arithmetic on another device.
             self.encoder.arithmetic = state.plain["arithmetic"]
         torch.set_rng_state(state.tensors["random.cpu"])
-        if "random.cuda" in state.tensors:  # else the state is from a CPU, so noise differs
+        if "random.cuda" in state.tensors:  # a state from a CPU has other noise
             for device in self._gpus():
                 torch.cuda.set_rng_state(state.tensors["random.cuda"], device)
 
@@ -120,6 +120,6 @@ class TrainingRun:
 
 
 def tensors_of(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors named `PART.NAME`, by NAME."""
+    """The tensors of one part: of `PART.NAME`, the key becomes NAME."""
     start = f"{part}."
     return {n.removeprefix(start): value for n, value in tensors.items() if n.startswith(start)}

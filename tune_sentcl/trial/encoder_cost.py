@@ -24,7 +24,7 @@ from tune_sentcl.score import Data, Score
 
 _TEXTS, _REPEATS, _WARM_UPS = 64, 3, 2
 _LEAST = 300.0  # milliseconds; fast encoders are timed repeatedly, because other work disturbs
-_BYTES = 4  # of a number in single precision
+_BYTES = 4  # bytes of a number in single precision
 
 _Spent = tuple[float, float, float]
 """Milliseconds for a single text, milliseconds a text in a batch, and megabytes of weights."""

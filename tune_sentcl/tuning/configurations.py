@@ -90,7 +90,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
         self.space, self.namer, self.seeds, self._warn = space, namer, tuple(seeds), warn
         self.grid: list[str] = []
         self._by_name: dict[str, Configuration] = {}
-        self._configs: dict[str, TrialConfig] = {}  # of the grid
+        self._configs: dict[str, TrialConfig] = {}  # configs of the grid
         self._of_trial: dict[str, tuple[str, int]] = {}
         self._stored: set[str] = set()
         self._read_errors: set[str] = set()

@@ -13,7 +13,7 @@ from tune_sentcl.tuning.options import SearchOptions
 _ROOT = Path("/")
 _GPU_FILES = ("nvidia*", "nvhost*", "nvgpu*", "dxg", "kfd")
 """Patterns of device files: NVIDIA's cards and boards, Windows' Linux subsystem, AMD's cards."""
-_MEMORY_SHARE = 0.7  # for trials; Ray gives the rest to its object store
+_MEMORY_SHARE = 0.7  # trials get this share; Ray's object store gets the rest
 _UNCOUNTED = 1_000_000
 """How many trials fit a node with infinite resources."""
 

@@ -38,7 +38,8 @@ class Request:
     Attributes:
         settings: Dotted keys of `evaluation` that add tasks and scores.
         best: Which trials without kept weights to train again. None: no trial. 0: those of winner,
-            baseline and runner-up. N: those of the N best configurations.
+            baseline and runner-up. N: those of the N best
+            configurations.
         plugins: The plugins of the study's methods and tasks.
     """
 

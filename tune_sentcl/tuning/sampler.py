@@ -60,7 +60,7 @@ class Sampler:
         """Make a sampler.
 
         Args:
-            name: The sampler's name; with `grid`, it must not be asked.
+            name: The sampler's name; do not ask a sampler `grid` for proposals.
             space: The search space with the ranges.
             seed: The seed of its draws.
             drawn: How many earlier draws the study holds. TPE gets another random stream for each
@@ -74,7 +74,7 @@ class Sampler:
         self.asked: optuna.Trial | None = None
         self._running: dict[str, optuna.Trial] = {}
         self._study = _tpe(seed, drawn) if name == "tpe" else None
-        self._told: Counter[str] = Counter()  # by range, how many told configurations have it
+        self._told: Counter[str] = Counter()  # how many told configurations have each range
 
     def propose(self, is_new: IsNew) -> Params | None:
         """Propose a new point; None if the ranges hold no further point.

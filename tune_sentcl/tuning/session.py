@@ -400,7 +400,7 @@ class Session:
             self._rows.record_end(assignment, status, run_columns, scores, last)
         row = self._rows.row(assignment, status, run_columns)
         try:
-            if is_recorded:  # else the earlier row stays
+            if is_recorded:  # otherwise the earlier row stays
                 curves = () if last is None else last.curves
                 self._driver.commit(
                     row,

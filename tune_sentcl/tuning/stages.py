@@ -14,10 +14,10 @@ from functools import cached_property
 from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
 
 REDUCTION = 4
-"""At the end of a stage of examples, the best 1 in `REDUCTION` configurations go on."""
+"""At the end of a stage of a halving, the best quarter of the configurations goes on."""
 
 SEED_REDUCTION = 3
-"""At the end of a stage of seeds, the best 1 in `SEED_REDUCTION` configurations go on."""
+"""Of the configurations that train with one seed, the best third trains with the next seed."""
 
 SHARES = tuple(1 / REDUCTION**power for power in (3, 2, 1, 0))
 """The shares of a whole training at the ends of the stages of examples."""
@@ -158,7 +158,7 @@ class Stages:
         halvings: The halvings, in the order in which they begin.
         seeds: The number of seeds with which the best configurations train.
         whole: How many sampled configurations train to the end without a halving.
-        grid: How many configurations the grid has, which train with all seeds.
+        grid: How many configurations the grid has; all of them train with all seeds.
         keeps_all: Whether every configuration trains to the end with every seed.
     """
 

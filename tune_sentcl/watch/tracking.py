@@ -74,7 +74,7 @@ class TrackingWatcher:
     def __init__(self, watcher: Watcher, threads: Sequence["_TrackerThread"]) -> None:
         self._watcher, self._threads = watcher, threads
         self.begin, self.say = watcher.begin, watcher.say
-        self._last_steps: dict[str, int] = {}  # by running trial, the last step that was sent
+        self._last_steps: dict[str, int] = {}  # the last step sent of each running trial
 
     def started(self, assignment: Assignment) -> None:
         """See `Watcher`."""

@@ -17,7 +17,7 @@ _NONE = 0
 def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
     """Assign rows, in their order, to batches in which no two rows share a text.
 
-    Exceptions: "" marks a missing negative. Two rows may also have the same negative, which is no
+    Two texts may repeat: "" marks a missing negative. Two rows may also have the same negative, which is no
     false negative; mined negatives occur in many rows, so avoiding them would shorten batches.
 
     Each row goes to the first batch with room that follows every batch with which it must not
