@@ -19,7 +19,7 @@ from tune_sentcl.watch.terminal import terminal_watcher
 _BUDGET = 20
 """The number of whole trainings that the whole search spends on sampled configurations."""
 _LEAST, _MOST = 4, 10
-"""The least and most whole trainings of a first look. A first look with the least leaves out rows."""
+"""The least and most whole trainings of a first look; with the least, it may leave out rows."""
 _LEAST_BATCHES, _NEARLY_ALL = 8, 0.8
 """The least batches per epoch of a first look; from this share of all rows on, it uses all."""
 

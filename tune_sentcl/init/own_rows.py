@@ -338,7 +338,7 @@ def _groups(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
 def _dealt(
     groups: npt.NDArray[np.int64], own: npt.NDArray[np.int64], corpus: Corpus
 ) -> list[npt.NDArray[np.int64]]:
-    """The rows of train, dev and test. A fixed seed draws the order in which whole groups are assigned.
+    """The rows of train, dev and test; a fixed seed draws the order in which groups are assigned.
 
     Args:
         groups: The group of each row.

@@ -124,7 +124,7 @@ class GraphedTransformer:
 
     Attributes:
         update: Updates the weights from CUDA graphs, too.
-        notes: Why some passes that graphs could run ran without a graph.
+        notes: The reasons why passes ran without a graph.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -223,7 +223,7 @@ def graphed(method: AnyMethod) -> Iterator[list[str]]:
     which passes are captured, and that changes the noise of dropout.
 
     Yields:
-        Why some passes that graphs could run ran without a graph; the list may grow.
+        The reasons why passes ran without a graph; the list may grow.
     """
     encoder, allowed = method.encoder, os.environ.get(CaptureError.variable)
     if (

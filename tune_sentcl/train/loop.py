@@ -43,7 +43,7 @@ class Step:
         losses: `loss`, its terms and the method's rates, if this step is a point of the curves;
             else empty.
         arithmetic: The arithmetic of the step's matrix products.
-        notes: Why some passes that CUDA graphs could run ran without a graph.
+        notes: The reasons why passes ran without a CUDA graph.
         state: Returns the training's state; call it before requesting the next step.
     """
 

@@ -278,7 +278,7 @@ def tasks_at_points(
 ) -> list[QuickTask]:
     """The tasks of an evaluation point: that of the stage objective, and STS-B dev.
 
-    Without `default`, STS-B dev is left out, as at the end of a stage, which adds no curve point.
+    Without `default`, STS-B dev is left out; the end of a stage uses that.
     """
     objectives = (stage_objective, *((DEFAULT,) if default else ()))
     wanted = {(objective.task, objective.split) for objective in objectives}

@@ -102,8 +102,8 @@ class Points:
     def line(self, key: str) -> str:
         """The column that numbers the lines in a hyperparameter's figure.
 
-        A line joins configurations that differ in this hyperparameter alone. Null: a configuration
-        that no line joins with another.
+        A line joins configurations that differ in this hyperparameter alone. It is null for
+        a configuration that no line joins with another.
         """
         return f"{self.knob(key)}_line"
 

@@ -26,7 +26,7 @@ _SUITES = {
 }
 
 _Columns = Mapping[str, Mapping[Any, Value]]
-"""For each heading, a cell by configuration."""
+"""By heading, the cells of a column; by configuration, each cell."""
 
 
 def on_data(objective: Objective, data: str) -> str:
@@ -60,7 +60,7 @@ def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
 
 
 def _confirmed(subject: ReportData) -> _Columns:
-    """The first objective on confirmation seeds, and the test scores on either seeds."""
+    """The first objective on confirmation seeds; its test score on search and confirmation seeds."""
     objective, standings = subject.objectives[0], subject.standings
     confirmed = standings.by_score(objective, confirming=True)
     found = {f"{title_of(objective)}, confirmation seeds": confirmed}

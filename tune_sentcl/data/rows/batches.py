@@ -17,8 +17,9 @@ _NONE = 0
 def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
     """Assign rows, in their order, to batches in which no two rows share a text.
 
-    Two texts may repeat: "" marks a missing negative. Two rows may also have the same negative, which is no
-    false negative; mined negatives occur in many rows, so avoiding them would shorten batches.
+    Two kinds of texts may repeat. "" marks a missing negative. Two rows may have the same
+    negative, which is no false negative; mined negatives occur in many rows, so avoiding them
+    would shorten batches.
 
     Each row goes to the first batch with room that follows every batch with which it must not
     share a text. All batches are full except the last few. If a text has more rows than there
