@@ -176,7 +176,7 @@ class ClsrConfig(MethodBase):
 
 
 class NoneConfig(MethodBase):
-    """No training: the encoder as it is, whitened, or with smaller embeddings."""
+    """No training: the encoder unchanged, whitened, or with smaller embeddings."""
 
     takes_steps: ClassVar[bool] = False
     freezes_encoder: ClassVar[bool] = True

@@ -37,7 +37,7 @@ class LogisticClassifier:
     device: str = "cpu"
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Test each outer fold: inner folds of the others choose `C`, all others refit."""
+        """Test each outer fold by a fit on the others, whose inner folds choose `C`."""
         outer = stratified_folds(rows.labels, folds)
         inner = [
             (train[fit], train[dev])

@@ -60,7 +60,7 @@ class SentEvalClassifier:
     device: str = "cpu"
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Test each outer fold: inner folds of the others choose the decay, then refit."""
+        """Test each outer fold by a fit on the others, whose inner folds choose the decay."""
         problem = _problem(rows, self.device)
         outer = stratified_folds(rows.labels, folds)
         inner = [

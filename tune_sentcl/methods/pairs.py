@@ -118,7 +118,7 @@ class PairMethod(Method[PairConfigT, Encoder]):
         )
 
     def encode(self, drawn: DrawnPairs) -> EncodedPairs:
-        """Encode a batch under the present weights."""
+        """Encode a batch with the current weights."""
         size = self.config.chunk
         if size is None:
             parts = self.encoder.together(drawn.parts, drawn.divisors)

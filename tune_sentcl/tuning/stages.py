@@ -132,7 +132,7 @@ class Halving:
         return found, count
 
     def going_on(self, stage: int, part: int) -> tuple[int, bool]:
-        """How many go on at the end of a stage, and whether the next stage is the part's own."""
+        """How many go on after a stage; whether they are of one part (not of all parts)."""
         ladder = self.ladders[part]
         if stage + 1 < len(ladder):
             return ladder[stage + 1], True

@@ -60,7 +60,7 @@ def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
 
 
 def _confirmed(subject: ReportData) -> _Columns:
-    """The first objective on confirmation seeds; its test score on search and confirmation seeds."""
+    """The first objective on confirmation seeds, and its test score on both kinds of seeds."""
     objective, standings = subject.objectives[0], subject.standings
     confirmed = standings.by_score(objective, confirming=True)
     found = {f"{title_of(objective)}, confirmation seeds": confirmed}
